@@ -1,0 +1,56 @@
+# Every target makes its own .venv and installs what it needs; a second run installs nothing.
+# make test PYTHON=python3.12 chooses the interpreter, make test ARGS="-k cli -x" passes options to pytest.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+ifeq ($(strip $(NEARWISE_DATA)),)
+ifneq ($(wildcard ../shared/data/.),)
+export NEARWISE_DATA := $(CURDIR)/../shared/data
+endif
+endif
+
+.PHONY: demo test lint types bench clean
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/.installed
+	@$(BIN)/nearwise demo $(ARGS)
+
+test: $(VENV)/.installed-test
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.installed-test
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: $(VENV)/.installed-test
+	@$(BIN)/mypy
+
+# make bench lists the benchmarks; make bench NAME=solver runs one
+bench: $(VENV)/.installed-bench
+	@$(BIN)/nearwise bench $(NAME) $(ARGS)
+
+clean:
+	rm -rf $(VENV) build dist report.html .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.created:
+	@command -v $(PYTHON) >/dev/null || { echo "nearwise: $(PYTHON) was not found; give another one: make $(MAKECMDGOALS) PYTHON=/path/to/python" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "nearwise needs Python 3.11 or later, and $(PYTHON) is `$(PYTHON) --version 2>&1`;" \
+	    "give another one: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+	@echo "creating $(VENV) with `$(PYTHON) --version`"
+	@$(PYTHON) -m venv --clear $(VENV)
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.created pyproject.toml
+	@echo "installing nearwise into $(VENV)"
+	@$(INSTALL) --editable .
+	@touch $@
+
+$(VENV)/.installed-%: $(VENV)/.created pyproject.toml
+	@echo "installing nearwise[$*] into $(VENV)"
+	@$(INSTALL) --editable ".[$*]"
+	@touch $@

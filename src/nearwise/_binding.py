@@ -1,0 +1,213 @@
+"""From what the user gives to what is solved: checks features, prior and penalties, and fills open bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nearwise.constraints import Constraints
+from nearwise.divergences import Divergence
+from nearwise.losses import Losses
+from nearwise.measurements import Measurements, bind
+
+Array = NDArray[np.float64]
+
+_PERCENTILES = {-1: 5.0, 1: 95.0}  # of squared distances, for open bounds: KSD09 7.2
+_SAMPLED_PAIRS = 20_000
+_RANK_TOLERANCE = 1e-12  # relative size below which an eigenvalue of a prior or kernel counts as zero
+_NEGATIVE_TOLERANCE = 1e-8  # relative size of a negative eigenvalue that is an error, not rounding
+_NEEDED = ("scalar", "gradient", "gradient_inverse", "gradient_inverse_slope", "curvature")
+
+
+@dataclass(frozen=True, eq=False)
+class BoundProblem:
+    """The checked parts of a problem: eigenvalues of the prior in `prior`, their vectors in `prior_basis`."""
+
+    features: Array
+    prior: Array
+    prior_basis: Array | None
+    measurements: Measurements
+    losses: Losses
+
+
+def bind_problem(
+    features: ArrayLike,
+    constraints: Constraints,
+    divergence: Divergence,
+    prior: ArrayLike | None,
+    penalty: ArrayLike,
+    sample_ids: ArrayLike | None,
+) -> BoundProblem:
+    """Check everything, then bind the constraints to the features in the eigenbasis of the prior."""
+    if not isinstance(constraints, Constraints):
+        raise TypeError(f"constraints must be made by nearwise.constraints, got {type(constraints).__name__}")
+    if isinstance(divergence, type):
+        raise TypeError(f"divergence must be an object: write {divergence.__name__}() with parentheses")
+    if missing := [name for name in _NEEDED if not hasattr(divergence, name)]:
+        raise TypeError(
+            f"divergence must be LogDet(), VonNeumann(), Frobenius() or derive from SpectralDivergence; "
+            f"{divergence!r} has no {missing[0]}"
+        )
+    G = _checked_features(features)
+    penalties = _checked_penalties(penalty, constraints)
+    values, basis = _checked_prior(prior, G.shape[1], divergence)
+    blocks = constraints.resolve(len(G), sample_ids)
+    measurements = bind(blocks, G)
+    raw_sizes = measurements.sizes(np.eye(G.shape[1])) * np.abs(values).max() if basis is not None else None
+    if basis is not None:
+        measurements = measurements.transformed(basis)
+    size_factor = _reference_factor(values, divergence)
+    sizes = measurements.sizes(size_factor)
+    if not np.isfinite(sizes).all():
+        row = int(np.flatnonzero(~np.isfinite(sizes))[0])
+        raise ValueError(
+            f"{constraints.describe(row)}: the squared size of its features overflows; rescale them"
+        )
+    bounds = _filled_bounds(constraints, G, basis, size_factor)
+    _refuse_unreachable(constraints, bounds, sizes, raw_sizes)
+    losses = Losses(
+        divergence,
+        constraints.relations,
+        bounds,
+        penalties,
+        np.where(sizes > 0, sizes, 1.0),
+        measurements.is_definite,
+    )
+    return BoundProblem(G, values, basis, measurements, losses)
+
+
+def kernel_spectrum(K0: ArrayLike, divergence: Divergence) -> tuple[Array, Array]:
+    """Features and prior for the kernel problem: eigenvectors V and diag(Lambda) of the range of K0."""
+    K = _symmetric(K0, "K0")
+    if divergence.indefinite_prior:
+        return np.eye(len(K)), K
+    values, vectors = np.linalg.eigh(K)
+    _refuse_negative(values, "K0")
+    kept = values > _RANK_TOLERANCE * max(float(values.max(initial=0.0)), 0.0)
+    if not kept.any():
+        raise ValueError("K0 is zero")
+    return vectors[:, kept], np.diag(values[kept])
+
+
+def _checked_features(features: ArrayLike) -> Array:
+    try:
+        G = np.asarray(features, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"features must be a dense (n, r) array of numbers: {error}") from error
+    if G.ndim != 2 or 0 in G.shape:
+        raise ValueError(f"features must be a non-empty (n, r) array, got shape {G.shape}")
+    if not np.isfinite(G).all():
+        row, column = np.argwhere(~np.isfinite(G))[0]
+        raise ValueError(f"features[{row}, {column}] is {G[row, column]}; every entry must be finite")
+    return G
+
+
+def _checked_penalties(penalty: ArrayLike, constraints: Constraints) -> Array:
+    gamma = np.asarray(penalty, dtype=np.float64)
+    if gamma.ndim and gamma.shape != (len(constraints),):
+        raise ValueError(
+            f"penalty must be one number or {len(constraints)} (one per constraint), got shape {gamma.shape}"
+        )
+    wrong = np.flatnonzero(~(np.atleast_1d(gamma) > 0))
+    if wrong.size:
+        place = f"[{wrong[0]}]" if gamma.ndim else ""
+        raise ValueError(
+            f"penalty{place} must be positive (inf for hard), got {np.atleast_1d(gamma)[wrong[0]]}"
+        )
+    return np.broadcast_to(gamma, (len(constraints),)).copy()
+
+
+def _checked_prior(prior: ArrayLike | None, r: int, divergence: Divergence) -> tuple[Array, Array | None]:
+    """Eigenvalues and eigenvectors; only those of the range, where the divergence confines M to it."""
+    if prior is None:
+        return np.ones(r), None
+    M0 = _symmetric(prior, "prior")
+    if M0.shape != (r, r):
+        raise ValueError(f"prior must have shape {(r, r)} like the features' columns, got {M0.shape}")
+    values, vectors = np.linalg.eigh(M0)
+    if divergence.indefinite_prior:
+        return values, vectors
+    _refuse_negative(values, "prior")
+    kept = np.ones(r, bool) if not _confines(divergence) else values > _RANK_TOLERANCE * values.max()
+    if values.max() <= 0 and _confines(divergence):
+        raise ValueError("prior is zero, so no other matrix is at a finite divergence from it")
+    if np.array_equal(M0, np.diag(np.diag(M0))) and kept.all():
+        return np.diag(M0).copy(), np.eye(r)
+    return np.maximum(values[kept], 0.0), vectors[:, kept]
+
+
+def _confines(divergence: Divergence) -> bool:
+    """Whether D(X, Y) is infinite where range(X) leaves range(Y)."""
+    return bool(np.isinf(divergence.scalar(np.ones(1), np.zeros(1)))[0])
+
+
+def _reference_factor(prior: Array, divergence: Divergence) -> Array:
+    """A factor of the matrix under which rows are sized: the prior, or its scale where it is not definite."""
+    if divergence.indefinite_prior or (prior <= 0).any():
+        return np.eye(len(prior)) * np.sqrt(np.mean(np.abs(prior)) or 1.0)
+    return np.diag(np.sqrt(prior))
+
+
+def _filled_bounds(constraints: Constraints, G: Array, basis: Array | None, size_factor: Array) -> Array:
+    bounds = constraints.bounds
+    open_rows = np.isnan(bounds)
+    if not open_rows.any():
+        return bounds
+    n = len(G)
+    if n * (n - 1) // 2 <= _SAMPLED_PAIRS:
+        i, j = np.triu_indices(n, 1)
+    else:
+        draw = np.random.default_rng(0).integers(0, n, (2, _SAMPLED_PAIRS))
+        i, j = draw[:, draw[0] != draw[1]]
+    z = G[i] - G[j]
+    distances = np.sum(np.square((z if basis is None else z @ basis) @ size_factor), axis=1)
+    distances = distances[distances > 0]
+    if distances.size == 0:
+        raise ValueError("all objects have the same features, so no bound can be filled from their distances")
+    for relation, percentile in _PERCENTILES.items():
+        bounds[open_rows & (constraints.relations == relation)] = np.percentile(distances, percentile)
+    return bounds
+
+
+def _refuse_unreachable(
+    constraints: Constraints, bounds: Array, sizes: Array, raw_sizes: Array | None
+) -> None:
+    """Rows whose value is zero for every M in the range of the prior must allow the value zero.
+
+    `raw_sizes` are the sizes that the rows would have if the prior had full rank.
+    """
+    always_zero = sizes == 0 if raw_sizes is None else sizes <= 1e-26 * raw_sizes
+    forbids_zero = np.where(constraints.relations < 0, bounds < 0, bounds > 0)
+    forbids_zero |= (constraints.relations == 0) & (bounds != 0)
+    wrong = np.flatnonzero(always_zero & forbids_zero)
+    if wrong.size:
+        reason = (
+            "its objects have the same features"
+            if raw_sizes is None or raw_sizes[wrong[0]] == 0
+            else "it lies outside the range of the prior"
+        )
+        raise ValueError(f"{constraints.describe(int(wrong[0]))}: {reason}, so its value is always 0")
+
+
+def _refuse_negative(values: Array, name: str) -> None:
+    if values.min(initial=0.0) < -_NEGATIVE_TOLERANCE * np.abs(values).max(initial=0.0):
+        raise ValueError(f"{name} must be positive semidefinite, but has the eigenvalue {values.min():.6g}")
+
+
+def _symmetric(matrix: Any, name: str) -> Array:
+    A = np.asarray(matrix, dtype=np.float64)
+    if A.ndim != 2 or A.shape[0] != A.shape[1]:
+        raise ValueError(f"{name} must be a square matrix, got shape {A.shape}")
+    if not np.isfinite(A).all():
+        i, j = np.argwhere(~np.isfinite(A))[0]
+        raise ValueError(f"{name}[{i}, {j}] is {A[i, j]}; every entry must be finite")
+    difference = np.abs(A - A.T)
+    if difference.max(initial=0.0) > 1e-8 * np.abs(A).max(initial=0.0):
+        i, j = np.unravel_index(int(np.argmax(difference)), A.shape)
+        raise ValueError(
+            f"{name} must be symmetric, but {name}[{i}, {j}] = {A[i, j]}, [{j}, {i}] = {A[j, i]}"
+        )
+    return (A + A.T) / 2

@@ -1,0 +1,62 @@
+"""Compiled loops over arrays. Importing this module imports numba; callers do so only for large arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+
+@numba.njit(parallel=True, fastmath={"contract", "reassoc"}, cache=True)
+def squared_distances(
+    rows: NDArray[np.float64], first: NDArray[np.int64], second: NDArray[np.int64], out: NDArray[np.float64]
+) -> None:
+    """out[t] = |rows[first[t]] - rows[second[t]]|^2."""
+    for t in numba.prange(first.shape[0]):
+        i = first[t]
+        j = second[t]
+        total = 0.0
+        for a in range(rows.shape[1]):
+            difference = rows[i, a] - rows[j, a]
+            total += difference * difference
+        out[t] = total
+
+
+@numba.njit(parallel=True, fastmath={"contract", "reassoc"}, cache=True)
+def graph_product(
+    rows: NDArray[np.float64],
+    start: NDArray[np.int64],
+    neighbour: NDArray[np.int64],
+    weight: NDArray[np.float64],
+    diagonal: NDArray[np.float64],
+    lowest: int,
+    out: NDArray[np.float64],
+) -> None:
+    """out[k] = (W rows)[lowest + k] for the symmetric W with off-diagonal `weight` and the given `diagonal`.
+
+    The neighbours of node i are neighbour[start[i] : start[i + 1]], with the weights at the same places.
+    """
+    for k in numba.prange(out.shape[0]):
+        i = lowest + k
+        for a in range(rows.shape[1]):
+            out[k, a] = diagonal[i] * rows[i, a]
+        for e in range(start[i], start[i + 1]):
+            w = weight[e]
+            if w != 0.0:
+                j = neighbour[e]
+                for a in range(rows.shape[1]):
+                    out[k, a] += w * rows[j, a]
+
+
+@numba.njit(parallel=True, fastmath={"contract", "reassoc"}, cache=True)
+def gathered_differences(
+    rows: NDArray[np.float64], first: NDArray[np.int64], second: NDArray[np.int64], out: NDArray[Any]
+) -> None:
+    """out[t] = rows[first[t]] - rows[second[t]], in the precision of `out`."""
+    for t in numba.prange(first.shape[0]):
+        i = first[t]
+        j = second[t]
+        for a in range(rows.shape[1]):
+            out[t, a] = rows[i, a] - rows[j, a]

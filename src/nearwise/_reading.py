@@ -1,0 +1,269 @@
+"""Reads the arguments of the constraint constructors into fresh arrays, or says which row is wrong.
+
+Ids become int64 or str arrays, numbers float64 arrays, and matrices symmetric ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from numbers import Integral
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+Array = NDArray[np.float64]
+Ids = NDArray[Any]  # int64 or str
+Rows = ArrayLike | Iterable[Sequence[int] | Sequence[str]]
+
+SYMMETRY_TOLERANCE = 1e-10  # relative to the largest entry: what rounding leaves in a computed matrix
+
+
+def id_rows(rows: Rows, *widths: int) -> Ids:
+    """A table of ids with one of the given numbers of columns; an empty list is a table without rows."""
+    ready = hasattr(rows, "__array__") or isinstance(rows, list | tuple)
+    source = list(rows) if isinstance(rows, Iterable) and not ready else rows
+    try:
+        table = np.asarray(source)
+    except ValueError:
+        _raise_ragged(source, widths)
+    if table.shape == (0,):
+        return np.empty((0, widths[-1]), np.int64)
+    if table.ndim != 2 or table.shape[1] not in widths:
+        raise ValueError(
+            f"expected a list of rows of {_either(widths)} ids, got an array of shape {table.shape}"
+        )
+    return _ids(table, source, "row")
+
+
+def id_list(values: ArrayLike, name: str) -> Ids:
+    """A list of ids."""
+    table = regular_array(values, name)
+    if table.ndim != 1:
+        raise ValueError(f"{name} must be a list of ids, got an array of shape {table.shape}")
+    return _ids(table, values, f"{name}, entry")
+
+
+def numbers(values: Any, name: str) -> Array:
+    """Real numbers of any shape, perhaps not finite."""
+    array = regular_array(values, name)
+    try:
+        if array.dtype.kind in "biufO":
+            return array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise TypeError(f"{name} must be real numbers, got {array.dtype} values")
+
+
+def tuples_of_vectors(tuples: ArrayLike, y: ArrayLike | None) -> tuple[Array, Array]:
+    """Pairs, triplets or quadruplets of vectors, shape (m, 2 to 4, d), and a sign +1 or -1 for each."""
+    vectors = numbers(tuples, "tuples")
+    if vectors.ndim != 3 or vectors.shape[1] not in (2, 3, 4) or vectors.shape[2] == 0:
+        raise ValueError(f"tuples must have shape (m, 2, d), (m, 3, d) or (m, 4, d), got {vectors.shape}")
+    m, width, _ = vectors.shape
+    infinite = np.argwhere(~np.isfinite(vectors))
+    if len(infinite):
+        raise ValueError(f"row {infinite[0, 0]}: the tuple contains {vectors[tuple(infinite[0])]}")
+    if y is None and width == 2:
+        raise ValueError("pairs need y: +1 for similar, -1 for dissimilar")
+    if y is not None and width == 3:
+        raise ValueError("triplets (a, p, n) say which distance is smaller, so y must be None")
+    signs = column(1.0 if y is None else y, m, "y", lambda sign: np.abs(sign) == 1.0, "+1 or -1")
+    return vectors, signs
+
+
+def column(
+    values: ArrayLike,
+    length: int,
+    name: str,
+    valid: Callable[[Array], NDArray[np.bool_]],
+    expected: str,
+    unit: str = "row",
+) -> Array:
+    """One valid number per row, from one number for all of them or one for each."""
+    array = numbers(values, name)
+    if array.shape not in ((), (length,)):
+        raise ValueError(
+            f"{name} must be one number or one per {unit}, {length} in all, got shape {array.shape}"
+        )
+    wrong = np.flatnonzero(~valid(array))
+    if wrong.size:
+        where = f"{unit} {wrong[0]}: " if array.ndim else ""
+        raise ValueError(f"{where}{name} is {float(array.flat[wrong[0]])}, expected {expected}")
+    return np.array(np.broadcast_to(array, (length,)))
+
+
+def regular_array(values: Any, name: str) -> NDArray[Any]:
+    """An array of whatever type NumPy finds."""
+    try:
+        return np.asarray(values)
+    except ValueError:
+        raise ValueError(f"{name} must be a regular array, but its rows differ in length") from None
+
+
+def positive(array: Array) -> NDArray[np.bool_]:
+    """Where a number is finite and > 0."""
+    return np.isfinite(array) & (array > 0.0)
+
+
+def not_negative(array: Array) -> NDArray[np.bool_]:
+    """Where a number is finite and >= 0."""
+    return np.isfinite(array) & (array >= 0.0)
+
+
+def matrices(A: Any) -> list[tuple[Any, Array | None, Array | None]]:
+    """One triple per matrix in A: (matrix, None, None), or (None, factor, weights) for a low-rank one."""
+    if not isinstance(A, list | tuple) or _is_low_rank(A):
+        items = list(A) if _ndim(A) == 3 else [A]
+    elif A and _ndim(A[0]) == 1 and not _is_low_rank(A[0]):
+        items = [A]  # the rows of one matrix
+    else:
+        items = list(A)
+    return [_low_rank(item, k) if _is_low_rank(item) else _symmetric(item, k) for k, item in enumerate(items)]
+
+
+def refuse_self_pairs(pairs: Ids) -> None:
+    """Refuses rows (i, i)."""
+    same = np.flatnonzero(pairs[:, 0] == pairs[:, 1])
+    if same.size:
+        raise ValueError(f"row {same[0]}: the object {show(pairs[same[0], 0])} is paired with itself")
+
+
+def refuse_duplicates(ids: Ids, name: str) -> None:
+    """Refuses an id that occurs twice in a list."""
+    order = np.argsort(ids, kind="stable")
+    repeated = np.flatnonzero(ids[order][1:] == ids[order][:-1])
+    if repeated.size:
+        first, second = order[repeated[0] : repeated[0] + 2]
+        raise ValueError(f"{name}: the id {show(ids[first])} occurs twice, in entries {first} and {second}")
+
+
+def row_finder(n_objects: int, sample_ids: ArrayLike | None) -> Callable[[Ids], NDArray[np.int64]]:
+    """The function that turns an array of ids into row numbers, -1 for an unknown id."""
+    known = np.arange(n_objects) if sample_ids is None else id_list(sample_ids, "sample_ids")
+    if len(known) != n_objects:
+        raise ValueError(f"sample_ids has {len(known)} entries, but there are {n_objects} objects")
+    refuse_duplicates(known, "sample_ids")
+    order = np.argsort(known)
+    ordered = known[order]
+
+    def find(ids: Ids) -> NDArray[np.int64]:
+        if ids.dtype.kind != known.dtype.kind or n_objects == 0:
+            return np.full(ids.shape, -1, np.int64)
+        if sample_ids is None:
+            return np.where((ids >= 0) & (ids < n_objects), ids, -1)
+        place = np.minimum(np.searchsorted(ordered, ids), n_objects - 1)
+        return np.where(ordered[place] == ids, order[place], -1)
+
+    return find
+
+
+def show(identifier: Any) -> str:
+    """An id as the user wrote it: 12 or 'a'."""
+    return repr(identifier.item() if isinstance(identifier, np.generic) else identifier)
+
+
+def _ids(table: NDArray[Any], source: Any, place: str) -> Ids:
+    """The ids in `table`, the array that NumPy made of `source`."""
+    kind = table.dtype.kind
+    if kind in "OT" or (kind == "U" and not hasattr(source, "dtype")):
+        # NumPy makes strings of all entries of a list that mixes strings and numbers.
+        return _ids_of_objects(np.asarray(source, dtype=object), place)
+    if kind == "U":
+        return table.astype(str)
+    if kind not in "iuf":
+        raise TypeError(f"ids must be all integers or all strings, got {table.dtype} values")
+    if kind == "f":
+        whole = (np.floor(table) == table) & (np.abs(table) <= 2.0**53)  # beyond, floats skip integers
+        _raise_at(~whole, table, place, "is not a whole number, or too large for a float to hold exactly")
+    if kind == "u":
+        _raise_at(table > np.iinfo(np.int64).max, table, place, "does not fit in 64 bits")
+    return table.astype(np.int64)
+
+
+def _ids_of_objects(table: NDArray[Any], place: str) -> Ids:
+    types = set(map(type, table.flat))
+    if all(issubclass(kind, str) for kind in types):
+        return table.astype(str)
+    family: type = str if isinstance(table.flat[0], str) else Integral
+    for index, value in np.ndenumerate(table):
+        if not isinstance(value, family) or isinstance(value, bool):
+            found = f"the id {show(value)} is of type {type(value).__name__}"
+            raise TypeError(f"{place} {index[0]}: {found}; ids must be all integers or all strings")
+    limits = np.iinfo(np.int64)
+    _raise_at((table < limits.min) | (table > limits.max), table, place, "does not fit in 64 bits")
+    return table.astype(np.int64)
+
+
+def _raise_at(wrong: NDArray[np.bool_], table: NDArray[Any], place: str, reason: str) -> None:
+    if wrong.any():
+        index = tuple(np.argwhere(wrong)[0])
+        raise ValueError(f"{place} {index[0]}: the id {show(table[index])} {reason}")
+
+
+def _raise_ragged(rows: Any, widths: tuple[int, ...]) -> NoReturn:
+    """Names the first row that has not the length of the first good one."""
+    for number, row in enumerate(rows):
+        length = len(row) if hasattr(row, "__len__") and not isinstance(row, str) else None
+        if length not in widths:
+            found = "is not a row" if length is None else f"has {length} entries"
+            raise ValueError(f"row {number} {found}, expected {_either(widths)} ids: {row!r}") from None
+        widths = (len(row),)
+    raise ValueError(f"expected a list of rows of {_either(widths)} ids") from None
+
+
+def _either(widths: tuple[int, ...]) -> str:
+    return " or ".join(map(str, widths))
+
+
+def _ndim(value: Any) -> int | None:
+    """The number of dimensions, or None where a nested list has no shape."""
+    try:
+        return int(np.ndim(value))
+    except ValueError:
+        return None
+
+
+def _is_low_rank(A: Any) -> bool:
+    return isinstance(A, tuple) and len(A) == 2 and _ndim(A[0]) == 2 and _ndim(A[1]) == 1
+
+
+def _low_rank(pair: tuple[Any, Any], number: int) -> tuple[None, Array, Array]:
+    columns = pair[0].toarray() if sparse.issparse(pair[0]) else pair[0]
+    factor = numbers(columns, f"matrix {number}: the factor")
+    weights = numbers(pair[1], f"matrix {number}: the weights")
+    if factor.shape[1] != weights.size:
+        count = f"{factor.shape[1]} columns, but there are {weights.size} weights"
+        raise ValueError(f"matrix {number}: the factor has {count}")
+    _refuse_infinite(factor, f"matrix {number}: factor")
+    _refuse_infinite(weights, f"matrix {number}: weights")
+    return None, factor, weights
+
+
+def _symmetric(A: Any, number: int) -> tuple[Any, None, None]:
+    name = f"matrix {number}"
+    is_sparse = sparse.issparse(A) and A.dtype.kind in "biuf"
+    matrix = A.astype(np.float64) if is_sparse else numbers(A, name)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] == 0:
+        hint = "a square matrix or a tuple (U, weights)"
+        raise ValueError(f"{name} must be {hint}, got an array of shape {matrix.shape}")
+    if is_sparse:
+        matrix = sparse.csr_array(matrix)
+        matrix.sum_duplicates()
+    _refuse_infinite(matrix, f"{name}: A")
+    with np.errstate(over="ignore"):
+        gap = abs(matrix - matrix.T)
+    if gap.max() > SYMMETRY_TOLERANCE * abs(matrix).max():
+        i, j = map(int, np.unravel_index(int(gap.argmax()), gap.shape))
+        entries = f"A[{i}, {j}] is {float(matrix[i, j])}, but A[{j}, {i}] is {float(matrix[j, i])}"
+        raise ValueError(f"{name} must be symmetric: {entries}")
+    return (matrix / 2.0 + matrix.T / 2.0 if gap.max() > 0.0 else matrix), None, None
+
+
+def _refuse_infinite(array: Any, name: str) -> None:
+    if not np.isfinite(array.data if sparse.issparse(array) else array).all():
+        entries = sparse.coo_array(array)
+        first = np.flatnonzero(~np.isfinite(entries.data))[0]
+        index = ", ".join(str(axis[first]) for axis in entries.coords)
+        raise ValueError(f"{name}[{index}] is {float(entries.data[first])}, expected a finite number")

@@ -1,0 +1,155 @@
+"""Constraints as atoms: what each kind of constraint says about the matrix M.
+
+Every constraint matrix is a short sum of *atoms*, A_i = sum_t coefficient_t sym(x_t y_t^T), over rows of a
+feature matrix F: a distance is one atom with x = y = f_i - f_j (a *difference*), an inner product one atom
+with x = f_i, y = f_j (a *product*), a comparison two differences of opposite sign. A general symmetric
+matrix is a sum of squares of its eigenvectors, which are appended to F as rows of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from nearwise.constraints import Block, Linear
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Atoms:
+    """Atoms by column, differences first: two rows of F, a coefficient, and the row of the constraint."""
+
+    first: Index
+    second: Index
+    coefficient: Array
+    row: Index
+    is_difference: NDArray[np.bool_]
+
+
+def constraint_atoms(blocks: tuple[Block, ...], features: Array) -> tuple[Array, Atoms]:
+    """The rows F of the features that occur in some constraint, and the atoms over them.
+
+    To add a kind of constraint, write the function that turns its block into atoms and name it in `_ATOMS`.
+    """
+    parts: list[_Part] = []
+    n_rows = 0
+    for block in blocks:
+        part = _ATOMS[block.kind](block, features)
+        parts.append(replace(part, row=part.row + n_rows))
+        n_rows += len(block)
+    extra = [part.vectors for part in parts if part.vectors is not None]
+    places = np.cumsum([len(features), *map(len, extra)])
+    shifts = iter(places)
+    first, second = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for part in parts:
+        shift = 0 if part.vectors is None else int(next(shifts))
+        first.append(part.first + shift)
+        second.append(part.second + shift)
+    row = np.concatenate([np.empty(0, np.int64), *(part.row for part in parts)])
+    coefficient = np.concatenate([np.empty(0), *(part.coefficient for part in parts)])
+    is_difference = np.concatenate(
+        [np.empty(0, bool), *(np.full(len(part.row), part.is_difference) for part in parts)]
+    )
+    ends = np.concatenate([*first, *second])
+    used, compact = _compacted(ends, int(places[-1]))
+    rows = features[used[used < len(features)]]
+    if extra:
+        rows = np.concatenate([rows, np.concatenate(extra)[used[used >= len(features)] - len(features)]])
+    order = np.argsort(~is_difference, kind="stable")  # differences first
+    left, right = compact[: len(row)], compact[len(row) :]
+    atoms = Atoms(left[order], right[order], coefficient[order], row[order], is_difference[order])
+    return np.ascontiguousarray(rows), atoms
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The atoms of one block. With `vectors`, `first` and `second` are rows of these instead of features."""
+
+    first: Index
+    second: Index
+    coefficient: Array
+    row: Index
+    is_difference: bool
+    vectors: Array | None = None
+
+
+def _distance_atoms(block: Block, features: Array) -> _Part:
+    ids = _ids(block)
+    return _Part(ids[:, 0], ids[:, 1], np.ones(len(ids)), np.arange(len(ids)), True)
+
+
+def _comparison_atoms(block: Block, features: Array) -> _Part:
+    ids, m = _ids(block), len(block)
+    signs = np.repeat([1.0, -1.0], m)
+    first, second = np.concatenate([ids[:, 0], ids[:, 2]]), np.concatenate([ids[:, 1], ids[:, 3]])
+    return _Part(first, second, signs, np.tile(np.arange(m), 2), True)
+
+
+def _similarity_atoms(block: Block, features: Array) -> _Part:
+    return replace(_distance_atoms(block, features), is_difference=False)
+
+
+def _linear_atoms(block: Block, features: Array) -> _Part:
+    """A = sum_t weight_t u_t u_t^T, so G^T A G = sum_t weight_t (G^T u_t)(G^T u_t)^T."""
+    G = features if block.ids is None else features[block.ids]
+    vectors, weights, rows = [np.empty((0, features.shape[1]))], [np.empty(0)], [np.empty(0, np.int64)]
+    for row, matrix in enumerate(block.matrices):
+        factor, weight = _low_rank(matrix, G)
+        vectors.append(factor)
+        weights.append(weight)
+        rows.append(np.full(len(weight), row))
+    stacked, row_of = np.concatenate(vectors), np.concatenate(rows)
+    index = np.arange(len(stacked))
+    return _Part(index, index, np.concatenate(weights), row_of, False, stacked)
+
+
+def _low_rank(matrix: Linear, G: Array) -> tuple[Array, Array]:
+    """Eigenvectors and eigenvalues of G^T A G, whichever way A is stored, the null space left out."""
+    if matrix.factor is not None and matrix.weights is not None:
+        vectors, weights = matrix.factor.T @ G, matrix.weights
+    elif (
+        sparse.issparse(matrix.matrix)
+        and (support := np.unique(matrix.matrix.nonzero()[0])).size < G.shape[1]
+    ):
+        weights, small = np.linalg.eigh(matrix.matrix[support][:, support].toarray())
+        vectors = small.T @ G[support]
+    else:
+        return _eigenpairs(G.T @ (matrix.matrix @ G), np.eye(G.shape[1]))
+    Q, R = np.linalg.qr(vectors.T)
+    return _eigenpairs((R * weights) @ R.T, Q)
+
+
+def _eigenpairs(core: Array, basis: Array) -> tuple[Array, Array]:
+    """Of basis core basis^T, with the vectors as rows."""
+    values, vectors = np.linalg.eigh((core + core.T) / 2)
+    kept = np.abs(values) > 8 * len(values) * np.finfo(float).eps * np.max(np.abs(values), initial=0.0)
+    return np.ascontiguousarray((basis @ vectors[:, kept]).T), values[kept]
+
+
+def _ids(block: Block) -> Index:
+    assert block.ids is not None
+    return np.asarray(block.ids, dtype=np.int64)
+
+
+def _compacted(ends: Index, n: int) -> tuple[Index, Index]:
+    """The distinct numbers among `ends`, and the position of each end in that list."""
+    present = np.zeros(n, dtype=bool)
+    present[ends] = True
+    used = np.flatnonzero(present)
+    position = np.empty(n, dtype=np.int64)
+    position[used] = np.arange(len(used))
+    return used, position[ends]
+
+
+_ATOMS: dict[str, Callable[[Block, Array], _Part]] = {
+    "distance": _distance_atoms,
+    "comparison": _comparison_atoms,
+    "similarity": _similarity_atoms,
+    "linear": _linear_atoms,
+}

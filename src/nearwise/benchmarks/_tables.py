@@ -1,0 +1,183 @@
+"""What every benchmark shares: targets, tables of measured rows, and the command that runs and prints them.
+
+A section is one or more functions that measure something and yield a `Table` or more. One that lacks its
+data or its peer raises `Unavailable`; it is skipped with the reason, and the rest runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import importlib.util
+import json
+import math
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from nearwise import __version__
+
+Cell = str | float | int | None
+Row = dict[str, Cell]
+Sizes = TypeVar("Sizes")
+
+_PACKAGES = (
+    "nearwise",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "numba",
+    "metric-learn",
+    "cvxpy",
+    "clarabel",
+    "scs",
+)
+_WIDTH = 132  # of the tables when they are not printed to a terminal
+
+
+class Unavailable(Exception):
+    """A data set or a package that a section needs is missing; the message names it."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A figure to reach."""
+
+    limit: float
+    at_least: bool = False
+
+    def verdict(self, value: float | None) -> str:
+        if value is None:
+            return "missed"
+        return "met" if (value >= self.limit if self.at_least else value <= self.limit) else "missed"
+
+    def __str__(self) -> str:
+        return f"target {'>=' if self.at_least else '<='} {self.limit:g}"
+
+
+@dataclass
+class Table:
+    """What was found: how it was run, and one row per case. None is a figure that was never reached."""
+
+    title: str
+    notes: list[str]
+    rows: list[Row] = field(default_factory=list)
+
+    def plain(self) -> dict[str, Any]:
+        """The same for JSON, which has no number for inf."""
+        rows = [{key: _plain(cell) for key, cell in row.items()} for row in self.rows]
+        return {"title": self.title, "notes": self.notes, "rows": rows}
+
+
+def run(
+    argv: Sequence[str],
+    name: str,
+    description: str,
+    sections: Mapping[str, Sequence[Callable[[Sizes], Iterator[Table]]]],
+    full: Sizes,
+    quick: Sizes,
+) -> int:
+    """Run the sections that the command line asks for, print their tables, and return the exit code."""
+    parser = argparse.ArgumentParser(prog=f"nearwise bench {name}", description=description)
+    parser.add_argument("--only", action="append", choices=sections, help="run this section; may be repeated")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs: no evidence")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to this file too")
+    arguments = parser.parse_args(argv)
+    if arguments.json and not arguments.json.absolute().parent.is_dir():
+        parser.error(f"cannot write {arguments.json}: its folder does not exist")
+    sizes = quick if arguments.quick else full
+    environment = _environment()
+    tables: list[dict[str, Any]] = []
+    skipped: dict[str, str] = {}
+    console = _console()
+    console.print(", ".join(f"{key} {value}" for key, value in environment.items()))
+    if arguments.quick:
+        console.print("small sizes: what follows shows that it runs, and is no evidence")
+    for section in (key for key in sections if key in (arguments.only or sections)):
+        repeat = f"nearwise bench {name} --only {section}{' --quick' if arguments.quick else ''}"
+        for part in sections[section]:
+            label = section if len(sections[section]) == 1 else f"{section}, {part.__name__}"
+            try:
+                for table in part(sizes):
+                    tables.append({"section": section, "load": _load(), **table.plain()})
+                    _print(console, section, table, repeat)
+            except Unavailable as error:
+                skipped[label] = str(error)
+                console.print(f"\n{label}: skipped: {error}")
+    if arguments.json:
+        report = {"environment": environment, "sizes": vars(sizes), "tables": tables, "skipped": skipped}
+        arguments.json.write_text(json.dumps(report, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    return 0
+
+
+def require(module: str, package: str) -> None:
+    """Raise `Unavailable` if a package is not installed."""
+    if importlib.util.find_spec(module) is None:
+        raise Unavailable(f"{package} is not installed (it comes with nearwise[bench])")
+
+
+def least(values: Iterable[float | None]) -> float | None:
+    """The least of the numbers that exist."""
+    return min((value for value in values if value is not None), default=None)
+
+
+def ratio(value: float | None, unit: float | None) -> float | None:
+    """value / unit, where both exist."""
+    return None if value is None or unit is None else value / unit
+
+
+def _environment() -> dict[str, Any]:
+    versions = {"nearwise": __version__}
+    for package in _PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return {"Python": platform.python_version(), **versions, "machine": platform.machine()}
+
+
+def _load() -> str:
+    """How busy the machine is; the benchmark itself is part of it."""
+    loads = os.getloadavg() if hasattr(os, "getloadavg") else ()
+    shown = ", ".join(f"{load:.1f}" for load in loads) or "unknown"
+    return f"load average of the last 1, 5, 15 minutes, this run included: {shown}; cores: {os.cpu_count()}"
+
+
+def _console() -> Any:
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else _WIDTH
+    return Console(width=width, markup=False, highlight=False)
+
+
+def _print(console: Any, section: str, table: Table, repeat: str) -> None:
+    from rich.box import SIMPLE
+    from rich.padding import Padding
+    from rich.table import Table as Grid
+
+    console.print(f"\n{section}: {table.title}")
+    for note in [*table.notes, _load(), f"repeat with: {repeat}"]:
+        console.print(Padding(note, (0, 0, 0, 2)))
+    columns = list(dict.fromkeys(key for row in table.rows for key in row))
+    grid = Grid(box=SIMPLE, padding=(0, 1, 0, 0))
+    for column in columns:
+        grid.add_column(column, justify="right", vertical="bottom")
+    for row in table.rows:
+        grid.add_row(*(_text(row.get(column, "")) for column in columns))
+    console.print(grid)
+
+
+def _plain(cell: Cell) -> Cell:
+    return str(cell) if isinstance(cell, float) and not math.isfinite(cell) else cell
+
+
+def _text(cell: Cell) -> str:
+    if cell is None:
+        return "not reached"
+    if isinstance(cell, float):
+        return f"{cell:.3g}"
+    return f"{cell:,}" if isinstance(cell, int) else cell

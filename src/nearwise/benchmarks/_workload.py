@@ -1,0 +1,168 @@
+"""The workload of the solver's benchmark: MNIST in principal components, pairs from labels, timed solves."""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+import nearwise as nw
+from nearwise.benchmarks._tables import Unavailable
+from nearwise.constraints import Constraints
+
+SEED = 0  # of the pairs and of the order in which the compiled loop visits them
+GAPS = (1e-4, 1e-6)
+TOL = GAPS[-1]  # of every solve
+_LONGEST = 600.0  # seconds for one solve, so that a run always ends
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large everything is, and how often it is measured."""
+
+    objects: int = 60_000
+    components: int = 100
+    pairs: int = 100_000
+    penalties: tuple[float, ...] = (1e-3, 1e-2, 1e-1, 1.0)
+    sweeps: tuple[int, ...] = (5, 10, 20)  # of the compiled loop in all, after each of its turns
+    repeats: int = 3
+    itml_pairs: int = 10_000
+    itml_sweeps: int = 100
+    cvxpy_components: int = 20
+    cvxpy_pairs: int = 200
+    cvxpy_penalty: float = 1.0
+    scale_pairs: tuple[int, ...] = (10_000, 100_000, 1_000_000)
+    scale_penalty: float = 1e-2
+
+
+QUICK = Sizes(
+    objects=2_000,
+    components=20,
+    pairs=2_000,
+    penalties=(1e-2, 1.0),
+    sweeps=(2, 4),
+    repeats=1,
+    itml_pairs=300,
+    itml_sweeps=5,
+    cvxpy_components=6,
+    cvxpy_pairs=40,
+    scale_pairs=(1_000, 4_000),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """Objects as rows of principal components, and their labels."""
+
+    features: NDArray[np.float64]
+    labels: NDArray[np.int64]
+
+    def pairs(self, count: int) -> Constraints:
+        return nw.constraints.from_labels(self.labels, n_pairs=count, random_state=SEED)
+
+    def described(self, side: Constraints) -> str:
+        n, r = self.features.shape
+        return (
+            f"MNIST, pixels / 255, {n:,} objects x {r} principal components; {len(side):,} pairs from labels "
+            f"({side!r}); bounds at the 5th and 95th percentile of squared distances; tol {TOL:g}"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One solve of a problem made for it, with seconds by the clock."""
+
+    result: nw.Result
+    problem_seconds: float
+    solve_seconds: float
+
+    @property
+    def seconds(self) -> float:
+        return self.problem_seconds + self.solve_seconds
+
+    def seconds_to_gap(self, gap: float) -> float | None:
+        """Into the solve."""
+        return next((record.seconds for record in self.result.history if record.gap <= gap), None)
+
+    def seconds_to_objective(self, value: float) -> float | None:
+        """The making of the problem included."""
+        found = (record.seconds for record in self.result.history if record.primal <= value)
+        return next((self.problem_seconds + seconds for seconds in found), None)
+
+
+@functools.cache
+def load(sizes: Sizes) -> Data:
+    """MNIST's training images as principal components; read and decomposed once."""
+    from sklearn.decomposition import PCA
+
+    try:
+        stored = nw.datasets.load("mnist")
+    except nw.datasets.DatasetUnavailable as error:
+        raise Unavailable(str(error)) from error
+    images = stored.X[: sizes.objects]
+    pixels = images.reshape(len(images), -1).astype(np.float64) / 255
+    pca = PCA(min(sizes.components, *pixels.shape), svd_solver="covariance_eigh")
+    return Data(np.ascontiguousarray(pca.fit_transform(pixels)), np.asarray(stored.y)[: sizes.objects])
+
+
+def warmed_up(
+    data: Data, side: Constraints, penalty: float, divergence: nw.Divergence | None = None
+) -> nw.Problem:
+    """The problem, with everything compiled that its solution needs."""
+    problem = nw.Problem(data.features, side, divergence, penalty=penalty)
+    nw.solve(problem, max_iter=3, tol=TOL)
+    return problem
+
+
+def solve(data: Data, side: Constraints, penalty: float, divergence: nw.Divergence | None = None) -> Run:
+    """Make the problem and solve it, by the clock."""
+    start = time.perf_counter()
+    problem = nw.Problem(data.features, side, divergence, penalty=penalty)
+    made = time.perf_counter()
+    result = nw.solve(problem, tol=TOL, max_seconds=_LONGEST)
+    return Run(result, made - start, time.perf_counter() - made)
+
+
+def in_fresh_process(folder: str, pairs: int, sizes: Sizes) -> dict[str, float]:
+    """Seconds, iterations, gap and peak memory of a solve, in a process that does nothing else.
+
+    The folder holds features.npy and labels.npy.
+    """
+    code = f"import sys; from {__name__} import measure; measure(*sys.argv[1:])"
+    command = [sys.executable, "-c", code, folder, str(pairs), str(sizes.scale_penalty)]
+    found: dict[str, float] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    return found
+
+
+def measure(folder: str, pairs: str, penalty: str) -> None:
+    """What the fresh process does: solve once, after a warm-up, and print what it took as JSON."""
+    data = Data(np.load(Path(folder, "features.npy")), np.load(Path(folder, "labels.npy")))
+    side = data.pairs(int(pairs))
+    warmed_up(data, side, float(penalty))
+    run = solve(data, side, float(penalty))
+    result = run.result
+    found = {"seconds": run.seconds, "iterations": result.n_iter, "gap": result.certificate.gap}
+    found["peak"] = _peak_bytes()
+    print(json.dumps(found))
+
+
+def _peak_bytes() -> int:
+    """The largest resident size of this process so far.
+
+    Linux's ru_maxrss of a new process starts at the size of its parent, so /proc is asked where it exists.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        return 1024 * next(
+            int(line.split()[1]) for line in status.read_text().splitlines() if "VmHWM" in line
+        )
+    import resource  # not on Windows
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -1,0 +1,306 @@
+"""The command line: a table of commands at the end of the file, one function each.
+
+Exit codes: 0 done, 1 not converged (the result is still written), 2 bad input. Numerical libraries and rich
+are imported by the command that needs them, so that `nearwise --help` is immediate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib.util
+import json
+import math
+import pkgutil
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import nearwise as nw
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearwise.report import Report
+
+DONE, NOT_CONVERGED, BAD_INPUT = 0, 1, 2
+
+
+class BadInput(Exception):
+    """What the user gave cannot be used; the message is shown without a traceback."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="nearwise", description='Learn what "near" means: distances and kernels from side information.'
+    )
+    parser.add_argument("--version", action="version", version=f"nearwise {nw.__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name, command in COMMANDS.items():
+        sub = commands.add_parser(
+            name,
+            help=command.help,
+            description=f"{command.help[0].upper()}{command.help[1:]}.",
+            epilog=f"example: nearwise {command.example}",
+        )
+        command.configure(sub)
+        sub.set_defaults(run=command.run)
+    arguments = parser.parse_args(argv)
+    try:
+        code: int = arguments.run(arguments)
+    except BadInput as error:
+        print(f"nearwise: {error}", file=sys.stderr)
+        return BAD_INPUT
+    return code
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """What the demo learned and how much nearer it brought what belongs together."""
+
+    result: nw.Result
+    seconds: float
+    n_constraints: int
+    n_test: int
+    error: tuple[float, float]
+    order: tuple[float, float]
+    distances: tuple[tuple[NDArray[Any], NDArray[Any]], tuple[NDArray[Any], NDArray[Any]]]
+
+
+def _configure_demo(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seed", type=_seed, default=0, help="of the split and of the pairs (default 0)")
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path("report.html"), help="the report (default %(default)s)"
+    )
+    parser.add_argument(
+        "--force", action="store_true", help="replace the output even if it is not a nearwise report"
+    )
+    parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from nearwise import report
+
+    output: Path = arguments.output
+    _check_output(output, arguments.force)
+    talk = not (arguments.quiet or arguments.json)
+    progress = Console(stderr=True, quiet=not talk, markup=False)
+    with progress.status("learning a distance for handwritten digits") as line:
+        trial = _learn_digits(
+            arguments.seed,
+            lambda r: line.update(f"iteration {r.iteration}   gap {r.gap:.1e}   {r.seconds:.1f} s"),
+        )
+    try:
+        report.write(output, report.render(_demo_report(trial, arguments.seed)))
+    except OSError as error:
+        raise BadInput(f"cannot write {output}: {error.strerror}") from error
+    if arguments.json:
+        print(json.dumps(_demo_figures(trial, output), indent=2, allow_nan=False))
+    elif talk:
+        _print_demo(trial, output)
+    return DONE if trial.result.status in (nw.Status.SOLVED, nw.Status.STATIONARY) else NOT_CONVERGED
+
+
+def _learn_digits(seed: int, callback: Callable[[nw.Record], object]) -> Trial:
+    """Learn from pairs of labels on one half of scikit-learn's digits, measure on the other half."""
+    import numpy as np
+    from sklearn.metrics import roc_auc_score
+    from sklearn.model_selection import train_test_split
+    from sklearn.neighbors import KNeighborsClassifier
+    from sklearn.preprocessing import StandardScaler
+
+    data = nw.datasets.load("digits")
+    X, X_test, y, y_test = train_test_split(data.X, data.y, test_size=0.5, stratify=data.y, random_state=seed)
+    scaler = StandardScaler().fit(X)
+    X, X_test = scaler.transform(X), scaler.transform(X_test)
+
+    side = nw.constraints.from_labels(y, X=X, draw="local", random_state=seed)
+    # the total penalty in units of the free entries of the matrix: how far the pairs may move it
+    free_entries = X.shape[1] * (X.shape[1] + 1) / 2
+    problem = nw.Problem(X, side, divergence=nw.LogDet(), penalty=0.25 * free_entries / len(side))
+    start = time.perf_counter()
+    result = nw.solve(problem, callback=callback)
+    seconds = time.perf_counter() - start
+
+    pairs = np.random.default_rng(seed).integers(len(y_test), size=(2, 40_000))
+    pairs = pairs[:, pairs[0] != pairs[1]]
+    similar = y_test[pairs[0]] == y_test[pairs[1]]
+    errors, orders, distances = [], [], []
+    for factor in (np.eye(X.shape[1]), result.factor):
+        classifier = KNeighborsClassifier(5).fit(X @ factor, y)
+        errors.append(1 - float(classifier.score(X_test @ factor, y_test)))
+        moved = X_test @ factor
+        squared = ((moved[pairs[0]] - moved[pairs[1]]) ** 2).sum(axis=1)
+        orders.append(float(roc_auc_score(similar, -squared)))
+        distances.append((squared[similar], squared[~similar]))
+    return Trial(
+        result=result,
+        seconds=seconds,
+        n_constraints=len(side),
+        n_test=len(y_test),
+        error=(errors[0], errors[1]),
+        order=(orders[0], orders[1]),
+        distances=(distances[0], distances[1]),
+    )
+
+
+def _scores(trial: Trial) -> list[tuple[str, str, str]]:
+    rows = {"5-NN error on the test half": trial.error, "similar pair nearer than dissimilar": trial.order}
+    return [(name, f"{before:.1%}", f"{after:.1%}") for name, (before, after) in rows.items()]
+
+
+def _solution(result: nw.Result, seconds: float) -> str:
+    gap = result.certificate.gap
+    return f"{result.status.name}: relative gap {gap:.1e} after {result.n_iter} iterations in {seconds:.2f} s"
+
+
+def _demo_report(trial: Trial, seed: int) -> Report:
+    from nearwise.report import Report
+
+    before, after = trial.error
+    return Report(
+        title="A distance for handwritten digits",
+        summary=f"From {trial.n_constraints} pairs of equal or unequal labels, nearwise learned a distance "
+        f"under which 5 nearest neighbours err on {after:.1%} of {trial.n_test} test images; with the "
+        f"standardised pixels as they are, on {before:.1%}. {_solution(trial.result, trial.seconds)}.",
+        scores=_scores(trial),
+        history=trial.result.history,
+        distances=dict(zip(("before", "after"), trial.distances, strict=True)),
+        worst=trial.result.certificate.worst,
+        settings={
+            "command": f"nearwise demo --seed {seed}",
+            "data": "digits of scikit-learn, standardised, half for training",
+            "divergence": "LogDet",
+            "constraints": trial.n_constraints,
+            "solver": trial.result.solver,
+        },
+    )
+
+
+def _demo_figures(trial: Trial, output: Path) -> dict[str, object]:
+    result = trial.result
+    gap = result.certificate.gap
+    return {
+        "error_before": trial.error[0],
+        "error_after": trial.error[1],
+        "order_before": trial.order[0],
+        "order_after": trial.order[1],
+        "status": result.status.name,
+        "gap": gap if math.isfinite(gap) else None,
+        "iterations": result.n_iter,
+        "seconds": trial.seconds,
+        "constraints": trial.n_constraints,
+        "worst": [{"name": v.name, "value": v.value, "bound": v.bound} for v in result.certificate.worst],
+        "report": str(output),
+    }
+
+
+def _print_demo(trial: Trial, output: Path) -> None:
+    from rich.box import SIMPLE
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(markup=False, highlight=False, soft_wrap=True)
+    console.print(
+        f"digits: learned from {trial.n_constraints} pairs, measured on {trial.n_test} other images"
+    )
+    scores = Table("", "before", "after", box=SIMPLE)
+    for row in _scores(trial):
+        scores.add_row(*row)
+    console.print(scores)
+    console.print(_solution(trial.result, trial.seconds))
+    if trial.result.certificate.worst:
+        worst = Table("violated most (squared distances)", "value", "bound", box=SIMPLE)
+        for violation in trial.result.certificate.worst[:5]:
+            worst.add_row(violation.name, f"{violation.value:.3g}", f"{violation.bound:.3g}")
+        console.print(worst)
+    console.print(f"report: {output}")
+    console.print(f"next:   {_program()} bench")
+
+
+def _configure_bench(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME", help="the benchmark; without it, list them")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="options of the benchmark")
+
+
+def _bench(arguments: argparse.Namespace) -> int:
+    package = importlib.import_module("nearwise.benchmarks")
+    found = {m.name: m for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_")}
+    if arguments.name is None:
+        for name in found:
+            print(f"{name:12} {_first_line(f'{package.__name__}.{name}')}")
+        return DONE
+    if arguments.name not in found:
+        raise BadInput(f"no benchmark is called {arguments.name!r}; there are: {', '.join(found)}")
+    code: int = importlib.import_module(f"{package.__name__}.{arguments.name}").main(arguments.arguments)
+    return code
+
+
+def _first_line(module: str) -> str:
+    """The first line of a module's docstring, read without importing what the module needs."""
+    spec = importlib.util.find_spec(module)
+    source = Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
+    return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
+
+
+def _seed(text: str) -> int:
+    seed = int(text) if text.isdecimal() else -1
+    if not 0 <= seed < 2**32:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to 2**32 - 1")
+    return seed
+
+
+def _check_output(path: Path, force: bool) -> None:
+    """Refuse, before any work, a path that cannot be written or that holds something else."""
+    from nearwise.report import is_report
+
+    if not path.parent.is_dir():
+        raise BadInput(f"cannot write {path}: {path.parent} is not a folder")
+    if not path.exists():
+        return
+    if not path.is_file():
+        raise BadInput(f"cannot write {path}: it is not a file")
+    if not (force or is_report(path)):
+        raise BadInput(f"{path} exists and is not a nearwise report; give --force to replace it")
+
+
+def _program() -> str:
+    """What to type to run this again: the script where it is on the path, else this interpreter."""
+    if shutil.which("nearwise"):
+        return "nearwise"
+    interpreter = Path(sys.executable)
+    here = Path.cwd()
+    return f"{interpreter.relative_to(here) if interpreter.is_relative_to(here) else interpreter} -m nearwise"
+
+
+class Command(NamedTuple):
+    """One command: a line of help, an example, its options, and the function that runs it."""
+
+    help: str
+    example: str
+    configure: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+
+
+COMMANDS = {
+    "demo": Command(
+        "learn on scikit-learn's digits, show before and after, write report.html",
+        "demo --seed 1 -o digits.html",
+        _configure_demo,
+        _demo,
+    ),
+    "bench": Command(
+        "measure against other solvers and packages in one run; without a name, list the benchmarks",
+        "bench solver",
+        _configure_bench,
+        _bench,
+    ),
+}

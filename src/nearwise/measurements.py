@@ -1,0 +1,279 @@
+"""Constraints bound to features: the linear map M -> <A_i, M> and its adjoint.
+
+The atoms of the constraints (see `atoms`) are the edges of a graph on the rows of the features F, so
+<A_i, B B^T> needs H = F B once and then differences of rows of H, and sum_i w_i A_i is F^T W F with a sparse
+W. Its cost is O(n r^2 + m r) for m constraints on n objects, and no m x r array is built.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from nearwise.atoms import Atoms, Index, constraint_atoms
+from nearwise.constraints import Block
+
+Array = NDArray[np.float64]
+
+_BLOCK = 1 << 17  # numbers in a block of gathered rows: small enough to stay in the cache
+_COMPILED = 4_000_000  # numbers touched in one pass, from which on a compiled loop is worth its start-up
+
+
+@dataclass(frozen=True, eq=False)
+class LocalAtoms:
+    """A few atoms written out as vectors in some basis: value_i = sum_t coefficient_t x_t^T D y_t."""
+
+    x: NDArray[Any]  # (atoms, r)
+    y: NDArray[Any]  # (atoms, r); the same object as x where every atom is a square
+    coefficient: NDArray[Any]
+    row: Index | None  # None where atom t is the whole of row t
+    n_rows: int
+
+    def values(self, D: NDArray[Any]) -> NDArray[Any]:
+        return self._per_row(np.einsum("ij,ij->i", self.x @ D, self.y))
+
+    def adjoint(self, weights: NDArray[Any]) -> NDArray[Any]:
+        per_atom = self.coefficient * (weights if self.row is None else weights[self.row])
+        total = self.x.T @ (per_atom[:, None] * self.y)
+        return total if self.x is self.y else (total + total.T) / 2
+
+    def diagonals(self) -> NDArray[Any]:
+        """(rows, r): the diagonal of each A_i."""
+        products = self.coefficient[:, None] * (self.x * self.y)
+        if self.row is None:
+            return products
+        out = np.zeros((self.n_rows, products.shape[1]), products.dtype)
+        np.add.at(out, self.row, products)
+        return out
+
+    def _per_row(self, per_atom: NDArray[Any]) -> NDArray[Any]:
+        weighted = self.coefficient * per_atom
+        if self.row is None:
+            return weighted
+        return np.bincount(self.row, weighted, self.n_rows).astype(weighted.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class Measurements:
+    """The map M -> (<A_1, M>, ..., <A_m, M>).
+
+    Attributes
+    ----------
+    features : F, the rows that atoms refer to
+    atoms : differences first, then products
+    n_rows : m
+    workspace : None, or an array of the shape of `features` that `values_of_factor` may overwrite; then
+        the object must not be used by two threads at once
+    """
+
+    features: Array
+    atoms: Atoms
+    n_rows: int
+    workspace: Array | None = None
+
+    @property
+    def rank(self) -> int:
+        """r, the order of M."""
+        return int(self.features.shape[1])
+
+    def values(self, M: Array) -> Array:
+        """<A_i, M> for every row, M symmetric."""
+        return self._per_row(self._atom_values(self.features @ M, self.features))
+
+    def values_of_factor(self, B: Array) -> Array:
+        """<A_i, B B^T> for every row; more exact than `values`, because squares do not cancel."""
+        H = np.matmul(self.features, B, out=self.workspace if B.shape == 2 * (self.rank,) else None)
+        return self._per_row(self._atom_values(H, H))
+
+    def adjoint(self, weights: Array) -> Array:
+        """sum_i weights_i A_i, an r x r matrix."""
+        atoms, F = self.atoms, self.features
+        per_atom = atoms.coefficient * weights[atoms.row]
+        off_diagonal = np.where(atoms.is_difference, -per_atom, per_atom / 2)
+        start, neighbour, edge_atom = self._graph
+        weight = off_diagonal[edge_atom]
+        ends = per_atom[: self._n_differences]
+        diagonal = _sum_by(atoms.first[: self._n_differences], ends, len(F))
+        diagonal += _sum_by(atoms.second[: self._n_differences], ends, len(F))
+        total = np.zeros((self.rank, self.rank))
+        step = max(1, 4 * _BLOCK // max(self.rank, 1))
+        compiled = self._large
+        for low in range(0, len(F), step):
+            high = min(low + step, len(F))
+            if compiled:
+                from nearwise._kernels import graph_product
+
+                product = np.empty((high - low, self.rank))
+                graph_product(F, start, neighbour, weight, diagonal, low, product)
+            else:
+                edges = slice(start[low], start[high])
+                W = sparse.csr_array(
+                    (weight[edges], neighbour[edges], start[low : high + 1] - start[low]),
+                    shape=(high - low, len(F)),
+                )
+                product = W @ F + diagonal[low:high, None] * F[low:high]
+            total += F[low:high].T @ product
+        return (total + total.T) / 2
+
+    def local(self, rows: Index, basis: Array, dtype: type) -> LocalAtoms:
+        """The atoms of the given rows, as vectors basis^T x, basis^T y."""
+        atoms = self.atoms
+        if self._one_atom_per_row:
+            chosen, local_row = self._atom_of_row[rows], None
+        else:
+            place = np.full(self.n_rows, -1)
+            place[rows] = np.arange(len(rows))
+            chosen = np.flatnonzero(place[atoms.row] >= 0)
+            local_row = place[atoms.row[chosen]]
+        first, second = atoms.first[chosen], atoms.second[chosen]
+        cast: NDArray[Any] = basis.astype(dtype)
+        coefficient: NDArray[Any] = atoms.coefficient[chosen].astype(dtype)
+        difference = atoms.is_difference[chosen]
+        if difference.all():
+            x = self._differences(first, second, dtype) @ cast
+            return LocalAtoms(x, x, coefficient, local_row, len(rows))
+        left, right = self.features[first], self.features[second]
+        left[difference] -= right[difference]
+        right[difference] = left[difference]
+        x = left.astype(dtype) @ cast
+        y = x if np.array_equal(left, right) else right.astype(dtype) @ cast
+        return LocalAtoms(x, y, coefficient, local_row, len(rows))
+
+    def transformed(self, basis: Array) -> Measurements:
+        """The same measurements of M' where M = basis M' basis^T: rows of F become rows of F basis."""
+        return replace(self, features=np.ascontiguousarray(self.features @ basis))
+
+    def spanning_rows(self) -> Array:
+        """Vectors that span the range of every A_i; as few as the atoms or the rows of F allow."""
+        atoms, d = self.atoms, self._n_differences
+        n_vectors = d + 2 * (len(atoms.first) - d)
+        if n_vectors >= len(self.features):
+            return self.features
+        left = self.features[atoms.first]
+        left[:d] -= self.features[atoms.second[:d]]
+        return np.concatenate([left, self.features[atoms.second[d:]]])
+
+    def sizes(self, factor: Array) -> Array:
+        """The size of every row's parts under M = B B^T, which bounds |<A_i, M>|.
+
+        d(i, j) for a distance, d(i, j) + d(k, l) for a comparison, sqrt(K_ii K_jj) for an inner product, and
+        for a general A the sum of the magnitudes of the eigenvalues of B^T A B.
+        """
+        H = self.features @ factor
+        atoms, d = self.atoms, self._n_differences
+        size = np.empty(len(atoms.first))
+        size[:d] = self._distances(H)
+        norm = np.sqrt(np.einsum("ij,ij->i", H, H))
+        size[d:] = norm[atoms.first[d:]] * norm[atoms.second[d:]]
+        sizes = _sum_by(atoms.row, np.abs(atoms.coefficient) * size, self.n_rows)
+        products = np.arange(d, len(atoms.first))
+        general = np.flatnonzero(np.bincount(atoms.row[products], minlength=self.n_rows) > 1)
+        for row in general:
+            chosen = products[atoms.row[products] == row]
+            R = np.linalg.qr(H[atoms.first[chosen]].T)[1]
+            sizes[row] = np.sum(np.abs(np.linalg.eigvalsh((R * atoms.coefficient[chosen]) @ R.T)))
+        return sizes
+
+    @cached_property
+    def is_definite(self) -> NDArray[np.bool_]:
+        """Whether A_i is certainly positive semidefinite: a sum of squares with positive coefficients."""
+        atoms = self.atoms
+        square = atoms.is_difference | (atoms.first == atoms.second)
+        definite = np.ones(self.n_rows, dtype=bool)
+        definite[atoms.row[~square | (atoms.coefficient < 0)]] = False
+        return definite
+
+    @cached_property
+    def _n_differences(self) -> int:
+        return int(np.count_nonzero(self.atoms.is_difference))
+
+    @cached_property
+    def _one_atom_per_row(self) -> bool:
+        counts = np.bincount(self.atoms.row, minlength=self.n_rows)
+        return bool((counts == 1).all())
+
+    @cached_property
+    def _atom_of_row(self) -> Index:
+        place = np.empty(self.n_rows, dtype=np.int64)
+        place[self.atoms.row] = np.arange(len(self.atoms.row))
+        return place
+
+    @cached_property
+    def _graph(self) -> tuple[Index, Index, Index]:
+        """Adjacency lists: for each row of F the rows that share an atom with it, and which atom."""
+        atoms, m = self.atoms, len(self.atoms.first)
+        node = np.concatenate([atoms.first, atoms.second])
+        order = np.argsort(node, kind="stable")
+        neighbour = np.concatenate([atoms.second, atoms.first])[order]
+        start = np.zeros(len(self.features) + 1, dtype=np.int64)
+        np.cumsum(np.bincount(node, minlength=len(self.features)), out=start[1:])
+        return start, neighbour, order % max(m, 1)
+
+    @property
+    def _large(self) -> bool:
+        return len(self.atoms.first) * self.rank >= _COMPILED
+
+    def _per_row(self, per_atom: Array) -> Array:
+        atoms = self.atoms
+        if self._one_atom_per_row:
+            return (atoms.coefficient * per_atom)[self._atom_of_row]
+        return _sum_by(atoms.row, atoms.coefficient * per_atom, self.n_rows)
+
+    def _atom_values(self, left: Array, right: Array) -> Array:
+        """x^T M y for every atom, where `left` holds F M (or F B) and `right` F (or F B)."""
+        atoms, d = self.atoms, self._n_differences
+        out = np.empty(len(atoms.first))
+        out[:d] = self._distances(left) if left is right else self._bilinear(left, right, 0, d, True)
+        out[d:] = self._bilinear(left, right, d, len(out), False)
+        return out
+
+    def _distances(self, H: Array) -> Array:
+        atoms, d = self.atoms, self._n_differences
+        out = np.empty(d)
+        if self._large:
+            from nearwise._kernels import squared_distances
+
+            squared_distances(H, atoms.first[:d], atoms.second[:d], out)
+        else:
+            out[:] = self._bilinear(H, H, 0, d, True)
+        return out
+
+    def _bilinear(self, left: Array, right: Array, low: int, high: int, difference: bool) -> Array:
+        atoms = self.atoms
+        out = np.empty(high - low)
+        step = max(1, _BLOCK // max(left.shape[1], 1))
+        for begin in range(low, high, step):
+            block = slice(begin, min(begin + step, high))
+            i, j = atoms.first[block], atoms.second[block]
+            if difference:
+                a = left[i] - left[j]
+                b = a if left is right else right[i] - right[j]
+            else:
+                a, b = left[i], right[j]
+            np.einsum("ij,ij->i", a, b, out=out[block.start - low : block.stop - low])
+        return out
+
+    def _differences(self, first: Index, second: Index, dtype: type) -> NDArray[Any]:
+        if len(first) * self.rank >= _COMPILED // 4 and self._large:
+            from nearwise._kernels import gathered_differences
+
+            out: NDArray[Any] = np.empty((len(first), self.rank), dtype)
+            gathered_differences(self.features, first, second, out)
+            return out
+        return (self.features[first] - self.features[second]).astype(dtype, copy=False)
+
+
+def bind(blocks: tuple[Block, ...], features: Array) -> Measurements:
+    """The measurements of resolved constraint blocks. Objects without a constraint are left out."""
+    rows, atoms = constraint_atoms(blocks, features)
+    return Measurements(rows, atoms, sum(map(len, blocks)))
+
+
+def _sum_by(index: Index, values: Array, n: int) -> Array:
+    """out[k] = the sum of the values whose index is k."""
+    return np.asarray(np.bincount(index, values, n), dtype=np.float64)

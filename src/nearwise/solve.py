@@ -1,0 +1,201 @@
+"""The one entry point: `solve` reduces a problem, runs a solver on it, certifies every iterate, and stops."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from numbers import Integral, Real
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearwise.problem import Formulation, Iterate, Problem
+from nearwise.reduction import Reduction, reduced
+from nearwise.result import Certificate, Record, Result, Status
+from nearwise.solvers.newton import Newton
+
+Array = NDArray[np.float64]
+
+_MAX_ITER = 1000
+
+
+class Solver(Protocol):
+    """How a problem is solved: settings, and a stream of better and better points."""
+
+    def iterates(self, form: Formulation) -> Iterator[Iterate]:
+        """Points of the formulation; the stream ends where the solver can make no more progress."""
+
+
+def solve(
+    problem: Problem,
+    solver: Solver | None = None,
+    tol: float = 1e-6,
+    max_iter: int | None = None,
+    max_seconds: float | None = None,
+    callback: Callable[[Record], Any] | None = None,
+) -> Result:
+    """Solve a problem to a certified accuracy.
+
+    Parameters
+    ----------
+    problem : what to solve
+    solver : how; by default `Newton()`
+    tol : the run ends as SOLVED when the relative gap and the relative violation of the hard constraints are
+        at most this
+    max_iter : the largest number of iterations, 1000 by default
+    max_seconds : the longest time; no limit by default
+    callback : called with a `Record` after every iteration; a true answer ends the run as INTERRUPTED
+
+    Returns
+    -------
+    The best iterate, whatever the status; see `Result`.
+
+    >>> import nearwise as nw
+    >>> side = nw.constraints.at_most([(0, 1)], 0.5)
+    >>> nw.solve(nw.Problem([[0.0], [1.0]], side, penalty=float("inf"))).matrix.round(6)
+    array([[0.5]])
+    """
+    _check_limits(problem, tol, max_iter, max_seconds, callback)
+    solver = Newton() if solver is None else solver
+    if not hasattr(solver, "iterates"):
+        raise TypeError(
+            f"solver must have a method iterates, as nearwise.solvers.Newton() has; got {solver!r}"
+        )
+    run = _Run(problem, tol, max_iter or _MAX_ITER, max_seconds, callback)
+    return run.result(solver, run.status(solver))
+
+
+class _Run:
+    """Follows a solver: grades each iterate, keeps the best, and decides when to stop."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        tol: float,
+        max_iter: int,
+        max_seconds: float | None,
+        callback: Callable[[Record], Any] | None,
+    ) -> None:
+        self.problem, self.tol, self.max_iter, self.callback = problem, tol, max_iter, callback
+        self.max_seconds = np.inf if max_seconds is None else max_seconds
+        self.started = time.perf_counter()
+        self.reduction: Reduction = reduced(problem.formulation)
+        self.unit = problem.formulation.unit / self.reduction.formulation.unit
+        self.history: list[Record] = []
+        self.best: Iterate | None = None
+        self.best_rank = (np.inf, np.inf)
+        self.bound: Iterate | None = None
+        self.best_dual = -np.inf
+        self.ray: Array | None = None
+
+    def status(self, solver: Solver) -> Status:
+        form = self.reduction.formulation
+        try:
+            for point in solver.iterates(form):
+                grade = self._keep(point, form.certificate(point))
+                record = self._record(grade)
+                stop = self.callback is not None and self.callback(record)
+                if grade.holds(self.tol):
+                    return Status.SOLVED
+                if point.ray is not None and form.check_infeasibility(point.ray).valid:
+                    self.ray = point.ray
+                    return Status.INFEASIBLE
+                if stop:
+                    return Status.INTERRUPTED
+                if len(self.history) >= self.max_iter or self.history[-1].seconds >= self.max_seconds:
+                    return Status.LIMIT
+        except KeyboardInterrupt:
+            if self.best is None:
+                raise
+            return Status.INTERRUPTED
+        return Status.STALLED
+
+    def result(self, solver: Solver, status: Status) -> Result:
+        problem, reduction = self.problem, self.reduction
+        assert self.best is not None
+        assert self.bound is not None
+        factor = reduction.lift(self.best.factor)
+        lifted = problem.lift(factor)
+        if status is Status.INFEASIBLE and self.ray is not None:
+            ray = np.where(problem.formulation.losses.is_hard, self.ray, 0.0) * reduction.dual_scale
+            dual = ray / np.abs(ray).max()
+            rows = problem.formulation.check_infeasibility(dual).rows
+            found = problem.certificate_of_factor(factor, np.zeros_like(dual))
+            values = problem.formulation.measurements.values_of_factor(factor)
+            worst = problem.violations_of(list(rows[:10]), values)
+            certificate = replace(found, dual=np.inf, gap=np.inf, worst=worst)
+        else:
+            dual = self.bound.dual * reduction.dual_scale
+            certificate = problem.certificate_of_factor(factor, dual)
+        matrix = lifted @ lifted.T
+        return Result(
+            matrix=(matrix + matrix.T) / 2,
+            factor=lifted,
+            dual=dual,
+            status=status,
+            certificate=certificate,
+            history=tuple(self.history),
+            solver=type(solver).__name__,
+            message=_message(status, certificate, self.tol),
+            features=problem.features,
+        )
+
+    def _keep(self, point: Iterate, grade: Certificate) -> Certificate:
+        """Remember the best point; return the certificate that all points so far give together."""
+        if self.reduction.formulation.losses.any_hard:
+            rank = (max(grade.gap, grade.hard_violation), grade.primal)
+            if self.best is None or rank <= self.best_rank:
+                self.best, self.best_rank, self.bound = point, rank, point
+            return grade
+        # Every dual point bounds the optimum, so the highest bound holds for the lowest objective.
+        if self.best is None or grade.primal <= self.best_rank[0]:
+            self.best, self.best_rank = point, (grade.primal, 0.0)
+        if self.bound is None or grade.dual >= self.best_dual:
+            self.bound, self.best_dual = point, grade.dual
+        primal, dual = self.best_rank[0], self.best_dual
+        gap = self.reduction.formulation.relative_gap(primal - dual, primal)
+        return replace(grade, primal=primal, dual=dual, gap=gap)
+
+    def _record(self, grade: Certificate) -> Record:
+        record = Record(
+            iteration=len(self.history) + 1,
+            seconds=time.perf_counter() - self.started,
+            primal=grade.primal * self.unit,
+            dual=grade.dual * self.unit,
+            gap=grade.gap,
+            violation=grade.violation,
+            hard_violation=grade.hard_violation,
+        )
+        self.history.append(record)
+        return record
+
+
+def _message(status: Status, certificate: Certificate, tol: float) -> str:
+    if status is Status.INFEASIBLE:
+        rows = "; ".join(violation.name for violation in certificate.worst)
+        return f"No matrix meets these hard constraints together: {rows}"
+    reached = f"relative gap {certificate.gap:.1e}, hard violation {certificate.hard_violation:.1e}"
+    ends = {
+        Status.SOLVED: f"Solved within {tol:g}",
+        Status.LIMIT: "Stopped at a limit",
+        Status.INTERRUPTED: "Interrupted",
+        Status.STALLED: f"No further progress; the tolerance {tol:g} was not reached",
+    }
+    return f"{ends[status]}: {reached}."
+
+
+def _check_limits(
+    problem: Problem, tol: float, max_iter: int | None, max_seconds: float | None, callback: object
+) -> None:
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem must be a nearwise.Problem, got {type(problem).__name__}")
+    if not (isinstance(tol, Real) and 0 < tol < 1):
+        raise ValueError(f"tol must be a number between 0 and 1, got {tol!r}")
+    if max_iter is not None and not (isinstance(max_iter, Integral) and max_iter >= 1):
+        raise ValueError(f"max_iter must be a whole number >= 1 or None, got {max_iter!r}")
+    if max_seconds is not None and not (isinstance(max_seconds, Real) and max_seconds > 0):
+        raise ValueError(f"max_seconds must be a positive number or None, got {max_seconds!r}")
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be callable, got {type(callback).__name__}")

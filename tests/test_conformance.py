@@ -1,0 +1,101 @@
+"""One table: every solver x every divergence x every case, held to the conditions of optimality."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import cases
+import kkt
+import nearwise as nw
+from cases import Case
+from nearwise import constraints as c
+
+SOLVERS = [nw.solvers.Newton()]
+TOL = 1e-10
+
+TABLE = [
+    pytest.param(
+        solver,
+        divergence,
+        case,
+        id=f"{type(solver).__name__}-{type(divergence).__name__}-{case.name}",
+    )
+    for solver in SOLVERS
+    for case in [*cases.KNOWN, *cases.GRID]
+    for divergence in case.divergences
+]
+every_solver = pytest.mark.parametrize("solver", SOLVERS, ids=lambda solver: type(solver).__name__)
+
+
+@pytest.mark.parametrize(("solver", "divergence", "case"), TABLE)
+def test_answer_is_optimal(solver: object, divergence: nw.Divergence, case: Case) -> None:
+    problem = case.problem(divergence)
+    result = nw.solve(problem, solver, tol=TOL)
+    kkt.assert_optimal(problem, result, case.prior_of(problem), tol=TOL)
+    assert result.solver == type(solver).__name__
+    if case.answer is not None:
+        expected = case.answer(divergence)
+        learned = (
+            result.matrix if case.kernel is None else problem.features @ result.matrix @ problem.features.T
+        )
+        np.testing.assert_allclose(learned, expected, rtol=0, atol=case.accuracy * np.abs(expected).max())
+
+
+@every_solver
+def test_relative_entropy_example_reaches_the_maximum_entropy_vector(solver: object) -> None:
+    """KSD09 figure 6: without dual corrections the answer would be [1/5, 7/15, 1/3]."""
+    [case] = [case for case in cases.KNOWN if case.name == "KSD09 (24)"]
+    result = nw.solve(case.problem(nw.VonNeumann()), solver, tol=TOL)
+    x = np.diag(result.matrix)
+    np.testing.assert_allclose(result.matrix, np.diag(x), atol=1e-9)
+    np.testing.assert_allclose(x, 1 / 3, atol=1e-3)  # the coefficients are printed with four digits
+    assert np.abs(x - [1 / 5, 7 / 15, 1 / 3]).max() > 0.1
+
+
+@every_solver
+@pytest.mark.parametrize("divergence", cases.DIVERGENCES, ids=lambda d: type(d).__name__)
+def test_each_tolerance_is_kept(solver: object, divergence: nw.Divergence) -> None:
+    case = next(case for case in cases.GRID if case.name == "distances <=, r = 4, full prior, penalty 1")
+    best = nw.solve(case.problem(divergence), solver, tol=1e-12).certificate.primal
+    for tol in (1e-2, 1e-4, 1e-8):
+        result = nw.solve(case.problem(divergence), solver, tol=tol)
+        assert result.status is nw.Status.SOLVED
+        assert best <= result.certificate.primal * (1 + 1e-12)
+        assert result.certificate.primal - best <= tol * max(best, result.certificate.primal)
+
+
+# --- the checker itself must notice what is wrong ----------------------------------------------------------
+
+
+def _solved(penalty: object) -> tuple[nw.Problem, nw.Result]:
+    rng = np.random.default_rng(3)
+    G = rng.normal(size=(6, 3))
+    d = np.sum((G[:3] - G[3:]) ** 2, axis=1)
+    side = c.at_most([(0, 3)], 0.4 * d[0]) + c.at_least([(1, 4)], 1.8 * d[1]) + c.at_most([(2, 5)], 9 * d[2])
+    problem = nw.Problem(G, side, nw.LogDet(), penalty=penalty)
+    return problem, nw.solve(problem, tol=TOL)
+
+
+@pytest.mark.parametrize("penalty", [1.0, np.inf])
+@pytest.mark.parametrize(
+    "tampered",
+    [
+        lambda result: replace(result, matrix=1.001 * result.matrix, factor=np.sqrt(1.001) * result.factor),
+        lambda result: replace(result, factor=1.001 * result.factor),
+        lambda result: replace(result, matrix=result.matrix + 1e-3 * np.triu(np.ones((3, 3)), 1)),
+        lambda result: replace(result, dual=result.dual * [1.01, 1.0, 1.0]),
+        lambda result: replace(result, dual=result.dual * [1.0, -1.0, 1.0]),
+        lambda result: replace(result, dual=result.dual + np.array([0.0, 0.0, 0.01])),
+        lambda result: replace(result, status=nw.Status.LIMIT),
+        lambda result: replace(result, certificate=replace(result.certificate, primal=1.0, dual=1.0)),
+    ],
+    ids=["matrix", "factor", "asymmetric", "multiplier", "sign", "complementarity", "status", "objective"],
+)
+def test_checker_refuses_a_wrong_answer(tampered, penalty: float) -> None:
+    problem, result = _solved(penalty)
+    kkt.assert_optimal(problem, result, tol=TOL)
+    with pytest.raises(AssertionError):
+        kkt.assert_optimal(problem, tampered(result), tol=TOL)
