@@ -9,6 +9,7 @@ import hashlib
 import io
 import json
 import math
+import os
 import re
 import subprocess
 import sys
@@ -135,6 +136,28 @@ def test_quiet_is_quiet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr() == ("", "")
 
 
+def test_interrupt_is_code_130_without_a_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(nw, "solve", interrupt)
+    assert cli.main(["demo", "-o", str(tmp_path / "r.html")]) == cli.INTERRUPTED == 130
+    assert capsys.readouterr() == ("", "nearwise: interrupted\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reader_that_went_away_is_no_error() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "wb") as pipe:
+        done = subprocess.run(
+            [sys.executable, "-m", "nearwise", "bench"], stdout=pipe, stderr=subprocess.PIPE, check=False
+        )
+    assert (done.returncode, done.stderr) == (cli.DONE, b"")
+
+
 def test_not_converged_is_code_1_and_the_report_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -200,6 +223,14 @@ def test_page_is_well_formed_and_loads_nothing(page: Path) -> None:
     assert not any(name.startswith("on") for name in names)
     assert not re.search(r"https?:|//|url\(|@import|\bnan\b|\binf\b", text)
     assert report.is_report(page)
+
+
+def test_distances_before_and_after_share_their_axes(page: Path) -> None:
+    pictures = re.findall(r"<svg.*?</svg>", page.read_text(encoding="utf-8"))
+    before, after = (re.findall(r"<text[^>]*>[^<]*</text>", picture) for picture in pictures[:2])
+    assert before == after
+    labels = [re.sub("<[^>]*>", "", text) for text in before]
+    assert {"0", "100", "1000"} <= set(labels)
 
 
 def test_policy_allows_the_page_s_own_style_and_nothing_else(page: Path) -> None:

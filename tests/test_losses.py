@@ -89,10 +89,10 @@ def test_derivatives_are_finite_differences(kind: Kind, divergence: nw.Divergenc
     losses, h = kind.losses(divergence), 1e-5
 
     def slope(p: float) -> float:
-        return float(losses.derivatives(np.array([p]))[0][0])
+        return float(losses.slopes(np.array([p]))[0])
 
     for p in points(kind):
-        first, second = (float(part[0]) for part in losses.derivatives(np.array([p])))
+        first, second = (float(part(np.array([p]))[0]) for part in (losses.slopes, losses.curvatures))
         rise = losses.total(np.array([p + h])) - losses.total(np.array([p - h]))
         assert_allclose(first, rise / (2 * h), rtol=1e-6, atol=1e-8)
         assert_allclose(second, (slope(p + h) - slope(p - h)) / (2 * h), rtol=1e-6, atol=1e-8)
@@ -106,7 +106,7 @@ def test_conjugate_is_the_supremum(kind: Kind, divergence: nw.Divergence) -> Non
     losses = kind.losses(divergence)
     lowest = 0.0 if kind.is_bregman and kind.is_definite else -60.0
     for p in points(kind):
-        y = float(losses.derivatives(np.array([p]))[0][0])
+        y = float(losses.slopes(np.array([p]))[0])
 
         def minus(q: float, y: float = y) -> float:
             return kind.expected(divergence, q) - y * q
@@ -134,7 +134,7 @@ def test_fenchel_residual_is_never_negative(
     residual = losses.fenchel_residual(value, multiplier)
     scale = abs(p * multiplier[0]) + losses.total(value) + 1
     assert residual >= -1e-13 * scale
-    at_slope = losses.derivatives(value)[0]
+    at_slope = losses.slopes(value)
     assert abs(losses.fenchel_residual(value, at_slope)) <= 1e-12 * (
         losses.total(value) + p * abs(at_slope[0]) + 1
     )
@@ -155,7 +155,7 @@ def test_hard_rows_cost_nothing_and_their_conjugate_is_linear(kind: Kind, diverg
     assert losses.any_hard
     for p in points(kind):
         assert losses.total(np.array([p])) == 0.0
-        assert [part[0] for part in losses.derivatives(np.array([p]))] == [0.0, 0.0]
+        assert [part(np.array([p]))[0] for part in (losses.slopes, losses.curvatures)] == [0.0, 0.0]
     y = -0.4 if kind.relation > 0 else 0.4
     assert losses.conjugate(np.array([y]))[0] == y * kind.bound
 
@@ -187,6 +187,8 @@ def test_rows_add_up() -> None:
     )
     p = rng.uniform(0.1, 4.0, len(parts))
     assert_allclose(joined.total(p), sum(part.total(p[k : k + 1]) for k, part in enumerate(parts)))
-    first, second = joined.derivatives(p)
+    first, second = joined.slopes(p), joined.curvatures(p)
     for k, part in enumerate(parts):
-        assert_allclose([first[k], second[k]], np.ravel(part.derivatives(p[k : k + 1])))
+        assert_allclose(
+            [first[k], second[k]], np.ravel([part.slopes(p[k : k + 1]), part.curvatures(p[k : k + 1])])
+        )

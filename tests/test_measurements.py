@@ -127,8 +127,8 @@ def test_few_pairs_span_few_dimensions() -> None:
 
 def test_sizes_are_those_of_the_parts() -> None:
     rng = np.random.default_rng(2)
-    G, B = rng.normal(size=(5, 3)), rng.normal(size=(3, 3))
-    K = G @ B @ B.T @ G.T
+    G, diagonal = rng.normal(size=(5, 3)), rng.uniform(0.1, 2.0, 3)
+    K = (G * diagonal) @ G.T
 
     def d(i: int, j: int) -> float:
         return K[i, i] + K[j, j] - 2 * K[i, j]
@@ -139,7 +139,7 @@ def test_sizes_are_those_of_the_parts() -> None:
         + c.closer([(0, 1, 2, 3), (0, 1, 0, 4)])
     )
     expected = [np.sqrt(K[0, 0] * K[3, 3]), K[2, 2], d(0, 1), d(0, 1) + d(2, 3), d(0, 1) + d(0, 4)]
-    assert_allclose(bind(side.resolve(5), G).sizes(B), expected, rtol=1e-12)
+    assert_allclose(bind(side.resolve(5), G).sizes(diagonal), expected, rtol=1e-12)
 
 
 def test_definite_rows_are_the_squares() -> None:

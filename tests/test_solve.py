@@ -230,7 +230,7 @@ class Walk:
         for M in self.matrices:
             factor = np.linalg.cholesky(M)
             values = form.measurements.values_of_factor(factor)
-            y = form.losses.derivatives(values)[0]
+            y = form.losses.slopes(values)
             yield Iterate(factor, values, y, form.measurements.adjoint(y))
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
+from nearwise._reading import finite, symmetric
 from nearwise.constraints import Constraints
 from nearwise.divergences import Divergence
 from nearwise.losses import Losses
@@ -16,7 +17,7 @@ from nearwise.measurements import Measurements, bind
 Array = NDArray[np.float64]
 
 _PERCENTILES = {-1: 5.0, 1: 95.0}  # of squared distances, for open bounds: KSD09 7.2
-_SAMPLED_PAIRS = 20_000
+_SAMPLED_PAIRS = 10_000
 _RANK_TOLERANCE = 1e-12  # relative size below which an eigenvalue of a prior or kernel counts as zero
 _NEGATIVE_TOLERANCE = 1e-8  # relative size of a negative eigenvalue that is an error, not rounding
 _NEEDED = ("scalar", "gradient", "gradient_inverse", "gradient_inverse_slope", "curvature")
@@ -56,17 +57,17 @@ def bind_problem(
     values, basis = _checked_prior(prior, G.shape[1], divergence)
     blocks = constraints.resolve(len(G), sample_ids)
     measurements = bind(blocks, G)
-    raw_sizes = measurements.sizes(np.eye(G.shape[1])) * np.abs(values).max() if basis is not None else None
+    raw_sizes = measurements.sizes(np.ones(G.shape[1])) * np.abs(values).max() if basis is not None else None
     if basis is not None:
         measurements = measurements.transformed(basis)
-    size_factor = _reference_factor(values, divergence)
-    sizes = measurements.sizes(size_factor)
+    reference = _reference(values, divergence)
+    sizes = measurements.sizes(reference)
     if not np.isfinite(sizes).all():
         row = int(np.flatnonzero(~np.isfinite(sizes))[0])
         raise ValueError(
             f"{constraints.describe(row)}: the squared size of its features overflows; rescale them"
         )
-    bounds = _filled_bounds(constraints, G, basis, size_factor)
+    bounds = _filled_bounds(constraints, G, basis, reference)
     _refuse_unreachable(constraints, bounds, sizes, raw_sizes)
     losses = Losses(
         divergence,
@@ -81,7 +82,7 @@ def bind_problem(
 
 def kernel_spectrum(K0: ArrayLike, divergence: Divergence) -> tuple[Array, Array]:
     """Features and prior for the kernel problem: eigenvectors V and diag(Lambda) of the range of K0."""
-    K = _symmetric(K0, "K0")
+    K = symmetric(K0, "K0")
     if divergence.indefinite_prior:
         return np.eye(len(K)), K
     values, vectors = np.linalg.eigh(K)
@@ -93,15 +94,11 @@ def kernel_spectrum(K0: ArrayLike, divergence: Divergence) -> tuple[Array, Array
 
 
 def _checked_features(features: ArrayLike) -> Array:
-    try:
-        G = np.asarray(features, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"features must be a dense (n, r) array of numbers: {error}") from error
-    if G.ndim != 2 or 0 in G.shape:
+    if sparse.issparse(features):
+        raise TypeError("features must be a dense (n, r) array, got a sparse matrix")
+    G = finite(features, "features", ndim=2)
+    if 0 in G.shape:
         raise ValueError(f"features must be a non-empty (n, r) array, got shape {G.shape}")
-    if not np.isfinite(G).all():
-        row, column = np.argwhere(~np.isfinite(G))[0]
-        raise ValueError(f"features[{row}, {column}] is {G[row, column]}; every entry must be finite")
     return G
 
 
@@ -124,7 +121,7 @@ def _checked_prior(prior: ArrayLike | None, r: int, divergence: Divergence) -> t
     """Eigenvalues and eigenvectors; only those of the range, where the divergence confines M to it."""
     if prior is None:
         return np.ones(r), None
-    M0 = _symmetric(prior, "prior")
+    M0 = symmetric(prior, "prior")
     if M0.shape != (r, r):
         raise ValueError(f"prior must have shape {(r, r)} like the features' columns, got {M0.shape}")
     values, vectors = np.linalg.eigh(M0)
@@ -144,14 +141,14 @@ def _confines(divergence: Divergence) -> bool:
     return bool(np.isinf(divergence.scalar(np.ones(1), np.zeros(1)))[0])
 
 
-def _reference_factor(prior: Array, divergence: Divergence) -> Array:
-    """A factor of the matrix under which rows are sized: the prior, or its scale where it is not definite."""
+def _reference(prior: Array, divergence: Divergence) -> Array:
+    """The eigenvalues under which rows are sized: the prior's, or their mean where it is not definite."""
     if divergence.indefinite_prior or (prior <= 0).any():
-        return np.eye(len(prior)) * np.sqrt(np.mean(np.abs(prior)) or 1.0)
-    return np.diag(np.sqrt(prior))
+        return np.full(len(prior), np.mean(np.abs(prior)) or 1.0)
+    return prior
 
 
-def _filled_bounds(constraints: Constraints, G: Array, basis: Array | None, size_factor: Array) -> Array:
+def _filled_bounds(constraints: Constraints, G: Array, basis: Array | None, reference: Array) -> Array:
     bounds = constraints.bounds
     open_rows = np.isnan(bounds)
     if not open_rows.any():
@@ -163,7 +160,7 @@ def _filled_bounds(constraints: Constraints, G: Array, basis: Array | None, size
         draw = np.random.default_rng(0).integers(0, n, (2, _SAMPLED_PAIRS))
         i, j = draw[:, draw[0] != draw[1]]
     z = G[i] - G[j]
-    distances = np.sum(np.square((z if basis is None else z @ basis) @ size_factor), axis=1)
+    distances = np.square(z if basis is None else z @ basis) @ reference
     distances = distances[distances > 0]
     if distances.size == 0:
         raise ValueError("all objects have the same features, so no bound can be filled from their distances")
@@ -195,19 +192,3 @@ def _refuse_unreachable(
 def _refuse_negative(values: Array, name: str) -> None:
     if values.min(initial=0.0) < -_NEGATIVE_TOLERANCE * np.abs(values).max(initial=0.0):
         raise ValueError(f"{name} must be positive semidefinite, but has the eigenvalue {values.min():.6g}")
-
-
-def _symmetric(matrix: Any, name: str) -> Array:
-    A = np.asarray(matrix, dtype=np.float64)
-    if A.ndim != 2 or A.shape[0] != A.shape[1]:
-        raise ValueError(f"{name} must be a square matrix, got shape {A.shape}")
-    if not np.isfinite(A).all():
-        i, j = np.argwhere(~np.isfinite(A))[0]
-        raise ValueError(f"{name}[{i}, {j}] is {A[i, j]}; every entry must be finite")
-    difference = np.abs(A - A.T)
-    if difference.max(initial=0.0) > 1e-8 * np.abs(A).max(initial=0.0):
-        i, j = np.unravel_index(int(np.argmax(difference)), A.shape)
-        raise ValueError(
-            f"{name} must be symmetric, but {name}[{i}, {j}] = {A[i, j]}, [{j}, {i}] = {A[j, i]}"
-        )
-    return (A + A.T) / 2

@@ -1,4 +1,7 @@
-"""Compiled loops over arrays. Importing this module imports numba; callers do so only for large arrays."""
+"""Compiled loops over arrays. Importing this module imports numba; callers do so only for large arrays.
+
+The loops release the interpreter's lock, so that callers can run several at once on blocks of their own.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-@numba.njit(parallel=True, fastmath={"contract", "reassoc"}, cache=True)
+@numba.njit(nogil=True, fastmath={"contract", "reassoc"}, cache=True)
 def squared_distances(
     rows: NDArray[np.float64], first: NDArray[np.int64], second: NDArray[np.int64], out: NDArray[np.float64]
 ) -> None:
     """out[t] = |rows[first[t]] - rows[second[t]]|^2."""
-    for t in numba.prange(first.shape[0]):
+    for t in range(first.shape[0]):
         i = first[t]
         j = second[t]
         total = 0.0
@@ -24,7 +27,7 @@ def squared_distances(
         out[t] = total
 
 
-@numba.njit(parallel=True, fastmath={"contract", "reassoc"}, cache=True)
+@numba.njit(nogil=True, fastmath={"contract", "reassoc"}, cache=True)
 def graph_product(
     rows: NDArray[np.float64],
     start: NDArray[np.int64],
@@ -38,7 +41,7 @@ def graph_product(
 
     The neighbours of node i are neighbour[start[i] : start[i + 1]], with the weights at the same places.
     """
-    for k in numba.prange(out.shape[0]):
+    for k in range(out.shape[0]):
         i = lowest + k
         for a in range(rows.shape[1]):
             out[k, a] = diagonal[i] * rows[i, a]
@@ -50,12 +53,12 @@ def graph_product(
                     out[k, a] += w * rows[j, a]
 
 
-@numba.njit(parallel=True, fastmath={"contract", "reassoc"}, cache=True)
+@numba.njit(nogil=True, fastmath={"contract", "reassoc"}, cache=True)
 def gathered_differences(
     rows: NDArray[np.float64], first: NDArray[np.int64], second: NDArray[np.int64], out: NDArray[Any]
 ) -> None:
     """out[t] = rows[first[t]] - rows[second[t]], in the precision of `out`."""
-    for t in numba.prange(first.shape[0]):
+    for t in range(first.shape[0]):
         i = first[t]
         j = second[t]
         for a in range(rows.shape[1]):

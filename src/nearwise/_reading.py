@@ -73,6 +73,37 @@ def tuples_of_vectors(tuples: ArrayLike, y: ArrayLike | None) -> tuple[Array, Ar
     return vectors, signs
 
 
+def finite(A: ArrayLike, name: str, ndim: int) -> Array:
+    """A real array of finite numbers with the given number of dimensions."""
+    try:
+        is_complex = np.iscomplexobj(A)
+        A = np.asarray(A if is_complex else np.asarray(A, dtype=np.float64))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be a regular array of numbers: {error}") from error
+    if is_complex:
+        raise ValueError(f"{name} must be real, got complex numbers")
+    if A.ndim != ndim:
+        raise ValueError(f"{name} must be {ndim}-dimensional, got shape {A.shape}")
+    if not np.isfinite(A).all():
+        place = np.argwhere(~np.isfinite(A))[0].tolist()
+        raise ValueError(f"{name}{place} is {A[tuple(place)]}; every entry must be finite")
+    return A
+
+
+def symmetric(A: ArrayLike, name: str) -> Array:
+    """A symmetric matrix; asymmetry of the size of rounding is averaged away."""
+    A = finite(A, name, ndim=2)
+    if A.shape[0] != A.shape[1]:
+        raise ValueError(f"{name} must be square, got shape {A.shape}")
+    half = A / 2.0  # the sum of two entries may overflow
+    asymmetry = np.abs(half - half.T)
+    if np.max(asymmetry, initial=0.0) > 1e-8 * np.max(np.abs(half), initial=0.0):
+        i, j = divmod(int(np.argmax(asymmetry)), len(A))
+        pair = f"{name}[{i}, {j}] = {A[i, j]} and {name}[{j}, {i}] = {A[j, i]}"
+        raise ValueError(f"{name} must be symmetric, but {pair}")
+    return half + half.T
+
+
 def column(
     values: ArrayLike,
     length: int,

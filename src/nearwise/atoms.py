@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,16 @@ class Atoms:
     coefficient: Array
     row: Index
     is_difference: NDArray[np.bool_]
+
+    @cached_property
+    def graph(self) -> tuple[Index, Index, Index]:
+        """Adjacency lists: where those of each row of F begin, its neighbours, and the atom of each."""
+        node = np.concatenate([self.first, self.second])
+        order = np.argsort(node, kind="stable")
+        neighbour = np.concatenate([self.second, self.first])[order]
+        start = np.zeros(int(node.max(initial=-1)) + 2, dtype=np.int64)
+        np.cumsum(np.bincount(node, minlength=len(start) - 1), out=start[1:])
+        return start, neighbour, order % max(len(self.first), 1)
 
 
 def constraint_atoms(blocks: tuple[Block, ...], features: Array) -> tuple[Array, Atoms]:

@@ -17,13 +17,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 
+from nearwise._reading import finite, symmetric
+
 Array = NDArray[np.float64]
 
 _EPS = float(np.finfo(np.float64).eps)
 _NOISE = 8.0  # times n eps: the relative size of what eigh, svd and the products before them leave of a zero
 _LARGEST_LEAKAGE = 1e-6  # the share outside a range that no ill-conditioning excuses
-_SYMMETRY = 1e-8  # of the largest entry: the asymmetry that is averaged away
 _NEAR = 0.25  # the relative difference of two numbers up to which their divergence is summed as a series
+_LARGE_LOGARITHM = 700.0  # where x / y may have overflowed or lost digits
 _ATANH_SERIES = 1.0 / np.arange(3.0, 25.0, 2.0)
 
 
@@ -176,11 +178,13 @@ class LogDet(SpectralDivergence):
     @np.errstate(all="ignore")
     def scalar(self, x: ArrayLike, y: ArrayLike, /) -> Array:
         """x/y - log(x/y) - 1, with a relative error of about 1e-14 however close x and y are."""
-        x, y = _floats(x), _floats(y)
+        x, y = np.broadcast_arrays(_floats(x), _floats(y))
         delta = (x - y) / y
-        inside = np.where(np.abs(delta) <= _NEAR, _minus_log1p(delta), delta - _log_ratio(x, y))
+        far = ~(np.abs(delta) <= _NEAR)
+        out = np.asarray(_minus_log1p(delta))
+        out[far] = delta[far] - _log_ratio(x[far], y[far])
         outside = (x <= 0) | (y <= 0) | np.isinf(x) | np.isinf(y)
-        return np.where(outside, np.where((x == 0) & (y == 0), 0.0, np.inf), inside)
+        return np.where(outside, np.where((x == 0) & (y == 0), 0.0, np.inf), out)
 
     @np.errstate(all="ignore")
     def gradient(self, x: ArrayLike, /) -> Array:
@@ -207,11 +211,13 @@ class VonNeumann(SpectralDivergence):
     @np.errstate(all="ignore")
     def scalar(self, x: ArrayLike, y: ArrayLike, /) -> Array:
         """x log(x/y) - x + y, with a relative error of about 1e-14 however close x and y are."""
-        x, y = _floats(x), _floats(y)
+        x, y = np.broadcast_arrays(_floats(x), _floats(y))
         delta = (y - x) / x
-        inside = np.where(np.abs(delta) <= _NEAR, x * _minus_log1p(delta), y - x + x * _log_ratio(x, y))
+        far = ~(np.abs(delta) <= _NEAR)
+        out = np.asarray(x * _minus_log1p(delta))
+        out[far] = y[far] - x[far] + x[far] * _log_ratio(x[far], y[far])
         outside = (x <= 0) | (y <= 0) | np.isinf(x) | np.isinf(y)
-        return np.where(outside, np.where((x == 0) & (y >= 0), y, np.inf), inside)
+        return np.where(outside, np.where((x == 0) & (y >= 0), y, np.inf), out)
 
     @np.errstate(all="ignore")
     def gradient(self, x: ArrayLike, /) -> Array:
@@ -350,8 +356,12 @@ def _minus_log1p(delta: Array) -> Array:
 
 def _log_ratio(x: Array, y: Array) -> Array:
     """log(x / y), also where x / y is too large or too small for a number."""
-    (x_digits, x_exponent), (y_digits, y_exponent) = np.frexp(x), np.frexp(y)
-    return np.log(x_digits / y_digits) + (x_exponent - y_exponent) * math.log(2.0)
+    out = np.asarray(np.log(x / y))
+    extreme = ~(np.abs(out) < _LARGE_LOGARITHM)
+    if extreme.any():
+        (x_digits, x_exponent), (y_digits, y_exponent) = np.frexp(x[extreme]), np.frexp(y[extreme])
+        out[extreme] = np.log(x_digits / y_digits) + (x_exponent - y_exponent) * math.log(2.0)
+    return out
 
 
 def _relative_change(a: Array) -> Array:
@@ -365,36 +375,12 @@ def _floats(a: ArrayLike) -> Array:
 
 
 def _pair(A: ArrayLike, B: ArrayLike, names: tuple[str, str], ndim: int) -> tuple[Array, Array]:
-    A, B = _finite(A, names[0], ndim), _finite(B, names[1], ndim)
+    A, B = finite(A, names[0], ndim), finite(B, names[1], ndim)
     if len(A) != len(B):
         raise ValueError(f"{names[0]} and {names[1]} must have the same length, got {len(A)} and {len(B)}")
     return A, B
 
 
-def _finite(A: ArrayLike, name: str, ndim: int) -> Array:
-    if np.iscomplexobj(A):
-        raise ValueError(f"{name} must be real, got complex numbers")
-    A = _floats(A)
-    if A.ndim != ndim:
-        raise ValueError(f"{name} must be {ndim}-dimensional, got shape {A.shape}")
-    if not np.isfinite(A).all():
-        place = np.argwhere(~np.isfinite(A))[0].tolist()
-        raise ValueError(f"{name}{place} is {A[tuple(place)]}; every entry must be finite")
-    return A
-
-
 def _symmetric_pair(X: ArrayLike, Y: ArrayLike) -> tuple[Array, Array]:
     X, Y = _pair(X, Y, ("X", "Y"), ndim=2)
-    return _symmetric(X, "X"), _symmetric(Y, "Y")
-
-
-def _symmetric(A: Array, name: str) -> Array:
-    if A.shape[0] != A.shape[1]:
-        raise ValueError(f"{name} must be square, got shape {A.shape}")
-    half = A / 2.0  # the sum of two entries may overflow
-    asymmetry = np.abs(half - half.T)
-    if np.max(asymmetry, initial=0.0) > _SYMMETRY * np.max(np.abs(half), initial=0.0):
-        i, j = divmod(int(np.argmax(asymmetry)), len(A))
-        pair = f"{name}[{i}, {j}] = {A[i, j]} and {name}[{j}, {i}] = {A[j, i]}"
-        raise ValueError(f"{name} must be symmetric, but {pair}")
-    return half + half.T
+    return symmetric(X, "X"), symmetric(Y, "Y")

@@ -74,17 +74,23 @@ class Losses:
         relative = (p[quadratic] - self.bounds[quadratic]) / self.sizes[quadratic]
         return float(slack.sum() + np.sum(self._stiffness[quadratic] * relative**2) / 2)
 
-    def derivatives(self, p: Array) -> tuple[Array, Array]:
-        """First and second derivative of the loss of every row at p; zero for hard rows."""
-        first, second = np.zeros_like(p), np.zeros_like(p)
+    def slopes(self, p: Array) -> Array:
+        """The derivative of the loss of every row at p; zero for hard rows."""
+        out = np.zeros_like(p)
         bregman, quadratic = self._costly(p)
-        gamma, at = self.penalties[bregman], p[bregman]
-        first[bregman] = gamma * (self.divergence.gradient(at) - self._bound_gradient[bregman])
-        second[bregman] = gamma * self.divergence.curvature(at)
-        size, stiffness = self.sizes[quadratic], self._stiffness[quadratic]
-        first[quadratic] = stiffness * ((p[quadratic] - self.bounds[quadratic]) / size) / size
-        second[quadratic] = stiffness / size / size
-        return first, second
+        slack = self.divergence.gradient(p[bregman]) - self._bound_gradient[bregman]
+        out[bregman] = self.penalties[bregman] * slack
+        size = self.sizes[quadratic]
+        out[quadratic] = self._stiffness[quadratic] * ((p[quadratic] - self.bounds[quadratic]) / size) / size
+        return out
+
+    def curvatures(self, p: Array) -> Array:
+        """The second derivative of the loss of every row at p; zero for hard rows."""
+        out = np.zeros_like(p)
+        bregman, quadratic = self._costly(p)
+        out[bregman] = self.penalties[bregman] * self.divergence.curvature(p[bregman])
+        out[quadratic] = self._stiffness[quadratic] / self.sizes[quadratic] ** 2
+        return out
 
     def conjugate(self, y: Array) -> Array:
         """sup_p (y p - loss(p)) of every row, for multipliers of the right sign; y b for a hard row."""
@@ -99,6 +105,8 @@ class Losses:
 
     def fenchel_residual(self, p: Array, y: Array) -> float:
         """sum of loss(p) + conjugate(y) - y p over all rows: zero where y is the derivative at p."""
+        if not self.any_hard and np.array_equal(self.slopes(p), y):
+            return 0.0
         return self.total(p) + float(np.sum(self.conjugate(y) - y * p))
 
     def signed(self, y: Array) -> Array:

@@ -7,9 +7,12 @@ W. Its cost is O(n r^2 + m r) for m constraints on n objects, and no m x r array
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +22,10 @@ from nearwise.atoms import Atoms, Index, constraint_atoms
 from nearwise.constraints import Block
 
 Array = NDArray[np.float64]
+T = TypeVar("T")
 
 _BLOCK = 1 << 17  # numbers in a block of gathered rows: small enough to stay in the cache
+_WORKERS = min(os.cpu_count() or 1, 8)
 _COMPILED = 4_000_000  # numbers touched in one pass, from which on a compiled loop is worth its start-up
 
 
@@ -87,7 +92,10 @@ class Measurements:
 
     def values_of_factor(self, B: Array) -> Array:
         """<A_i, B B^T> for every row; more exact than `values`, because squares do not cancel."""
-        H = np.matmul(self.features, B, out=self.workspace if B.shape == 2 * (self.rank,) else None)
+        H = self.workspace if self.workspace is not None and B.shape == 2 * (self.rank,) else None
+        if H is None:
+            H = np.empty((len(self.features), B.shape[1]))
+        self._in_blocks(len(H), lambda block: np.matmul(self.features[block], B, out=H[block]))
         return self._per_row(self._atom_values(H, H))
 
     def adjoint(self, weights: Array) -> Array:
@@ -95,29 +103,34 @@ class Measurements:
         atoms, F = self.atoms, self.features
         per_atom = atoms.coefficient * weights[atoms.row]
         off_diagonal = np.where(atoms.is_difference, -per_atom, per_atom / 2)
-        start, neighbour, edge_atom = self._graph
+        start, neighbour, edge_atom = atoms.graph
         weight = off_diagonal[edge_atom]
         ends = per_atom[: self._n_differences]
         diagonal = _sum_by(atoms.first[: self._n_differences], ends, len(F))
         diagonal += _sum_by(atoms.second[: self._n_differences], ends, len(F))
-        total = np.zeros((self.rank, self.rank))
-        step = max(1, 4 * _BLOCK // max(self.rank, 1))
         compiled = self._large
-        for low in range(0, len(F), step):
-            high = min(low + step, len(F))
-            if compiled:
-                from nearwise._kernels import graph_product
+        step = max(1, 4 * _BLOCK // max(self.rank, 1))
 
-                product = np.empty((high - low, self.rank))
-                graph_product(F, start, neighbour, weight, diagonal, low, product)
-            else:
-                edges = slice(start[low], start[high])
-                W = sparse.csr_array(
-                    (weight[edges], neighbour[edges], start[low : high + 1] - start[low]),
-                    shape=(high - low, len(F)),
-                )
-                product = W @ F + diagonal[low:high, None] * F[low:high]
-            total += F[low:high].T @ product
+        def part(block: slice) -> Array:
+            total = np.zeros((self.rank, self.rank))
+            for low in range(block.start, block.stop, step):
+                high = min(low + step, block.stop)
+                if compiled:
+                    from nearwise._kernels import graph_product
+
+                    product = np.empty((high - low, self.rank))
+                    graph_product(F, start, neighbour, weight, diagonal, low, product)
+                else:
+                    edges = slice(start[low], start[high])
+                    W = sparse.csr_array(
+                        (weight[edges], neighbour[edges], start[low : high + 1] - start[low]),
+                        shape=(high - low, len(F)),
+                    )
+                    product = W @ F + diagonal[low:high, None] * F[low:high]
+                total += F[low:high].T @ product
+            return total
+
+        total = sum(self._in_blocks(len(F), part), np.zeros((self.rank, self.rank)))
         return (total + total.T) / 2
 
     def local(self, rows: Index, basis: Array, dtype: type) -> LocalAtoms:
@@ -158,13 +171,13 @@ class Measurements:
         left[:d] -= self.features[atoms.second[:d]]
         return np.concatenate([left, self.features[atoms.second[d:]]])
 
-    def sizes(self, factor: Array) -> Array:
-        """The size of every row's parts under M = B B^T, which bounds |<A_i, M>|.
+    def sizes(self, diagonal: Array) -> Array:
+        """The size of every row's parts under M = diag(diagonal), which bounds |<A_i, M>|.
 
         d(i, j) for a distance, d(i, j) + d(k, l) for a comparison, sqrt(K_ii K_jj) for an inner product, and
-        for a general A the sum of the magnitudes of the eigenvalues of B^T A B.
+        for a general A the sum of the magnitudes of the eigenvalues of M^1/2 A M^1/2.
         """
-        H = self.features @ factor
+        H = self.features if np.all(diagonal == 1) else self.features * np.sqrt(diagonal)
         atoms, d = self.atoms, self._n_differences
         size = np.empty(len(atoms.first))
         size[:d] = self._distances(H)
@@ -203,20 +216,17 @@ class Measurements:
         place[self.atoms.row] = np.arange(len(self.atoms.row))
         return place
 
-    @cached_property
-    def _graph(self) -> tuple[Index, Index, Index]:
-        """Adjacency lists: for each row of F the rows that share an atom with it, and which atom."""
-        atoms, m = self.atoms, len(self.atoms.first)
-        node = np.concatenate([atoms.first, atoms.second])
-        order = np.argsort(node, kind="stable")
-        neighbour = np.concatenate([atoms.second, atoms.first])[order]
-        start = np.zeros(len(self.features) + 1, dtype=np.int64)
-        np.cumsum(np.bincount(node, minlength=len(self.features)), out=start[1:])
-        return start, neighbour, order % max(m, 1)
-
     @property
     def _large(self) -> bool:
         return len(self.atoms.first) * self.rank >= _COMPILED
+
+    def _in_blocks(self, n: int, task: Callable[[slice], T]) -> list[T]:
+        """The task for blocks of range(n): side by side where the arrays are large, else in one go."""
+        if not self._large:
+            return [task(slice(0, n))]
+        ends = np.linspace(0, n, _WORKERS + 1).astype(int)
+        with ThreadPoolExecutor(_WORKERS) as pool:
+            return list(pool.map(task, map(slice, ends[:-1], ends[1:])))
 
     def _per_row(self, per_atom: Array) -> Array:
         atoms = self.atoms
@@ -238,7 +248,8 @@ class Measurements:
         if self._large:
             from nearwise._kernels import squared_distances
 
-            squared_distances(H, atoms.first[:d], atoms.second[:d], out)
+            first, second = atoms.first, atoms.second
+            self._in_blocks(d, lambda block: squared_distances(H, first[block], second[block], out[block]))
         else:
             out[:] = self._bilinear(H, H, 0, d, True)
         return out
@@ -263,7 +274,8 @@ class Measurements:
             from nearwise._kernels import gathered_differences
 
             out: NDArray[Any] = np.empty((len(first), self.rank), dtype)
-            gathered_differences(self.features, first, second, out)
+            F = self.features
+            self._in_blocks(len(first), lambda b: gathered_differences(F, first[b], second[b], out[b]))
             return out
         return (self.features[first] - self.features[second]).astype(dtype, copy=False)
 

@@ -45,14 +45,13 @@ class Report:
 
 def render(report: Report) -> str:
     """The page as text."""
-    histograms = "".join(_histogram(caption, *pair) for caption, pair in report.distances.items())
-    violations = [(v.name, _number(v.value), _number(v.bound), f"{v.relative:.0%}") for v in report.worst]
+    violations = [(v.name, _number(v.value), f"{v.relative:.0%}") for v in report.worst]
     settings = {**report.settings, **versions()}
     sections = {
         "Before and after": _table(("", "before", "after"), report.scores),
-        "Distances of held-out pairs": f'<div class="pair">{histograms}</div>{_LEGEND}',
+        "Distances of held-out pairs": _histograms(report.distances) + _LEGEND,
         "Convergence": _convergence(report.history),
-        "Constraints violated most": _table(("constraint", "value", "bound", "off by"), violations),
+        "Constraints violated most": _table(("constraint", "value", "off by"), violations) + _SOFT,
         "To repeat it": _table((), [(key, str(value)) for key, value in settings.items()]),
     }
     body = "".join(
@@ -101,7 +100,7 @@ def _policy() -> str:
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table whose first column names the rows; an empty header is left out."""
+    """A table whose first column names the rows. Without a header its cells are text, otherwise numbers."""
     if not rows:
         return "<p>None.</p>"
     head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in header)
@@ -110,7 +109,8 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         values = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
         lines += f'<tr><th scope="row">{escape(name)}</th>{values}</tr>'
     top = f"<thead><tr>{head}</tr></thead>" if header else ""
-    return f'<div class="wide"><table>{top}<tbody>{lines}</tbody></table></div>'
+    kind = "numbers" if header else "facts"
+    return f'<div class="wide"><table class="{kind}">{top}<tbody>{lines}</tbody></table></div>'
 
 
 # The pictures share one frame, in SVG units: the plot lies between these edges.
@@ -146,31 +146,52 @@ def _convergence(history: Sequence[Record]) -> str:
     )
 
 
-def _histogram(caption: str, similar: Array, dissimilar: Array, bins: int = 40) -> str:
-    """The share of pairs at each squared distance, on a logarithmic scale; its ends take in the outermost."""
-    positive = [distances[distances > 0] for distances in (similar, dissimilar) if distances.any()]
-    low = math.log10(min((np.quantile(distances, 0.005) for distances in positive), default=1.0))
-    high = math.log10(max((np.quantile(distances, 0.995) for distances in positive), default=1.0))
+def _histograms(distances: Mapping[str, tuple[Array, Array]], bins: int = 40) -> str:
+    """The share of pairs at each squared distance, with the same axes in all pictures.
+
+    The distances are on a logarithmic scale, whose ends take in the outermost pairs.
+    """
+    positive = [d[d > 0] for pair in distances.values() for d in pair if d.any()]
+    low = math.log10(min((np.quantile(d, 0.005) for d in positive), default=1.0))
+    high = math.log10(max((np.quantile(d, 0.995) for d in positive), default=1.0))
     high = max(high, low + 0.1)
-    shares = []
-    for distances in (similar, dissimilar):
-        exponents = np.log10(np.clip(distances, 10.0**low, 10.0**high))
-        shares.append(np.histogram(np.clip(exponents, low, high), bins, (low, high))[0] / len(distances))
-    peak = max(share.max() for share in shares)
-    shapes = ""
-    for share, kind in zip(shares, ("near", "far"), strict=True):
-        steps = "".join(
-            f"V{_place(height, 0, peak, _BOTTOM, _TOP)}H{_place(i + 1, 0, bins, _LEFT, _RIGHT)}"
-            for i, height in enumerate(share)
-        )
-        shapes += f'<path class="{kind}" d="M{_LEFT} {_BOTTOM}{steps}V{_BOTTOM}Z"/>'
+    shares = {
+        caption: [_shares(d, low, high, bins) for d in (similar, dissimilar)]
+        for caption, (similar, dissimilar) in distances.items()
+    }
+    peak = max(share.max() for pair in shares.values() for share in pair)
+    margin = (high - low) / 8
+    decades = [e for e in range(math.ceil(low), math.floor(high) + 1) if low + margin < e < high - margin]
     axes = _axes(
-        [(f"{_LEFT}", _number(10.0**low)), (f"{_RIGHT}", _number(10.0**high))],
+        [(_place(e, low, high, _LEFT, _RIGHT), _number(10.0**e)) for e in (low, *decades, high)],
         [(f"{_BOTTOM}", "0"), (f"{_TOP}", f"{peak:.0%}")],
         "squared distance, logarithmic",
     )
-    near, far = _number(np.median(similar)), _number(np.median(dissimilar))
-    return _picture(caption, f"median {near} for similar pairs, {far} for dissimilar ones", axes + shapes)
+    pictures = ""
+    for caption, pair in shares.items():
+        shapes = "".join(
+            f'<path class="{kind}" d="{_steps(share, peak)}"/>'
+            for kind, share in zip(("near", "far"), pair, strict=True)
+        )
+        near, far = (_number(np.median(d)) for d in distances[caption])
+        description = f"median {near} for similar pairs, {far} for dissimilar ones"
+        pictures += _picture(caption, description, axes + shapes)
+    return f'<div class="pair">{pictures}</div>'
+
+
+def _shares(distances: Array, low: float, high: float, bins: int) -> Array:
+    """The share of the distances in each bin of their logarithm."""
+    exponents = np.log10(np.clip(distances, 10.0**low, 10.0**high))
+    return np.histogram(np.clip(exponents, low, high), bins, (low, high))[0] / len(distances)
+
+
+def _steps(share: Array, peak: float) -> str:
+    """The outline of a histogram, as the path of an SVG."""
+    steps = "".join(
+        f"V{_place(height, 0, peak, _BOTTOM, _TOP)}H{_place(i + 1, 0, len(share), _LEFT, _RIGHT)}"
+        for i, height in enumerate(share)
+    )
+    return f"M{_LEFT} {_BOTTOM}{steps}V{_BOTTOM}Z"
 
 
 def _picture(caption: str, description: str, content: str) -> str:
@@ -205,6 +226,8 @@ _LEGEND = (
     '<p class="legend"><span class="near">similar pairs</span> <span class="far">dissimilar pairs</span></p>'
 )
 
+_SOFT = '<p class="note">A soft constraint may stay violated; the objective then counts its loss.</p>'
+
 _STYLE = """
 :root{color-scheme:light dark;
 --page:#fff;--ink:#1c2128;--soft:#57606a;--rule:#d8dee4;--near:#0a66c2;--far:#b9500f}
@@ -216,9 +239,11 @@ main{max-width:52rem;margin:0 auto;padding:1.5rem 1rem 3rem}
 h1{font-size:1.6rem;line-height:1.2;margin:0 0 .5rem}h2{font-size:1.1rem;margin:2rem 0 .5rem}
 p{margin:.25rem 0}.wide{overflow-x:auto}
 table{border-collapse:collapse;font-variant-numeric:tabular-nums}
-th,td{padding:.3rem 1rem .3rem 0;border-bottom:1px solid var(--rule);text-align:right;vertical-align:top}
-th{font-weight:400;color:var(--soft)}th:first-child{text-align:left}tbody th{color:var(--ink)}
-figure{margin:0;max-width:30rem}svg{display:block;width:100%;height:auto}
+th,td{padding:.3rem 1.5rem .3rem 0;border-bottom:1px solid var(--rule);text-align:left;vertical-align:top}
+th:last-child,td:last-child{padding-right:0}.numbers :is(th,td):not(:first-child){text-align:right}
+th{font-weight:400;color:var(--soft)}.numbers tbody th{color:var(--ink)}
+.note{font-size:.9rem;color:var(--soft)}
+figure{margin:0;max-width:24.5rem}svg{display:block;width:100%;height:auto}
 svg text{font-size:11px;fill:var(--soft)}
 svg .x{text-anchor:middle}svg .y{text-anchor:end;dominant-baseline:middle}
 figcaption{font-size:.9rem;color:var(--soft)}figcaption b{color:var(--ink)}

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import cache
 from numbers import Integral, Real
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
 from nearwise.problem import Formulation, Iterate, Problem
 from nearwise.reduction import Reduction, reduced
@@ -19,6 +22,7 @@ from nearwise.solvers.newton import Newton
 Array = NDArray[np.float64]
 
 _MAX_ITER = 1000
+_LARGE_MATRIX = 256  # from this order on, threads speed matrix products up
 
 
 class Solver(Protocol):
@@ -63,8 +67,9 @@ def solve(
         raise TypeError(
             f"solver must have a method iterates, as nearwise.solvers.Newton() has; got {solver!r}"
         )
-    run = _Run(problem, tol, max_iter or _MAX_ITER, max_seconds, callback)
-    return run.result(solver, run.status(solver))
+    with _quiet_blas(problem.features.shape[1]):
+        run = _Run(problem, tol, max_iter or _MAX_ITER, max_seconds, callback)
+        return run.result(solver, run.status(solver))
 
 
 class _Run:
@@ -120,7 +125,7 @@ class _Run:
         lifted = problem.lift(factor)
         if status is Status.INFEASIBLE and self.ray is not None:
             ray = np.where(problem.formulation.losses.is_hard, self.ray, 0.0) * reduction.dual_scale
-            dual = ray / np.abs(ray).max()
+            dual = problem.formulation.sparse_ray(ray / np.abs(ray).max())
             rows = problem.formulation.check_infeasibility(dual).rows
             found = problem.certificate_of_factor(factor, np.zeros_like(dual))
             values = problem.formulation.measurements.values_of_factor(factor)
@@ -152,7 +157,7 @@ class _Run:
         # Every dual point bounds the optimum, so the highest bound holds for the lowest objective.
         if self.best is None or grade.primal <= self.best_rank[0]:
             self.best, self.best_rank = point, (grade.primal, 0.0)
-        if self.bound is None or grade.dual >= self.best_dual:
+        if self.bound is None or self.best_dual <= grade.dual < np.inf:
             self.bound, self.best_dual = point, grade.dual
         primal, dual = self.best_rank[0], self.best_dual
         gap = self.reduction.formulation.relative_gap(primal - dual, primal)
@@ -170,6 +175,19 @@ class _Run:
         )
         self.history.append(record)
         return record
+
+
+def _quiet_blas(r: int) -> AbstractContextManager[Any]:
+    """One BLAS thread for small matrices: more of them gain little, and lose much on a busy machine.
+
+    Large sets of constraints are split into blocks that run side by side, see `Measurements`.
+    """
+    return nullcontext() if r > _LARGE_MATRIX else _thread_pools().limit(limits=1, user_api="blas")
+
+
+@cache
+def _thread_pools() -> ThreadpoolController:
+    return ThreadpoolController()
 
 
 def _message(status: Status, certificate: Certificate, tol: float) -> str:

@@ -217,7 +217,7 @@ def scale(sizes: Sizes) -> Iterator[Table]:
     table = Table(
         "growth with the number of pairs, LogDet",
         [
-            f"{n:,} objects x {r}; penalty {sizes.scale_penalty:g}; tol {TOL:g}; pairs and bounds as in newton",
+            f"{n:,} objects x {r}; penalty {sizes.scale_penalty:g}; tol {TOL:g}; pairs, bounds as in newton",
             f"seconds: Problem and solve, the least of {sizes.repeats} fresh processes per size, in turns",
             "peak memory: all of the process, so interpreter, libraries, features read from a file, drawing "
             "the pairs, Problem, solve",

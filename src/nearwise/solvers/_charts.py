@@ -135,7 +135,8 @@ class SpectralChart:
 
     @cached_property
     def factor(self) -> Array:
-        return self.vectors * np.sqrt(self.eigenvalues)
+        x = self.eigenvalues  # squares of what is negligible would be denormal numbers, which are slow
+        return self.vectors * np.sqrt(np.where(x > _NEGLIGIBLE**2 * x.max(), x, 0.0))
 
     @property
     def spectrum(self) -> tuple[Array, Array]:

@@ -8,23 +8,24 @@ and the diagonal solves one r x r system.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg
 
 from nearwise.measurements import LocalAtoms
 
 Array = NDArray[np.float64]
 
-_DENSE_ENTRIES = 4_000_000  # rows times unknowns, up to which the rows are written out
-_DENSE_ORDER = 1_500  # the largest system solved directly
+# The largest systems solved directly: rows times unknowns, which are written out, and the smaller of the two.
+_DIRECT = (1_000_000, 500)
+_DIRECT_IF_STIFF = (4_000_000, 1_500)  # conjugate gradients take long where hard rows are stiff
 _MAX_CG = 200
 
 
 def newton_step(
-    rows: LocalAtoms, weights: Array, gradient: Array, omega: Array | None, tol: float
+    rows: LocalAtoms, weights: Array, gradient: Array, omega: Array | None, tol: float, stiff: bool
 ) -> tuple[Array, Array]:
     """D and A^T(w A(omega * D)).
 
@@ -35,13 +36,15 @@ def newton_step(
     gradient : before omega is applied
     omega : None for ones
     tol : relative accuracy of conjugate gradients
+    stiff : whether some weights are much larger than others
     """
     r = len(gradient)
     unknowns = r * (r + 1) // 2
     target = -gradient if omega is None else -omega * gradient
     if rows.n_rows == 0:
         return target, np.zeros_like(gradient)
-    if rows.n_rows * unknowns <= _DENSE_ENTRIES and min(rows.n_rows, unknowns) <= _DENSE_ORDER:
+    entries, order = _DIRECT_IF_STIFF if stiff else _DIRECT
+    if rows.n_rows * unknowns <= entries and min(rows.n_rows, unknowns) <= order:
         return _direct(rows, weights, target, omega)
     return _Gaussian(rows, weights, omega).solve(target, tol)
 
@@ -73,8 +76,11 @@ def _direct(rows: LocalAtoms, weights: Array, target: Array, omega: Array | None
 
 
 def _solved(gram: Array, right: Array) -> Array:
-    """(I + gram)^-1 right."""
-    return linalg.cho_solve(linalg.cho_factor(np.eye(len(gram)) + gram), right)
+    """(I + gram)^-1 right.
+
+    By NumPy: SciPy brings a BLAS of its own, whose threads and NumPy's would fight for the cores.
+    """
+    return np.asarray(np.linalg.solve(np.eye(len(gram)) + gram, right), dtype=np.float64)
 
 
 def _unpacked(upper: Array, r: int) -> Array:
@@ -88,25 +94,29 @@ class _Gaussian:
 
     def __init__(self, rows: LocalAtoms, weights: Array, omega: Array | None) -> None:
         dtype = rows.x.dtype
+        r = rows.x.shape[1]
         scale = (weights**0.25).astype(dtype)[slice(None) if rows.row is None else rows.row, None]
         x = rows.x * scale
         y = x if rows.x is rows.y else rows.y * scale
-        self.rotation = np.eye(x.shape[1])
+        self.omega = np.ones((r, r)) if omega is None else omega
+        self.rotation = np.eye(r)
         if omega is None:
+            # With omega the basis must stay: entries of D have to vanish where omega does, one by one.
             squared_norm = np.einsum("ij,ij->i", y, y)
             covariance = x.T @ (x * (squared_norm * rows.coefficient**2)[:, None])
             self.rotation = np.linalg.eigh(((covariance + covariance.T) / 2).astype(np.float64))[1]
-            rotation = self.rotation.astype(dtype)
-            x, y = x @ rotation, (x @ rotation if x is y else y @ rotation)
-            y = x if rows.x is rows.y else y
-        self.rows = LocalAtoms(x, y, rows.coefficient, rows.row, rows.n_rows)
-        self.omega = np.ones((x.shape[1],) * 2) if omega is None else omega
-        squares = (x * x * (rows.coefficient**2)[:, None]).T @ (y * y)
-        self.inverse = 1.0 / (1.0 + (squares + squares.T).astype(np.float64) * self.omega**2)
+            turn = self.rotation.astype(dtype)
+            x, y = (x @ turn,) * 2 if x is y else (x @ turn, y @ turn)
+        self.rows = replace(rows, x=x, y=y)
         diagonals = self.rows.diagonals()
+        block = (diagonals.T @ diagonals).astype(np.float64)
+        off_diagonal = 2 * block
+        if x is not y or rows.row is not None:
+            squares = (x * x * (rows.coefficient**2)[:, None]).T @ (y * y)
+            off_diagonal = (squares + squares.T).astype(np.float64)
         weight = np.diag(self.omega)
-        block = (diagonals.T @ diagonals).astype(np.float64) * np.outer(weight, weight)
-        self.factor = linalg.cho_factor(np.eye(len(weight)) + block)
+        self.inverse = 1.0 / (1.0 + off_diagonal * self.omega**2)
+        self.diagonal_inverse = np.linalg.inv(np.eye(r) + block * np.outer(weight, weight))
 
     def solve(self, target: Array, tol: float) -> tuple[Array, Array]:
         Q = self.rotation
@@ -116,7 +126,7 @@ class _Gaussian:
         direction, product = z, float(np.sum(residual * z))
         goal = tol**2 * product
         for _ in range(_MAX_CG):
-            image = self._hessian(direction)
+            image = direction + self.omega * self._bent(self.omega * direction)
             curvature = float(np.sum(direction * image))
             if not curvature > 0:
                 break
@@ -129,18 +139,16 @@ class _Gaussian:
                 break
             direction = z + (product / previous) * direction
         step = (step + step.T) / 2
-        # The rows' part of the Hessian, before omega: what the chart needs to move theta.
         bent = self._bent(self.omega * step)
         return Q @ step @ Q.T, Q @ bent @ Q.T
 
-    def _hessian(self, D: Array) -> Array:
-        return D + self.omega * self._bent(self.omega * D)
-
     def _bent(self, D: Array) -> Array:
+        """The rows' part of the Hessian, before omega."""
         dtype: Any = self.rows.x.dtype
-        return self.rows.adjoint(self.rows.values(D.astype(dtype))).astype(np.float64)
+        normal = np.where(np.abs(D) < 1e-30, 0.0, D).astype(dtype)  # denormal numbers would slow the products
+        return self.rows.adjoint(self.rows.values(normal)).astype(np.float64)
 
     def _preconditioned(self, residual: Array) -> Array:
         z = residual * self.inverse
-        np.fill_diagonal(z, linalg.cho_solve(self.factor, np.diag(residual)))
+        np.fill_diagonal(z, self.diagonal_inverse @ np.diag(residual))
         return z

@@ -36,15 +36,15 @@ class Newton:
 
     Parameters
     ----------
-    hessian_rows : how many constraint rows the Hessian uses at most; beyond that, a random sample. The
-        objective and its gradient always use all rows.
+    hessian_rows : how many constraint rows the Hessian uses at most; beyond that, a random sample. By
+        default three per unknown of M, and at least 4096. Objective and gradient always use all rows.
     seed : of that sample
     radius : the first steps change an eigenvalue of M by at most this, relatively
     stiffness : of the hard constraints at first, in units where the median constraint and the prior have
         size 1; grows as needed
     """
 
-    hessian_rows: int = 32_768
+    hessian_rows: int | None = None
     seed: int = 0
     radius: float = 1.0
     stiffness: float = 10.0
@@ -97,9 +97,12 @@ class _Run:
         self.form = form
         self.rng = np.random.default_rng(settings.seed)
         r = len(form.prior)
-        self.cost = _AugmentedLosses(form.losses, settings.stiffness, r * (r + 1) // 2)
+        unknowns = r * (r + 1) // 2
+        self.hessian_rows = settings.hessian_rows or max(3 * unknowns, 4096)
+        self.cost = _AugmentedLosses(form.losses, settings.stiffness, unknowns)
         self.radius = settings.radius
         self.full_step = False
+        self.predicted = np.inf  # the decrease that the last step's model promised
         first = first_chart(form)
         self.starts_at_prior = not isinstance(first, SpectralChart) or first.law.mu == 0
         self._visit(first)
@@ -147,16 +150,16 @@ class _Run:
         chart, gradient = self.chart, self.gradient
         rows = np.flatnonzero(self.curvature)
         weights = self.curvature[rows]
-        sampled = len(rows) > self.settings.hessian_rows
+        sampled = len(rows) > self.hessian_rows
         if sampled:
-            share = len(rows) / self.settings.hessian_rows
-            chosen = np.sort(self.rng.choice(len(rows), self.settings.hessian_rows, replace=False))
+            share = len(rows) / self.hessian_rows
+            chosen = np.sort(self.rng.choice(len(rows), self.hessian_rows, replace=False))
             rows, weights = rows[chosen], weights[chosen] * share
         single = len(rows) * len(gradient) > 200_000 and not self.cost.any_hard
         local = self.form.measurements.local(rows, chart.basis, np.float32 if single else np.float64)
         relative = self.inner_gap / max(abs(self.merit), self.form.unit)
         accuracy = 0.1 if sampled else float(np.clip(np.sqrt(relative), 1e-10, 0.1))
-        step, image = newton_step(local, weights, gradient, chart.omega, accuracy)
+        step, image = newton_step(local, weights, gradient, chart.omega, accuracy, self.cost.any_hard)
         for attempt in range(12):
             radius = self.radius
             moved = chart.moved(gradient, step, image, self.radius)
@@ -188,9 +191,10 @@ class _Run:
             values = self.form.measurements.values_of_factor(new.factor)
             distance = new.cost()
             merit = distance + self.cost.total(values)
-        rounding = _ROUNDING * max(abs(self.merit), abs(distance)) if slope is not None else 0.0
+        rounding = _ROUNDING * max(abs(self.merit), self.form.unit) if slope is not None else 0.0
         if not merit <= self.merit + needed + rounding:
             return False
+        self.predicted = np.inf if slope is None else -slope
         if slope is not None:
             ratio = (self.merit - merit) / -slope
             if first and ratio > 0.25:
@@ -215,8 +219,9 @@ class _Run:
 
     def _inner_solved(self) -> bool:
         """Whether the error of the inner problem is small beside what the multipliers still owe."""
+        rounding = 1e-14 * max(abs(self.merit), self.form.unit)
         owed = self.cost.complementarity_error(self.values, self.dual)
-        return self.inner_gap <= max(0.01 * owed, 1e-16 * max(abs(self.merit), self.form.unit))
+        return self.inner_gap <= max(0.01 * owed, 0.01 * rounding) or self.predicted <= rounding
 
 
 def _prior_point(form: Formulation) -> Iterate:
@@ -224,7 +229,7 @@ def _prior_point(form: Formulation) -> Iterate:
     x, r = np.maximum(form.prior, 0.0), len(form.prior)
     factor = np.diag(np.sqrt(x))
     values = form.measurements.values_of_factor(factor)
-    dual, _ = form.losses.derivatives(values)
+    dual = form.losses.slopes(values)
     dual = np.where(np.isfinite(dual), dual, 0.0)
     return Iterate(factor, values, dual, form.measurements.adjoint(dual), (x, np.eye(r)))
 
@@ -265,7 +270,7 @@ class _AugmentedLosses:
         return total
 
     def derivatives(self, p: Array) -> tuple[Array, Array]:
-        first, second = self.losses.derivatives(p)
+        first, second = self.losses.slopes(p), self.losses.curvatures(p)
         if self.any_hard:
             y, k = self._multipliers(p)
             first[self.hard] = y
