@@ -131,11 +131,11 @@ def test_fenchel_residual_is_never_negative(
     losses = kind.losses(divergence)
     value = np.array([p])
     multiplier = losses.signed(np.array([y]))
-    residual = losses.fenchel_residual(value, multiplier)
+    residual = losses.fenchel_residual(value, multiplier, losses.total(value))
     scale = abs(p * multiplier[0]) + losses.total(value) + 1
     assert residual >= -1e-13 * scale
     at_slope = losses.slopes(value)
-    assert abs(losses.fenchel_residual(value, at_slope)) <= 1e-12 * (
+    assert abs(losses.fenchel_residual(value, at_slope, losses.total(value))) <= 1e-12 * (
         losses.total(value) + p * abs(at_slope[0]) + 1
     )
 

@@ -300,10 +300,13 @@ def conjugate_slack(divergence: Divergence, dual: ArrayLike, bound: ArrayLike, p
     have one sign, so that no digits cancel. An infinite penalty gives y b, as for a hard constraint.
     """
     y, b, gamma = np.broadcast_arrays(_floats(dual), _floats(bound), _floats(penalty))
-    p = divergence.gradient_inverse(divergence.gradient(b) + y / gamma)
-    falling = y * p - gamma * divergence.scalar(p, b)
-    rising = y * b + gamma * divergence.scalar(b, p)
-    soft = np.where(np.isinf(p), np.inf, np.where((y < 0) | (b < 0), falling, rising))
+    p = np.asarray(divergence.gradient_inverse(divergence.gradient(b) + y / gamma))
+    soft = np.full(y.shape, np.inf)
+    for rows, form in (((y < 0) | (b < 0), (p, b)), ((y >= 0) & (b >= 0), (b, p))):
+        rows = rows & np.isfinite(p)
+        at, other = form[0][rows], form[1][rows]
+        sign = -1.0 if form[0] is p else 1.0
+        soft[rows] = y[rows] * at + sign * gamma[rows] * divergence.scalar(at, other)
     return np.where(np.isinf(gamma), y * b, soft)
 
 

@@ -103,11 +103,11 @@ class Losses:
         out[quadratic] += (y[quadratic] * self.sizes[quadratic]) ** 2 / (2 * self._stiffness[quadratic])
         return out
 
-    def fenchel_residual(self, p: Array, y: Array) -> float:
-        """sum of loss(p) + conjugate(y) - y p over all rows: zero where y is the derivative at p."""
+    def fenchel_residual(self, p: Array, y: Array, total: float) -> float:
+        """`total` at p, plus the sum of conjugate(y) - y p: zero where y is the derivative at p."""
         if not self.any_hard and np.array_equal(self.slopes(p), y):
             return 0.0
-        return self.total(p) + float(np.sum(self.conjugate(y) - y * p))
+        return total + float(np.sum(self.conjugate(y) - y * p))
 
     def signed(self, y: Array) -> Array:
         """The multipliers nearest to y that have the right sign."""

@@ -40,11 +40,21 @@ class LocalAtoms:
     n_rows: int
 
     def values(self, D: NDArray[Any]) -> NDArray[Any]:
-        return self._per_row(np.einsum("ij,ij->i", self.x @ D, self.y))
+        out = np.empty(len(self.x), self.x.dtype)
+
+        def part(block: slice) -> None:
+            np.einsum("ij,ij->i", self.x[block] @ D, self.y[block], out=out[block])
+
+        in_blocks(len(self.x), part, self.x.size >= _COMPILED // 4)
+        return self._per_row(out)
 
     def adjoint(self, weights: NDArray[Any]) -> NDArray[Any]:
         per_atom = self.coefficient * (weights if self.row is None else weights[self.row])
-        total = self.x.T @ (per_atom[:, None] * self.y)
+
+        def part(block: slice) -> NDArray[Any]:
+            return self.x[block].T @ (per_atom[block, None] * self.y[block])
+
+        total = np.sum(in_blocks(len(self.x), part, self.x.size >= _COMPILED // 4), axis=0)
         return total if self.x is self.y else (total + total.T) / 2
 
     def diagonals(self) -> NDArray[Any]:
@@ -95,7 +105,7 @@ class Measurements:
         H = self.workspace if self.workspace is not None and B.shape == 2 * (self.rank,) else None
         if H is None:
             H = np.empty((len(self.features), B.shape[1]))
-        self._in_blocks(len(H), lambda block: np.matmul(self.features[block], B, out=H[block]))
+        in_blocks(len(H), lambda block: np.matmul(self.features[block], B, out=H[block]), self._large)
         return self._per_row(self._atom_values(H, H))
 
     def adjoint(self, weights: Array) -> Array:
@@ -130,7 +140,7 @@ class Measurements:
                 total += F[low:high].T @ product
             return total
 
-        total = sum(self._in_blocks(len(F), part), np.zeros((self.rank, self.rank)))
+        total = np.sum(in_blocks(len(F), part, self._large), axis=0)
         return (total + total.T) / 2
 
     def local(self, rows: Index, basis: Array, dtype: type) -> LocalAtoms:
@@ -220,14 +230,6 @@ class Measurements:
     def _large(self) -> bool:
         return len(self.atoms.first) * self.rank >= _COMPILED
 
-    def _in_blocks(self, n: int, task: Callable[[slice], T]) -> list[T]:
-        """The task for blocks of range(n): side by side where the arrays are large, else in one go."""
-        if not self._large:
-            return [task(slice(0, n))]
-        ends = np.linspace(0, n, _WORKERS + 1).astype(int)
-        with ThreadPoolExecutor(_WORKERS) as pool:
-            return list(pool.map(task, map(slice, ends[:-1], ends[1:])))
-
     def _per_row(self, per_atom: Array) -> Array:
         atoms = self.atoms
         if self._one_atom_per_row:
@@ -249,7 +251,7 @@ class Measurements:
             from nearwise._kernels import squared_distances
 
             first, second = atoms.first, atoms.second
-            self._in_blocks(d, lambda block: squared_distances(H, first[block], second[block], out[block]))
+            in_blocks(d, lambda block: squared_distances(H, first[block], second[block], out[block]), True)
         else:
             out[:] = self._bilinear(H, H, 0, d, True)
         return out
@@ -275,9 +277,18 @@ class Measurements:
 
             out: NDArray[Any] = np.empty((len(first), self.rank), dtype)
             F = self.features
-            self._in_blocks(len(first), lambda b: gathered_differences(F, first[b], second[b], out[b]))
+            in_blocks(len(first), lambda b: gathered_differences(F, first[b], second[b], out[b]), True)
             return out
         return (self.features[first] - self.features[second]).astype(dtype, copy=False)
+
+
+def in_blocks(n: int, task: Callable[[slice], T], large: bool) -> list[T]:
+    """The task for blocks of range(n): side by side where there is much to do, else in one go."""
+    if not large or _WORKERS == 1:
+        return [task(slice(0, n))]
+    ends = np.linspace(0, n, _WORKERS + 1).astype(int)
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        return list(pool.map(task, map(slice, ends[:-1], ends[1:])))
 
 
 def bind(blocks: tuple[Block, ...], features: Array) -> Measurements:

@@ -121,17 +121,16 @@ class Formulation:
 
     def certificate(self, point: Iterate) -> Certificate:
         """Objective, dual bound, gap and violations at a point; names no constraint."""
-        distance = self.distance_to_prior(point.factor, point.spectrum)
-        primal = distance + self.losses.total(point.values)
-        shrink = 1.0
+        loss = self.losses.total(point.values)
+        primal = self.distance_to_prior(point.factor, point.spectrum) + loss
+        gap, shrink = np.inf, 1.0
         for _ in range(_HALVINGS):
-            gap = self.distance_to_mirror(point.factor, shrink * point.pullback, point.spectrum)
-            gap += self.losses.fenchel_residual(point.values, shrink * point.dual)
+            distance = self.distance_to_mirror(point.factor, shrink * point.pullback, point.spectrum)
+            if np.isfinite(distance):
+                gap = distance + self.losses.fenchel_residual(point.values, shrink * point.dual, loss)
             if np.isfinite(gap):
                 break
             shrink /= 2
-        else:
-            gap = np.inf
         violations = self.losses.violations(point.values)
         return Certificate(
             primal=primal,
