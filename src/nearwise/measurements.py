@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 _BLOCK = 1 << 17  # numbers in a block of gathered rows: small enough to stay in the cache
 _WORKERS = min(os.cpu_count() or 1, 8)
-_COMPILED = 4_000_000  # numbers touched in one pass, from which on a compiled loop is worth its start-up
+_COMPILED = 1_000_000  # numbers touched in one pass, from which on a compiled loop is worth its start-up
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class LocalAtoms:
         def part(block: slice) -> None:
             np.einsum("ij,ij->i", self.x[block] @ D, self.y[block], out=out[block])
 
-        in_blocks(len(self.x), part, self.x.size >= _COMPILED // 4)
+        in_blocks(len(self.x), part, self.x.size >= _COMPILED // 2)
         return self._per_row(out)
 
     def adjoint(self, weights: NDArray[Any]) -> NDArray[Any]:
@@ -54,7 +54,7 @@ class LocalAtoms:
         def part(block: slice) -> NDArray[Any]:
             return self.x[block].T @ (per_atom[block, None] * self.y[block])
 
-        total = np.sum(in_blocks(len(self.x), part, self.x.size >= _COMPILED // 4), axis=0)
+        total = np.sum(in_blocks(len(self.x), part, self.x.size >= _COMPILED // 2), axis=0)
         return total if self.x is self.y else (total + total.T) / 2
 
     def diagonals(self) -> NDArray[Any]:
@@ -272,7 +272,7 @@ class Measurements:
         return out
 
     def _differences(self, first: Index, second: Index, dtype: type) -> NDArray[Any]:
-        if len(first) * self.rank >= _COMPILED // 4 and self._large:
+        if len(first) * self.rank >= _COMPILED // 2 and self._large:
             from nearwise._kernels import gathered_differences
 
             out: NDArray[Any] = np.empty((len(first), self.rank), dtype)
