@@ -160,7 +160,7 @@ def figures(path: Path, *argv: str) -> dict:
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize(
     ("section", "n_rows", "verdicts"),
-    [("newton", [2, 2], 4), ("divergences", [2], 2), ("scale", [3], 3)],
+    [("newton", [2, 2], 4), ("divergences", [2, 2], 4), ("scale", [3], 3)],
 )
 def test_tables(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], section: str, n_rows: list[int], verdicts: int
