@@ -465,3 +465,9 @@ def test_a_divergence_of_ones_own_reaches_the_edge_of_the_cone() -> None:
     result = nw.solve(problem, tol=1e-10)
     kkt.assert_optimal(problem, result)
     assert_allclose(result.matrix, np.diag([0.25, 0.0]), atol=1e-5)
+
+
+@pytest.mark.parametrize("setting", ["hessian_rows", "radius", "stiffness"])
+def test_a_setting_of_newton_that_makes_no_sense_is_refused_by_name(setting: str) -> None:
+    with pytest.raises(ValueError, match=f"{setting} must be positive, got -1"):
+        nw.solvers.Newton(**{setting: -1})

@@ -49,6 +49,12 @@ class Newton:
     radius: float = 2.0
     stiffness: float = 10.0
 
+    def __post_init__(self) -> None:
+        for name in ("hessian_rows", "radius", "stiffness"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"{name} must be positive, got {value!r}")
+
     def iterates(self, form: Formulation) -> Iterator[Iterate]:
         """Points of decreasing objective, the prior first."""
         run = _Run(self, form)
