@@ -46,7 +46,7 @@ class Newton:
 
     hessian_rows: int | None = None
     seed: int = 0
-    radius: float = 2.0
+    radius: float = 1.0
     stiffness: float = 10.0
 
     def __post_init__(self) -> None:
