@@ -52,6 +52,19 @@ def test_values_and_adjoint_are_those_of_the_dense_matrices(kind: str, r: int) -
 
 
 @every_kind
+def test_signed_squares_add_up_to_the_dense_matrices(kind: str) -> None:
+    measurements, A, _ = sample(kind)
+    squares, F = measurements.squares, measurements.features
+    x = F[squares.first] + squares.sign[:, None] * F[squares.second]
+    assert set(squares.sign) <= {-1.0, 0.0, 1.0}
+    assert len(squares.start) == len(A) + 1
+    assert squares.start[-1] == len(x)
+    for row, (low, high) in enumerate(zip(squares.start, squares.start[1:], strict=False)):
+        total = (x[low:high].T * squares.coefficient[low:high]) @ x[low:high]
+        assert_allclose(total, A[row], rtol=1e-10, atol=1e-10)
+
+
+@every_kind
 @given(seed=seeds)
 @settings(max_examples=10)
 def test_adjoint_identity(kind: str, seed: int) -> None:

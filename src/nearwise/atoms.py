@@ -42,6 +42,37 @@ class Atoms:
         np.cumsum(np.bincount(node, minlength=len(start) - 1), out=start[1:])
         return start, neighbour, order % max(len(self.first), 1)
 
+    def squares(self, n_rows: int) -> Squares:
+        """The same constraints as signed squares, by row: x y^T + y x^T = ((x + y)^2 - (x - y)^2) / 2."""
+        product = ~self.is_difference & (self.first != self.second)
+        sign = np.where(self.is_difference | product, -1.0, 0.0)
+        coefficient = np.where(product, -self.coefficient / 4, self.coefficient)
+        atom = np.concatenate([np.arange(len(self.first)), np.flatnonzero(product)])
+        order = np.argsort(self.row[atom], kind="stable")
+        start = np.zeros(n_rows + 1, dtype=np.int64)
+        np.cumsum(np.bincount(self.row[atom], minlength=n_rows), out=start[1:])
+        return Squares(
+            start,
+            self.first[atom[order]],
+            self.second[atom[order]],
+            np.concatenate([sign, np.ones(int(product.sum()))])[order],
+            np.concatenate([coefficient, self.coefficient[product] / 4])[order],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Squares:
+    """Signed squares by row: A_i is the sum of coefficient_t x_t x_t^T for start_i <= t < start_{i+1}.
+
+    x_t = F[first_t] + sign_t F[second_t].
+    """
+
+    start: Index
+    first: Index
+    second: Index
+    sign: Array  # -1 for a difference, 0 for the row F[first_t] alone, +1 for a sum
+    coefficient: Array
+
 
 def constraint_atoms(blocks: tuple[Block, ...], features: Array) -> tuple[Array, Atoms]:
     """The rows F of the features that occur in some constraint, and the atoms over them.

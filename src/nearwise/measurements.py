@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from nearwise.atoms import Atoms, Index, constraint_atoms
+from nearwise.atoms import Atoms, Index, Squares, constraint_atoms
 from nearwise.constraints import Block
 
 Array = NDArray[np.float64]
@@ -126,7 +126,7 @@ class Measurements:
             for low in range(block.start, block.stop, step):
                 high = min(low + step, block.stop)
                 if compiled:
-                    from nearwise._kernels import graph_product
+                    from nearwise._kernels.graph import graph_product
 
                     product = np.empty((high - low, self.rank))
                     graph_product(F, start, neighbour, weight, diagonal, low, product)
@@ -166,6 +166,11 @@ class Measurements:
         x = left.astype(dtype) @ cast
         y = x if np.array_equal(left, right) else right.astype(dtype) @ cast
         return LocalAtoms(x, y, coefficient, local_row, len(rows))
+
+    @cached_property
+    def squares(self) -> Squares:
+        """Every A_i as signed squares of sums and differences of rows of F."""
+        return self.atoms.squares(self.n_rows)
 
     def transformed(self, basis: Array) -> Measurements:
         """The same measurements of M' where M = basis M' basis^T: rows of F become rows of F basis."""
@@ -248,7 +253,7 @@ class Measurements:
         atoms, d = self.atoms, self._n_differences
         out = np.empty(d)
         if self._large:
-            from nearwise._kernels import squared_distances
+            from nearwise._kernels.graph import squared_distances
 
             first, second = atoms.first, atoms.second
             in_blocks(d, lambda block: squared_distances(H, first[block], second[block], out[block]), True)
@@ -273,7 +278,7 @@ class Measurements:
 
     def _differences(self, first: Index, second: Index, dtype: type) -> NDArray[Any]:
         if len(first) * self.rank >= _COMPILED // 2 and self._large:
-            from nearwise._kernels import gathered_differences
+            from nearwise._kernels.graph import gathered_differences
 
             out: NDArray[Any] = np.empty((len(first), self.rank), dtype)
             F = self.features

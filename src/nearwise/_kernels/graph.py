@@ -1,7 +1,4 @@
-"""Compiled loops over arrays. Importing this module imports numba; callers do so only for large arrays.
-
-The loops release the interpreter's lock, so that callers can run several at once on blocks of their own.
-"""
+"""Loops over the rows of a feature matrix that pairs of objects name: distances, differences, graph sums."""
 
 from __future__ import annotations
 
