@@ -102,6 +102,20 @@ def test_derivatives_are_finite_differences(kind: Kind, divergence: nw.Divergenc
 
 @rows
 @divergences
+def test_compliance_links_value_and_multiplier(kind: Kind, divergence: nw.Divergence) -> None:
+    losses = kind.losses(divergence)
+    g = divergence.gradient if kind.is_bregman else np.positive
+    for p in points(kind):
+        y = losses.slopes(np.array([p]))
+        if y[0] != 0:
+            assert_allclose(
+                g(np.array([p])) - g(losses.bounds), losses.compliance * y, rtol=1e-12, atol=1e-14
+            )
+    assert kind.losses(divergence, np.inf).compliance == 0
+
+
+@rows
+@divergences
 def test_conjugate_is_the_supremum(kind: Kind, divergence: nw.Divergence) -> None:
     losses = kind.losses(divergence)
     lowest = 0.0 if kind.is_bregman and kind.is_definite else -60.0

@@ -95,7 +95,7 @@ class Losses:
     def conjugate(self, y: Array) -> Array:
         """sup_p (y p - loss(p)) of every row, for multipliers of the right sign; y b for a hard row."""
         out = y * self.bounds
-        bregman = np.flatnonzero(self._is_bregman & (y != 0))
+        bregman = np.flatnonzero(self.is_bregman & (y != 0))
         out[bregman] = conjugate_slack(
             self.divergence, y[bregman], self.bounds[bregman], self.penalties[bregman]
         )
@@ -116,13 +116,26 @@ class Losses:
         )
 
     @cached_property
-    def _is_bregman(self) -> Mask:
+    def is_bregman(self) -> Mask:
+        """The soft rows whose loss is the divergence's own slack."""
         inside = self.is_definite | (self.relations < 0)
         return (self.bounds > 0) & inside & ~self.is_hard
 
     @cached_property
+    def compliance(self) -> Array:
+        """How far each row gives way to its multiplier y: g(p) = g(b) + compliance * y where y != 0.
+
+        g is phi' for a row with Bregman slack, the identity for a quadratic loss; 0 for hard rows.
+        """
+        out = np.zeros_like(self.bounds)
+        out[self.is_bregman] = 1 / self.penalties[self.is_bregman]
+        rows = self._is_quadratic
+        out[rows] = self.sizes[rows] ** 2 / self._stiffness[rows]
+        return out
+
+    @cached_property
     def _is_quadratic(self) -> Mask:
-        return ~self._is_bregman & ~self.is_hard
+        return ~self.is_bregman & ~self.is_hard
 
     @cached_property
     def _stiffness(self) -> Array:
@@ -139,11 +152,11 @@ class Losses:
     @cached_property
     def _bound_gradient(self) -> Array:
         out = np.zeros_like(self.bounds)
-        out[self._is_bregman] = self.divergence.gradient(self.bounds[self._is_bregman])
+        out[self.is_bregman] = self.divergence.gradient(self.bounds[self.is_bregman])
         return out
 
     def _costly(self, p: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The soft rows on the wrong side of their bounds, with Bregman slack and with quadratic loss."""
         difference = p - self.bounds
         wrong = np.where(self.relations == 0, difference != 0, difference * self.relations < 0)
-        return np.flatnonzero(wrong & self._is_bregman), np.flatnonzero(wrong & self._is_quadratic)
+        return np.flatnonzero(wrong & self.is_bregman), np.flatnonzero(wrong & self._is_quadratic)
