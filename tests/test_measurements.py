@@ -65,6 +65,14 @@ def test_signed_squares_add_up_to_the_dense_matrices(kind: str) -> None:
 
 
 @every_kind
+def test_gram_matrix_is_that_of_the_dense_matrices(kind: str) -> None:
+    measurements, A, rng = sample(kind)
+    rows = np.sort(rng.permutation(len(A))[: max(1, len(A) - 1)])
+    gram = measurements.local(rows, np.eye(R), np.float64).gram()
+    assert_allclose(gram, np.einsum("iab,jab->ij", A[rows], A[rows]), rtol=1e-10, atol=1e-10)
+
+
+@every_kind
 @given(seed=seeds)
 @settings(max_examples=10)
 def test_adjoint_identity(kind: str, seed: int) -> None:

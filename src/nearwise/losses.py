@@ -109,6 +109,18 @@ class Losses:
             return 0.0
         return total + float(np.sum(self.conjugate(y) - y * p))
 
+    def discrepancies(self, p: Array, y: Array) -> Array:
+        """How far values p are from those that belong to multipliers y, relative to `references`; >= 0.
+
+        Where y = 0 that is the violation; zero everywhere means that p and y are optimal for the losses.
+        """
+        reply = self.bounds + self.compliance * y
+        rows = np.flatnonzero(self.is_bregman & (y != 0))
+        reply[rows] = self.divergence.gradient_inverse(
+            self._bound_gradient[rows] + self.compliance[rows] * y[rows]
+        )
+        return np.where(y == 0, self.violations(p), np.abs(p - reply) / self.references)
+
     def signed(self, y: Array) -> Array:
         """The multipliers nearest to y that have the right sign."""
         return np.where(

@@ -57,6 +57,17 @@ class LocalAtoms:
         total = np.sum(in_blocks(len(self.x), part, self.x.size >= _COMPILED // 2), axis=0)
         return total if self.x is self.y else (total + total.T) / 2
 
+    def gram(self) -> NDArray[Any]:
+        """<A_i, A_j> for all pairs of rows."""
+        x, y, c = self.x, self.y, self.coefficient
+        products = (x @ x.T) ** 2 if x is y else ((x @ x.T) * (y @ y.T) + (x @ y.T) * (y @ x.T)) / 2
+        products *= c[:, None] * c
+        if self.row is None:
+            return products
+        sums = np.zeros((self.n_rows, len(x)), products.dtype)
+        sums[self.row, np.arange(len(x))] = 1
+        return sums @ products @ sums.T
+
     def diagonals(self) -> NDArray[Any]:
         """(rows, r): the diagonal of each A_i."""
         products = self.coefficient[:, None] * (self.x * self.y)

@@ -23,7 +23,7 @@ from nearwise.constraints import Constraints
 from nearwise.divergences import Divergence, LogDet, spectral_value
 from nearwise.losses import Losses
 from nearwise.measurements import Measurements
-from nearwise.result import Certificate, Violation
+from nearwise.result import SATISFIED, Certificate, Violation
 
 Array = NDArray[np.float64]
 
@@ -42,7 +42,10 @@ class Iterate:
     dual : multipliers y, of the right sign
     pullback : sum_i y_i A_i
     spectrum : eigenvalues and eigenvectors of M where the solver has them
+    distances : to the prior and to the mirror point of `dual`, where the solver has them
     ray : multipliers of hard rows that may prove the problem infeasible, where the solver suspects so
+    note : what the solver has to report of its work, for the message of the result
+    final : whether the solver stops here by a rule of its own
     """
 
     factor: Array
@@ -51,6 +54,9 @@ class Iterate:
     pullback: Array
     spectrum: tuple[Array, Array] | None = None
     ray: Array | None = None
+    distances: tuple[float, float] | None = None
+    note: str = ""
+    final: bool = False
 
 
 @dataclass(frozen=True)
@@ -122,10 +128,14 @@ class Formulation:
     def certificate(self, point: Iterate) -> Certificate:
         """Objective, dual bound, gap and violations at a point; names no constraint."""
         loss = self.losses.total(point.values)
-        primal = self.distance_to_prior(point.factor, point.spectrum) + loss
+        known = point.distances
+        primal = (known[0] if known else self.distance_to_prior(point.factor, point.spectrum)) + loss
         gap, shrink = np.inf, 1.0
         for _ in range(_HALVINGS):
-            distance = self.distance_to_mirror(point.factor, shrink * point.pullback, point.spectrum)
+            if known and shrink == 1.0:
+                distance = known[1]
+            else:
+                distance = self.distance_to_mirror(point.factor, shrink * point.pullback, point.spectrum)
             if np.isfinite(distance):
                 gap = distance + self.losses.fenchel_residual(point.values, shrink * point.dual, loss)
             if np.isfinite(gap):
@@ -138,6 +148,7 @@ class Formulation:
             gap=self.relative_gap(gap, primal),
             violation=float(np.max(violations, initial=0.0)),
             hard_violation=float(np.max(violations[self.losses.is_hard], initial=0.0)),
+            satisfied=float(np.mean(violations <= SATISFIED)) if len(violations) else 1.0,
         )
 
     def relative_gap(self, gap: float, primal: float) -> float:

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
+SATISFIED = 1e-3  # relative violation up to which a constraint counts as satisfied, KSD09 7.1
+
 
 class Status(enum.Enum):
     """How a run ended."""
@@ -17,7 +19,7 @@ class Status(enum.Enum):
     SOLVED = "solved"  # the certificate is within the tolerance
     STATIONARY = "stationary"  # a stationary point of a problem that is not convex
     INFEASIBLE = "infeasible"  # the multipliers prove that no matrix meets the hard constraints
-    LIMIT = "limit"  # max_iter or max_seconds was reached
+    LIMIT = "limit"  # max_iter, max_seconds or the solver's own stopping rule was reached
     INTERRUPTED = "interrupted"  # Ctrl-C, or the callback asked to stop
     STALLED = "stalled"  # rounding errors allow no further progress
 
@@ -54,6 +56,7 @@ class Certificate:
     gap : |primal - dual| relative to the larger of the two
     violation : the worst relative violation over all constraints; soft ones may keep theirs
     hard_violation : the same over the hard constraints
+    satisfied : the share of constraints with a relative violation of at most 1e-3
     worst : the most violated constraints, worst first; for an infeasible problem, the constraints that
         contradict each other
     """
@@ -63,6 +66,7 @@ class Certificate:
     gap: float
     violation: float
     hard_violation: float
+    satisfied: float = 1.0
     worst: tuple[Violation, ...] = ()
 
     def holds(self, tol: float) -> bool:
@@ -81,6 +85,7 @@ class Record:
     gap: float
     violation: float
     hard_violation: float = 0.0
+    satisfied: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from nearwise.solvers.newton import Newton
 
 Array = NDArray[np.float64]
 
-_MAX_ITER = 1000
+_MAX_ITER = 1000  # unless a solver names another number
 _LARGE_MATRIX = 256  # from this order on, threads speed matrix products up
 
 
@@ -48,7 +48,7 @@ def solve(
     solver : how; by default `Newton()`
     tol : the run ends as SOLVED when the relative gap and the relative violation of the hard constraints are
         at most this
-    max_iter : the largest number of iterations, 1000 by default
+    max_iter : the largest number of iterations; by default 1000, or 10,000 sweeps of projections
     max_seconds : the longest time; no limit by default
     callback : called with a `Record` after every iteration; a true answer ends the run as INTERRUPTED
 
@@ -68,7 +68,8 @@ def solve(
             f"solver must have a method iterates, as nearwise.solvers.Newton() has; got {solver!r}"
         )
     with _quiet_blas(problem.features.shape[1]):
-        run = _Run(problem, tol, max_iter or _MAX_ITER, max_seconds, callback)
+        limit: int = getattr(solver, "max_iter", _MAX_ITER) if max_iter is None else max_iter
+        run = _Run(problem, tol, limit, max_seconds, callback)
         return run.result(solver, run.status(solver))
 
 
@@ -94,11 +95,13 @@ class _Run:
         self.bound: Iterate | None = None
         self.best_dual = -np.inf
         self.ray: Array | None = None
+        self.note = ""
 
     def status(self, solver: Solver) -> Status:
         form = self.reduction.formulation
         try:
             for point in solver.iterates(form):
+                self.note = point.note
                 grade = self._keep(point, form.certificate(point))
                 record = self._record(grade)
                 stop = self.callback is not None and self.callback(record)
@@ -109,7 +112,8 @@ class _Run:
                     return Status.INFEASIBLE
                 if stop:
                     return Status.INTERRUPTED
-                if len(self.history) >= self.max_iter or self.history[-1].seconds >= self.max_seconds:
+                late = self.history[-1].seconds >= self.max_seconds
+                if point.final or late or len(self.history) >= self.max_iter:
                     return Status.LIMIT
         except KeyboardInterrupt:
             if self.best is None:
@@ -143,7 +147,7 @@ class _Run:
             certificate=certificate,
             history=tuple(self.history),
             solver=type(solver).__name__,
-            message=_message(status, certificate, self.tol),
+            message=_message(status, certificate, self.tol) + (f" {self.note}." if self.note else ""),
             features=problem.features,
         )
 
@@ -172,6 +176,7 @@ class _Run:
             gap=grade.gap,
             violation=grade.violation,
             hard_violation=grade.hard_violation,
+            satisfied=grade.satisfied,
         )
         self.history.append(record)
         return record

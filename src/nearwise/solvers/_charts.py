@@ -37,6 +37,10 @@ class Chart(Protocol):
         """Eigenvalues and eigenvectors of M, where they are at hand."""
 
     @property
+    def is_exact(self) -> bool:
+        """Whether `cost` and `inner_gap` are the divergences to the prior and to the mirror point."""
+
+    @property
     def basis(self) -> Array:
         """Constraint vectors z enter local coordinates as basis^T z."""
 
@@ -82,6 +86,7 @@ class FactorChart:
 
     spectrum = None
     omega = None
+    is_exact = True
 
     @property
     def basis(self) -> Array:
@@ -141,6 +146,10 @@ class SpectralChart:
     @property
     def spectrum(self) -> tuple[Array, Array]:
         return self.eigenvalues, self.vectors
+
+    @property
+    def is_exact(self) -> bool:
+        return self.law.mu == 0
 
     @property
     def basis(self) -> Array:

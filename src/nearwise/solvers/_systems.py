@@ -21,6 +21,7 @@ Array = NDArray[np.float64]
 # The largest systems solved directly: rows times unknowns, which are written out, and the smaller of the two.
 _DIRECT = (1_000_000, 500)
 _DIRECT_IF_STIFF = (4_000_000, 1_500)  # conjugate gradients take long where hard rows are stiff
+_FEW_ROWS = 500  # up to so many, the Gram matrix of the rows is solved where omega does not enter it
 _MAX_CG = 200
 
 
@@ -43,10 +44,20 @@ def newton_step(
     target = -gradient if omega is None else -omega * gradient
     if rows.n_rows == 0:
         return target, np.zeros_like(gradient)
+    if omega is None and max(len(rows.x), rows.n_rows) <= min(unknowns, _FEW_ROWS):
+        return _in_row_space(rows, weights, target)
     entries, order = _DIRECT_IF_STIFF if stiff else _DIRECT
     if rows.n_rows * unknowns <= entries and min(rows.n_rows, unknowns) <= order:
         return _direct(rows, weights, target, omega)
     return _Gaussian(rows, weights, omega).solve(target, tol)
+
+
+def _in_row_space(rows: LocalAtoms, weights: Array, target: Array) -> tuple[Array, Array]:
+    """By the Gram matrix of the rows, which are not written out: O(m^2 r + m^3) for m rows."""
+    root = np.sqrt(weights)
+    pulled = _solved(rows.gram() * np.outer(root, root), root * rows.values(target))
+    curved = rows.adjoint(root * pulled)
+    return target - curved, curved
 
 
 def _direct(rows: LocalAtoms, weights: Array, target: Array, omega: Array | None) -> tuple[Array, Array]:

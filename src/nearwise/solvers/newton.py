@@ -118,7 +118,8 @@ class _Run:
         """What was measured at the current point."""
         chart = self.chart
         ray = self.dual if self.cost.updates > 1 else None
-        return Iterate(chart.factor, self.values, self.dual, self.pullback, chart.spectrum, ray)
+        known = (self.distance, self.inner_gap) if chart.is_exact else None
+        return Iterate(chart.factor, self.values, self.dual, self.pullback, chart.spectrum, ray, known)
 
     def advance(self) -> bool:
         """Come closer to the true problem where the present one is solved well enough, then take one step."""
