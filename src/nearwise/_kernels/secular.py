@@ -1,0 +1,383 @@
+"""The eigendecomposition of diag(theta) + rho v v^T through its secular equation, in O(r^2).
+
+After deflation the eigenvalues are the roots mu of 1/rho + sum_k v_k^2 / (theta_k - mu) = 0, one between each
+two neighbouring poles theta_k. Every root is found, and kept, as an offset from the nearer of its two poles,
+so that all differences theta_k - mu_j are known to full relative precision. With the weights that make the
+computed roots exact (Gu and Eisenstat 1994, from Loewner's formula) the eigenvectors weight_k / (theta_k -
+mu_j) are then orthogonal to working precision, however close the roots are.
+
+`decompose` finds the eigenvalues, `complete` the weights; `transform`, `rotate_rows` and `fill_vectors` apply
+the eigenvectors. A negative rho is the same problem for -theta in reverse order, see `Workspace.count`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+_EPS = float(np.finfo(np.float64).eps)
+_DEFLATION = 8.0  # in units of rounding errors, as in LAPACK's dlaed2
+_CUBIC = 1e-7  # a step of a cubic iteration this short, relatively, leaves nothing to do
+_MOST = 80  # iterations for one root; 4 are usual
+
+ACTIVE, ROTATIONS, SIGN = 0, 1, 2  # places in Workspace.count
+
+
+class Workspace(NamedTuple):
+    """Where one decomposition is kept. All arrays have r rows; the first `count[ACTIVE]` are in use."""
+
+    count: Index  # number of active poles, number of rotations, and +1 or -1: the orientation of `pole`
+    index: Index  # the place in theta of every pole: the active ones, then the deflated ones
+    pole: Array  # sign * theta at the active poles, ascending
+    weight: Array  # v at the active poles; after `complete`, the weights whose roots are exactly these
+    origin: Index  # root j is pole[origin_j] + offset_j, in the orientation of `pole`
+    offset: Array
+    norm: Array  # after `complete`: of the vector weight_k / (pole_k - root_j)
+    share: Array  # (u_j^T v)^2 in the order of `index`
+    value: Array  # eigenvalues in the order of `index`
+    order: Index  # argsort of `value`
+    rotated: Index  # (r, 2): pairs of places in theta, turned before everything else
+    rotation: Array  # (r, 2): cosine and sine of the turn
+    scratch: Array  # (4, r)
+
+
+def workspace(r: int) -> Workspace:
+    """Room for the decomposition of an r x r matrix."""
+    floats = [np.zeros(r) for _ in range(6)]
+    pole, weight, offset, norm, share, value = floats
+    indices = [np.zeros(r, np.int64) for _ in range(3)]
+    return Workspace(
+        np.zeros(3, np.int64), indices[0], pole, weight, indices[1], offset, norm, share, value,
+        indices[2], np.zeros((r, 2), np.int64), np.zeros((r, 2)), np.zeros((4, r)),
+    )  # fmt: skip
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def decompose(theta: Array, v: Array, rho: float, ws: Workspace) -> None:
+    """The eigenvalues of diag(theta) + rho v v^T, theta ascending, and the shares (u_j^T v)^2."""
+    _deflate(theta, v, rho, ws)
+    n = ws.count[ACTIVE]
+    sign = ws.count[SIGN]
+    strength = abs(rho)
+    pole, squares, gap = ws.pole[:n], ws.scratch[1][:n], ws.scratch[2][:n]
+    for k in range(n):
+        squares[k] = ws.weight[k] * ws.weight[k]
+    for j in range(n):
+        if j < n - 1:
+            origin, offset, slope = _inner_root(pole, squares, 1.0 / strength, j, gap)
+        else:
+            origin, offset, slope = _last_root(pole, squares, 1.0 / strength, gap)
+        ws.origin[j] = origin
+        ws.offset[j] = offset
+        ws.value[j] = sign * (pole[origin] + offset)
+        ws.share[j] = 1.0 / (strength * strength * slope)
+    _sort(ws, theta.shape[0])
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def complete(ws: Workspace) -> None:
+    """Replace the weights by those whose secular equation has exactly the computed roots.
+
+    weight_k^2 = prod_j (mu_j - d_k) / prod_{j != k} (d_j - d_k) up to a common factor, multiplied up so that
+    no partial product leaves the range of numbers.
+    """
+    n = ws.count[ACTIVE]
+    pole, total = ws.pole, ws.scratch[1]
+    for k in range(n):
+        total[k] = 1.0
+    for j in range(n):
+        base, offset, here = pole[ws.origin[j]], ws.offset[j], pole[j]
+        for k in range(j):
+            total[k] *= ((pole[k] - base) - offset) / (pole[k] - here)
+        total[j] *= offset + (base - here)
+        for k in range(j + 1, n):
+            total[k] *= ((pole[k] - base) - offset) / (pole[k] - here)
+    for k in range(n):
+        ws.weight[k] = np.copysign(np.sqrt(abs(total[k])), ws.weight[k])
+        total[k] = ws.weight[k] * ws.weight[k]
+    gap = ws.scratch[2]
+    for j in range(n):
+        base = pole[ws.origin[j]]
+        for k in range(n):
+            gap[k] = pole[k] - base
+        ws.norm[j] = np.sqrt(_sum_of_squares(gap[:n], total[:n], ws.offset[j]))
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def transform(ws: Workspace, x: Array, out: Array) -> None:
+    """out = U^T x, in the order of ascending eigenvalues; needs `complete`."""
+    n, r = ws.count[ACTIVE], x.shape[0]
+    turned, weighted, gap, image = ws.scratch[0], ws.scratch[1], ws.scratch[2], ws.scratch[3]
+    turned[:] = x
+    for t in range(ws.count[ROTATIONS]):
+        a, b = ws.rotated[t]
+        c, s = ws.rotation[t]
+        first, second = turned[a], turned[b]
+        turned[a] = c * first + s * second
+        turned[b] = c * second - s * first
+    for k in range(n):
+        weighted[k] = ws.weight[k] * turned[ws.index[k]]
+    for j in range(n):
+        base = ws.pole[ws.origin[j]]
+        for k in range(n):
+            gap[k] = ws.pole[k] - base
+        image[j] = _weighted_sum(gap[:n], weighted[:n], ws.offset[j]) / ws.norm[j]
+    for k in range(n, r):
+        image[k] = turned[ws.index[k]]
+    for i in range(r):
+        out[i] = image[ws.order[i]]
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def rotate_rows(ws: Workspace, rows: Array) -> None:
+    """Turn pairs of rows of W^T in place, as deflation asks for."""
+    for t in range(ws.count[ROTATIONS]):
+        a, b = ws.rotated[t]
+        c, s = ws.rotation[t]
+        for k in range(rows.shape[1]):
+            first, second = rows[a, k], rows[b, k]
+            rows[a, k] = c * first + s * second
+            rows[b, k] = c * second - s * first
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def fill_vectors(ws: Workspace, out: Array) -> None:
+    """out[j, k] = component k of eigenvector j, among the active poles; needs `complete`."""
+    n = ws.count[ACTIVE]
+    for j in range(n):
+        base, offset, norm = ws.pole[ws.origin[j]], ws.offset[j], ws.norm[j]
+        for k in range(n):
+            out[j, k] = ws.weight[k] / (((ws.pole[k] - base) - offset) * norm)
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def _deflate(theta: Array, v: Array, rho: float, ws: Workspace) -> None:
+    """Split off the eigenvalues that rho v v^T does not move: tiny v_k, and all but one of equal theta."""
+    r = theta.shape[0]
+    sign = 1 if rho >= 0.0 else -1
+    z = ws.scratch[0]
+    square = largest = 0.0
+    for k in range(r):
+        z[k] = v[k]
+        square += v[k] * v[k]
+        largest = max(largest, abs(theta[k]))
+    norm, strength = np.sqrt(square), abs(rho)
+    tol = _DEFLATION * _EPS * max(largest, strength * square)
+    n = rotations = 0
+    end = r  # deflated poles are filed from the end of `index`
+    held = -1  # the last pole that is active so far; its value, perhaps turned, is in `value`
+    for step in range(r):
+        k = step if sign > 0 else r - 1 - step
+        ws.value[k] = theta[k]
+        if strength * abs(z[k]) * norm <= tol:
+            end -= 1
+            ws.index[end] = k
+            continue
+        if held >= 0:
+            length = np.hypot(z[held], z[k])
+            c, s = z[k] / length, -z[held] / length
+            if abs((ws.value[k] - ws.value[held]) * c * s) <= tol:
+                z[k], z[held] = length, 0.0
+                low, high = ws.value[held], ws.value[k]
+                ws.value[held] = low * c * c + high * s * s
+                ws.value[k] = low * s * s + high * c * c
+                ws.rotated[rotations, 0], ws.rotated[rotations, 1] = held, k
+                ws.rotation[rotations, 0], ws.rotation[rotations, 1] = c, s
+                rotations += 1
+                end -= 1
+                ws.index[end] = held
+            else:
+                ws.index[n] = held
+                n += 1
+        held = k
+    if held >= 0:
+        ws.index[n] = held
+        n += 1
+    for j in range(n):
+        k = ws.index[j]
+        ws.pole[j] = sign * ws.value[k]
+        ws.weight[j] = z[k]
+    for j in range(n, r):
+        ws.share[j] = z[ws.index[j]] ** 2
+        ws.offset[j] = ws.value[ws.index[j]]
+    for j in range(n, r):
+        ws.value[j] = ws.offset[j]
+    ws.count[ACTIVE], ws.count[ROTATIONS], ws.count[SIGN] = n, rotations, sign
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def _sort(ws: Workspace, r: int) -> None:
+    n = ws.count[ACTIVE]
+    if n == r:
+        for i in range(r):
+            ws.order[i] = i if ws.count[SIGN] > 0 else r - 1 - i
+    else:
+        ws.order[:] = np.argsort(ws.value[:r], kind="mergesort")
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def _inner_root(
+    pole: Array, squares: Array, inverse_rho: float, j: int, gap: Array
+) -> tuple[int, float, float]:
+    """The root between poles j and j + 1 as origin and offset, and the secular function's slope there.
+
+    Gragg's iteration: the next point is the root of c + a / (d_j - x) + b / (d_{j+1} - x), which has the
+    value and two derivatives of the secular function at the last one. It converges cubically from anywhere.
+    """
+    width = pole[j + 1] - pole[j]
+    origin = j
+    for k in range(pole.shape[0]):
+        gap[k] = pole[k] - pole[j]
+    total, _, _, _ = _sums(gap, squares, width / 2)
+    middle = inverse_rho + total
+    rest = middle + (squares[j] - squares[j + 1]) / (width / 2)  # without the two neighbours
+    if middle >= 0.0:
+        low, high = 0.0, width / 2
+        A = rest * width + squares[j] + squares[j + 1]
+        x = _smaller_root(rest, A, squares[j] * width)
+    else:
+        origin = j + 1
+        for k in range(pole.shape[0]):
+            gap[k] = pole[k] - pole[j + 1]
+        low, high = -width / 2, 0.0
+        A = -rest * width + squares[j] + squares[j + 1]
+        x = -_smaller_root(-rest, A, squares[j + 1] * width)
+    slope = 0.0
+    for _ in range(_MOST):
+        if not low < x < high:
+            x = _inside(low, high)
+        total, size, slope, bend = _sums(gap, squares, x)
+        f = inverse_rho + total
+        if abs(f) <= _EPS * (inverse_rho + 2.0 * size + abs(x) * slope):
+            break
+        if f < 0.0:
+            low = x
+        else:
+            high = x
+        left, right = gap[j] - x, gap[j + 1] - x
+        a = max(left**3 * (slope - right * bend) / (left - right), 0.0)
+        b = max(right**3 * (slope - left * bend) / (right - left), 0.0)
+        c = f - a / left - b / right
+        step = _smaller_root(c, c * (left + right) + a + b, left * right * f)
+        if not low < x + step < high:
+            step = _inside(low, high) - x
+            x += step
+            if abs(step) <= 4.0 * _EPS * abs(x):
+                break
+            continue
+        x += step
+        if abs(step) <= _CUBIC * abs(x):
+            slope = a / (left - step) ** 2 + b / (right - step) ** 2
+            break
+    return origin, x, slope
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def _last_root(pole: Array, squares: Array, inverse_rho: float, gap: Array) -> tuple[int, float, float]:
+    """The root beyond the last pole, likewise.
+
+    The last pole's term is kept as it is, and the others are replaced by c + a / (d_{n-2} - x) with their
+    value and slope.
+    """
+    n = pole.shape[0]
+    last = squares[n - 1]
+    if n == 1:
+        x = last / inverse_rho
+        return 0, x, last / (x * x)
+    for k in range(n):
+        gap[k] = pole[k] - pole[n - 1]
+    low, high = 0.0, np.sum(squares) / inverse_rho * (1.0 + 4.0 * _EPS)
+    total, _, _, _ = _sums(gap, squares, high / 2)
+    width, before = -gap[n - 2], squares[n - 2]
+    rest = inverse_rho + total + before / (width + high / 2) + last / (high / 2)
+    x = _larger_root(rest, before + last - rest * width, -last * width)
+    slope = 0.0
+    for _ in range(_MOST):
+        if not low < x <= high:
+            x = _inside(low, high)
+        total, size, slope, bend = _sums(gap, squares, x)
+        f = inverse_rho + total
+        if abs(f) <= _EPS * (inverse_rho + 2.0 * size + abs(x) * slope):
+            break
+        if f < 0.0:
+            low = x
+        else:
+            high = x
+        left, right = gap[n - 2] - x, -x
+        others = max(slope - last / (x * x), 0.0)
+        a = left * left * others
+        c = f + last / x - left * others
+        step = _larger_root(c, c * (left + right) + a + last, left * right * f)
+        if not low < x + step < high:
+            step = _inside(low, high) - x
+        x += step
+        if abs(step) <= 4.0 * _EPS * abs(x):
+            slope += 2.0 * bend * step
+            break
+    return n - 1, x, slope
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "reassoc"})
+def _sums(gap: Array, squares: Array, x: float) -> tuple[float, float, float, float]:
+    """The sums of s t, |s t|, s t^2 and s t^3 over the poles, t = 1 / (gap - x).
+
+    Nothing here could be reassociated into a different difference: `gap` is read from memory.
+    """
+    total = size = slope = bend = 0.0
+    for k in range(gap.shape[0]):
+        t = 1.0 / (gap[k] - x)
+        term = squares[k] * t
+        total += term
+        size += abs(term)
+        slope += term * t
+        bend += term * t * t
+    return total, size, slope, bend
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "reassoc"})
+def _sum_of_squares(gap: Array, squares: Array, x: float) -> float:
+    total = 0.0
+    for k in range(gap.shape[0]):
+        t = 1.0 / (gap[k] - x)
+        total += squares[k] * t * t
+    return total
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "reassoc"})
+def _weighted_sum(gap: Array, weights: Array, x: float) -> float:
+    total = 0.0
+    for k in range(gap.shape[0]):
+        total += weights[k] / (gap[k] - x)
+    return total
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def _smaller_root(c: float, A: float, B: float) -> float:
+    """x with c x^2 - A x + B = 0, the root that tends to B / A as c tends to 0."""
+    root = np.sqrt(max(A * A - 4.0 * B * c, 0.0))
+    if A > 0.0:
+        return 2.0 * B / (A + root)
+    return (A - root) / (2.0 * c)
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def _larger_root(c: float, A: float, B: float) -> float:
+    """The other one."""
+    root = np.sqrt(max(A * A - 4.0 * B * c, 0.0))
+    if A >= 0.0:
+        return (A + root) / (2.0 * c)
+    return 2.0 * B / (A - root)
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def _inside(low: float, high: float) -> float:
+    """A point of the interval to go on from; near a pole, which is at 0, offsets of any size are possible."""
+    if low == 0.0:
+        return 0.1 * high
+    return 0.1 * low if high == 0.0 else 0.5 * (low + high)

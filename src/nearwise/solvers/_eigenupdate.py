@@ -1,0 +1,78 @@
+"""Rank-one updates of an eigendecomposition: from W diag(theta) W^T to that plus rho x x^T, in O(r^2).
+
+`rank_one_update` finds the eigenvalues of diag(theta) + rho v v^T, where v = W^T x, and keeps its eigenvectors
+U as a few vectors of numbers. `RankOneUpdate` applies them: to vectors in O(r^2), to the eigenvectors of the
+matrix by a product that is dense for small r and hierarchical from `FAST_FROM` on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+if TYPE_CHECKING:
+    from nearwise._kernels.secular import Workspace
+
+Array = NDArray[np.float64]
+
+FAST_FROM = 700  # order from which on the hierarchical product wins
+
+
+@dataclass(frozen=True, eq=False)
+class RankOneUpdate:
+    """The eigendecomposition U diag(values) U^T of diag(theta) + rho v v^T.
+
+    Attributes
+    ----------
+    workspace : poles, roots and weights, with `_kernels.secular.complete` done
+    """
+
+    workspace: Workspace
+
+    @property
+    def values(self) -> Array:
+        """The eigenvalues, ascending."""
+        return self.workspace.value[self.workspace.order]
+
+    def transposed(self, x: ArrayLike) -> Array:
+        """U^T x for a vector."""
+        from nearwise._kernels.secular import transform
+
+        vector = np.ascontiguousarray(x, dtype=np.float64)
+        out = np.empty_like(vector)
+        transform(self.workspace, vector, out)
+        return out
+
+    def applied(self, vectors: Array) -> Array:
+        """(W U)^T = U^T vectors, where the rows of `vectors` are the old eigenvectors: the new ones."""
+        from nearwise._kernels.secular import ACTIVE, rotate_rows
+
+        ws = self.workspace
+        n = int(ws.count[ACTIVE])
+        turned = np.array(vectors, dtype=np.float64)
+        rotate_rows(ws, turned)
+        turned = turned[ws.index]
+        turned[:n] = self._vectors() @ turned[:n]
+        return turned[ws.order]
+
+    def _vectors(self) -> Array:
+        from nearwise._kernels.secular import ACTIVE, fill_vectors
+
+        n = int(self.workspace.count[ACTIVE])
+        out = np.empty((n, n))
+        fill_vectors(self.workspace, out)
+        return out
+
+
+def rank_one_update(theta: ArrayLike, v: ArrayLike, rho: float) -> RankOneUpdate:
+    """The eigendecomposition of diag(theta) + rho v v^T, theta ascending, rho of either sign."""
+    from nearwise._kernels.secular import complete, decompose, workspace
+
+    values = np.ascontiguousarray(theta, dtype=np.float64)
+    ws = workspace(len(values))
+    decompose(values, np.ascontiguousarray(v, dtype=np.float64), float(rho), ws)
+    complete(ws)
+    return RankOneUpdate(ws)
