@@ -6,8 +6,8 @@ so that all differences theta_k - mu_j are known to full relative precision. Wit
 computed roots exact (Gu and Eisenstat 1994, from Loewner's formula) the eigenvectors weight_k / (theta_k -
 mu_j) are then orthogonal to working precision, however close the roots are.
 
-`decompose` finds the eigenvalues, `complete` the weights; `transform`, `rotate_rows` and `fill_vectors` apply
-the eigenvectors. A negative rho is the same problem for -theta in reverse order, see `Workspace.count`.
+`decompose` finds the eigenvalues, `complete` the weights; `transform`, `rotate_rows` and `fill_block` apply
+the eigenvectors. Roots for a negative rho are found as those of the same problem for -theta in reverse order.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _DEFLATION = 8.0  # in units of rounding errors, as in LAPACK's dlaed2
 _CUBIC = 1e-7  # a step of a cubic iteration this short, relatively, leaves nothing to do
 _MOST = 80  # iterations for one root; 4 are usual
 
-ACTIVE, ROTATIONS, SIGN = 0, 1, 2  # places in Workspace.count
+ACTIVE, ROTATIONS = 0, 1  # places in Workspace.count
 
 
 class Workspace(NamedTuple):
     """Where one decomposition is kept. All arrays have r rows; the first `count[ACTIVE]` are in use."""
 
-    count: Index  # number of active poles, number of rotations, and +1 or -1: the orientation of `pole`
-    index: Index  # the place in theta of every pole: the active ones, then the deflated ones
-    pole: Array  # sign * theta at the active poles, ascending
+    count: Index  # number of active poles, number of rotations
+    index: Index  # the place in theta of every pole: the active ones, ascending, then the deflated ones
+    pole: Array  # theta at the active poles
     weight: Array  # v at the active poles; after `complete`, the weights whose roots are exactly these
-    origin: Index  # root j is pole[origin_j] + offset_j, in the orientation of `pole`
+    origin: Index  # root j is pole[origin_j] + offset_j
     offset: Array
     norm: Array  # after `complete`: of the vector weight_k / (pole_k - root_j)
     share: Array  # (u_j^T v)^2 in the order of `index`
@@ -53,7 +53,7 @@ def workspace(r: int) -> Workspace:
     pole, weight, offset, norm, share, value = floats
     indices = [np.zeros(r, np.int64) for _ in range(3)]
     return Workspace(
-        np.zeros(3, np.int64), indices[0], pole, weight, indices[1], offset, norm, share, value,
+        np.zeros(2, np.int64), indices[0], pole, weight, indices[1], offset, norm, share, value,
         indices[2], np.zeros((r, 2), np.int64), np.zeros((r, 2)), np.zeros((4, r)),
     )  # fmt: skip
 
@@ -63,7 +63,6 @@ def decompose(theta: Array, v: Array, rho: float, ws: Workspace) -> None:
     """The eigenvalues of diag(theta) + rho v v^T, theta ascending, and the shares (u_j^T v)^2."""
     _deflate(theta, v, rho, ws)
     n = ws.count[ACTIVE]
-    sign = ws.count[SIGN]
     strength = abs(rho)
     pole, squares, gap = ws.pole[:n], ws.scratch[1][:n], ws.scratch[2][:n]
     for k in range(n):
@@ -75,9 +74,16 @@ def decompose(theta: Array, v: Array, rho: float, ws: Workspace) -> None:
             origin, offset, slope = _last_root(pole, squares, 1.0 / strength, gap)
         ws.origin[j] = origin
         ws.offset[j] = offset
-        ws.value[j] = sign * (pole[origin] + offset)
         ws.share[j] = 1.0 / (strength * strength * slope)
-    _sort(ws, theta.shape[0])
+    if rho < 0.0:
+        _mirror(ws)
+    for j in range(n):
+        ws.value[j] = pole[ws.origin[j]] + ws.offset[j]
+    if n == theta.shape[0]:
+        for j in range(n):
+            ws.order[j] = j
+    else:
+        ws.order[:] = np.argsort(ws.value, kind="mergesort")
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
@@ -147,18 +153,20 @@ def rotate_rows(ws: Workspace, rows: Array) -> None:
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
-def fill_vectors(ws: Workspace, out: Array) -> None:
-    """out[j, k] = component k of eigenvector j, among the active poles; needs `complete`."""
-    n = ws.count[ACTIVE]
-    for j in range(n):
-        base, offset, norm = ws.pole[ws.origin[j]], ws.offset[j], ws.norm[j]
-        for k in range(n):
-            out[j, k] = ws.weight[k] / (((ws.pole[k] - base) - offset) * norm)
+def fill_block(ws: Workspace, j: int, k: int, out: Array) -> None:
+    """out[a, b] = component k + b of eigenvector j + a, among the active poles; needs `complete`."""
+    for a in range(out.shape[0]):
+        base, offset, norm = ws.pole[ws.origin[j + a]], ws.offset[j + a], ws.norm[j + a]
+        for b in range(out.shape[1]):
+            out[a, b] = ws.weight[k + b] / (((ws.pole[k + b] - base) - offset) * norm)
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
 def _deflate(theta: Array, v: Array, rho: float, ws: Workspace) -> None:
-    """Split off the eigenvalues that rho v v^T does not move: tiny v_k, and all but one of equal theta."""
+    """Split off the eigenvalues that rho v v^T does not move: tiny v_k, and all but one of equal theta.
+
+    The poles that are left stay in order; for a negative rho they are those of -theta in reverse.
+    """
     r = theta.shape[0]
     sign = 1 if rho >= 0.0 else -1
     z = ws.scratch[0]
@@ -208,17 +216,21 @@ def _deflate(theta: Array, v: Array, rho: float, ws: Workspace) -> None:
         ws.offset[j] = ws.value[ws.index[j]]
     for j in range(n, r):
         ws.value[j] = ws.offset[j]
-    ws.count[ACTIVE], ws.count[ROTATIONS], ws.count[SIGN] = n, rotations, sign
+    ws.count[ACTIVE], ws.count[ROTATIONS] = n, rotations
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
-def _sort(ws: Workspace, r: int) -> None:
+def _mirror(ws: Workspace) -> None:
+    """Back from -theta in reverse order."""
     n = ws.count[ACTIVE]
-    if n == r:
-        for i in range(r):
-            ws.order[i] = i if ws.count[SIGN] > 0 else r - 1 - i
-    else:
-        ws.order[:] = np.argsort(ws.value[:r], kind="mergesort")
+    for array in (ws.pole, ws.weight, ws.offset, ws.share):
+        array[:n] = array[:n][::-1].copy()
+    for places in (ws.index, ws.origin):
+        places[:n] = places[:n][::-1].copy()
+    for j in range(n):
+        ws.pole[j] = -ws.pole[j]
+        ws.offset[j] = -ws.offset[j]
+        ws.origin[j] = n - 1 - ws.origin[j]
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")

@@ -20,7 +20,7 @@ from nearwise._kernels.secular import (
     Workspace,
     complete,
     decompose,
-    fill_vectors,
+    fill_block,
     rotate_rows,
     transform,
 )
@@ -243,10 +243,14 @@ def _apply(ws: Workspace, vectors: Array, factors: Array, gathered: Array, produ
     """vectors <- U^T vectors, for rows that are eigenvectors."""
     n, r = ws.count[ACTIVE], vectors.shape[0]
     rotate_rows(ws, vectors)
+    U = factors[: n * n].reshape((n, n))
+    fill_block(ws, 0, 0, U)
+    if n == r:
+        np.dot(U, vectors, out=product)
+        vectors[:] = product
+        return
     for k in range(r):
         gathered[k] = vectors[ws.index[k]]
-    U = factors[: n * n].reshape((n, n))
-    fill_vectors(ws, U)
     np.dot(U, gathered[:n], out=product[:n])
     for i in range(r):
         k = ws.order[i]

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from nearwise.solvers._cauchy import cauchy_product
+
 if TYPE_CHECKING:
     from nearwise._kernels.secular import Workspace
 
@@ -46,25 +48,38 @@ class RankOneUpdate:
         transform(self.workspace, vector, out)
         return out
 
-    def applied(self, vectors: Array) -> Array:
-        """(W U)^T = U^T vectors, where the rows of `vectors` are the old eigenvectors: the new ones."""
+    def applied(self, vectors: Array, out: Array | None = None) -> Array:
+        """The new eigenvectors (W U)^T, one per row, where `vectors` holds the old ones, W^T.
+
+        `out`, if given, is where they are written. `vectors` may be overwritten then.
+        """
         from nearwise._kernels.secular import ACTIVE, rotate_rows
 
         ws = self.workspace
-        n = int(ws.count[ACTIVE])
-        turned = np.array(vectors, dtype=np.float64)
-        rotate_rows(ws, turned)
-        turned = turned[ws.index]
-        turned[:n] = self._vectors() @ turned[:n]
-        return turned[ws.order]
-
-    def _vectors(self) -> Array:
-        from nearwise._kernels.secular import ACTIVE, fill_vectors
-
-        n = int(self.workspace.count[ACTIVE])
-        out = np.empty((n, n))
-        fill_vectors(self.workspace, out)
+        n, r = int(ws.count[ACTIVE]), len(vectors)
+        if out is None:
+            vectors, out = np.array(vectors, dtype=np.float64), np.empty((r, r))
+        rotate_rows(ws, vectors)
+        if n == r:
+            self._multiply(vectors, out)
+            return out
+        new = np.empty((n, r))
+        self._multiply(vectors[ws.index[:n]], new)
+        active = ws.order < n
+        out[active] = new[ws.order[active]]
+        out[~active] = vectors[ws.index[ws.order[~active]]]
         return out
+
+    def _multiply(self, B: Array, out: Array) -> None:
+        """out = the active part of U^T, times B."""
+        if len(B) >= FAST_FROM:
+            cauchy_product(self.workspace, B, out)
+            return
+        from nearwise._kernels.secular import fill_block
+
+        U = np.empty((len(B), len(B)))
+        fill_block(self.workspace, 0, 0, U)
+        np.matmul(U, B, out=out)
 
 
 def rank_one_update(theta: ArrayLike, v: ArrayLike, rho: float) -> RankOneUpdate:

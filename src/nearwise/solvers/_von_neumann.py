@@ -74,8 +74,8 @@ class VonNeumannEngine:
             np.zeros((2, r)),
         )
         self._compiled = r < _eigenupdate.FAST_FROM
-        matrices = [np.empty((r, r)) for _ in range(3)] if self._compiled else []
-        self._matrices = [matrix.reshape(-1) if i == 0 else matrix for i, matrix in enumerate(matrices)]
+        self._spare = np.empty((r, r))
+        self._matrices = (np.empty(r * r), np.empty((r, r)), self._spare) if self._compiled else ()
         self.refresh()
 
     @property
@@ -140,7 +140,9 @@ class VonNeumannEngine:
         """Onto a row of at most two squares, with the fast product of eigenvectors."""
         if self._kernels.solve_row(row, self._rows, self._state, self._room) != 0.0:
             for workspace in (self._room.first, self._room.second)[: self._n_squares[row]]:
-                self._state.vectors[:] = _eigenupdate.RankOneUpdate(workspace).applied(self._state.vectors)
+                old, new = self._state.vectors, self._spare
+                _eigenupdate.RankOneUpdate(workspace).applied(old, new)
+                self._state, self._spare = self._state._replace(vectors=new), old
 
     def _project_densely(self, row: int) -> None:
         """Onto any row, by dense eigendecompositions."""
