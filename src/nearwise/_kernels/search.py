@@ -29,7 +29,14 @@ _X, _F, _D = 7, 8, 9  # the last point: delta, residual, slope; the one before f
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
 def residual(
-    form: int, shift: float, value: float, size: float, bound: float, compliance: float, y: float, delta: float
+    form: int,
+    shift: float,
+    value: float,
+    size: float,
+    bound: float,
+    compliance: float,
+    y: float,
+    delta: float,
 ) -> tuple[float, float, float, float]:
     """The residual at p = exp(shift) * value, its derivatives, and the residual that counts as zero.
 

@@ -18,29 +18,29 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._kernels.roots import inner_root, last_root
+
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 _EPS = float(np.finfo(np.float64).eps)
 _DEFLATION = 8.0  # in units of rounding errors, as in LAPACK's dlaed2
-_CUBIC = 1e-7  # a step of a cubic iteration this short, relatively, leaves nothing to do
-_MOST = 80  # iterations for one root; 4 are usual
 
-ACTIVE, ROTATIONS = 0, 1  # places in Workspace.count
+ACTIVE, ROTATIONS = 0, 1  # places in Workspace.counts
 
 
 class Workspace(NamedTuple):
-    """Where one decomposition is kept. All arrays have r rows; the first `count[ACTIVE]` are in use."""
+    """Where one decomposition is kept. All arrays have r rows; the first `counts[ACTIVE]` are in use."""
 
-    count: Index  # number of active poles, number of rotations
-    index: Index  # the place in theta of every pole: the active ones, ascending, then the deflated ones
+    counts: Index  # number of active poles, number of rotations
+    place: Index  # the place in theta of every pole: the active ones, ascending, then the deflated ones
     pole: Array  # theta at the active poles
     weight: Array  # v at the active poles; after `complete`, the weights whose roots are exactly these
     origin: Index  # root j is pole[origin_j] + offset_j
     offset: Array
     norm: Array  # after `complete`: of the vector weight_k / (pole_k - root_j)
-    share: Array  # (u_j^T v)^2 in the order of `index`
-    value: Array  # eigenvalues in the order of `index`
+    share: Array  # (u_j^T v)^2 in the order of `place`
+    value: Array  # eigenvalues in the order of `place`
     order: Index  # argsort of `value`
     rotated: Index  # (r, 2): pairs of places in theta, turned before everything else
     rotation: Array  # (r, 2): cosine and sine of the turn
@@ -62,16 +62,16 @@ def workspace(r: int) -> Workspace:
 def decompose(theta: Array, v: Array, rho: float, ws: Workspace) -> None:
     """The eigenvalues of diag(theta) + rho v v^T, theta ascending, and the shares (u_j^T v)^2."""
     _deflate(theta, v, rho, ws)
-    n = ws.count[ACTIVE]
+    n = ws.counts[ACTIVE]
     strength = abs(rho)
     pole, squares, gap = ws.pole[:n], ws.scratch[1][:n], ws.scratch[2][:n]
     for k in range(n):
         squares[k] = ws.weight[k] * ws.weight[k]
     for j in range(n):
         if j < n - 1:
-            origin, offset, slope = _inner_root(pole, squares, 1.0 / strength, j, gap)
+            origin, offset, slope = inner_root(pole, squares, 1.0 / strength, j, gap)
         else:
-            origin, offset, slope = _last_root(pole, squares, 1.0 / strength, gap)
+            origin, offset, slope = last_root(pole, squares, 1.0 / strength, gap)
         ws.origin[j] = origin
         ws.offset[j] = offset
         ws.share[j] = 1.0 / (strength * strength * slope)
@@ -93,7 +93,7 @@ def complete(ws: Workspace) -> None:
     weight_k^2 = prod_j (mu_j - d_k) / prod_{j != k} (d_j - d_k) up to a common factor, multiplied up so that
     no partial product leaves the range of numbers.
     """
-    n = ws.count[ACTIVE]
+    n = ws.counts[ACTIVE]
     pole, total = ws.pole, ws.scratch[1]
     for k in range(n):
         total[k] = 1.0
@@ -118,24 +118,24 @@ def complete(ws: Workspace) -> None:
 @numba.njit(nogil=True, cache=True, error_model="numpy")
 def transform(ws: Workspace, x: Array, out: Array) -> None:
     """out = U^T x, in the order of ascending eigenvalues; needs `complete`."""
-    n, r = ws.count[ACTIVE], x.shape[0]
+    n, r = ws.counts[ACTIVE], x.shape[0]
     turned, weighted, gap, image = ws.scratch[0], ws.scratch[1], ws.scratch[2], ws.scratch[3]
     turned[:] = x
-    for t in range(ws.count[ROTATIONS]):
+    for t in range(ws.counts[ROTATIONS]):
         a, b = ws.rotated[t]
         c, s = ws.rotation[t]
         first, second = turned[a], turned[b]
         turned[a] = c * first + s * second
         turned[b] = c * second - s * first
     for k in range(n):
-        weighted[k] = ws.weight[k] * turned[ws.index[k]]
+        weighted[k] = ws.weight[k] * turned[ws.place[k]]
     for j in range(n):
         base = ws.pole[ws.origin[j]]
         for k in range(n):
             gap[k] = ws.pole[k] - base
         image[j] = _weighted_sum(gap[:n], weighted[:n], ws.offset[j]) / ws.norm[j]
     for k in range(n, r):
-        image[k] = turned[ws.index[k]]
+        image[k] = turned[ws.place[k]]
     for i in range(r):
         out[i] = image[ws.order[i]]
 
@@ -143,7 +143,7 @@ def transform(ws: Workspace, x: Array, out: Array) -> None:
 @numba.njit(nogil=True, cache=True, error_model="numpy")
 def rotate_rows(ws: Workspace, rows: Array) -> None:
     """Turn pairs of rows of W^T in place, as deflation asks for."""
-    for t in range(ws.count[ROTATIONS]):
+    for t in range(ws.counts[ROTATIONS]):
         a, b = ws.rotated[t]
         c, s = ws.rotation[t]
         for k in range(rows.shape[1]):
@@ -178,14 +178,14 @@ def _deflate(theta: Array, v: Array, rho: float, ws: Workspace) -> None:
     norm, strength = np.sqrt(square), abs(rho)
     tol = _DEFLATION * _EPS * max(largest, strength * square)
     n = rotations = 0
-    end = r  # deflated poles are filed from the end of `index`
+    end = r  # deflated poles are filed from the end of `place`
     held = -1  # the last pole that is active so far; its value, perhaps turned, is in `value`
     for step in range(r):
         k = step if sign > 0 else r - 1 - step
         ws.value[k] = theta[k]
         if strength * abs(z[k]) * norm <= tol:
             end -= 1
-            ws.index[end] = k
+            ws.place[end] = k
             continue
         if held >= 0:
             length = np.hypot(z[held], z[k])
@@ -199,157 +199,38 @@ def _deflate(theta: Array, v: Array, rho: float, ws: Workspace) -> None:
                 ws.rotation[rotations, 0], ws.rotation[rotations, 1] = c, s
                 rotations += 1
                 end -= 1
-                ws.index[end] = held
+                ws.place[end] = held
             else:
-                ws.index[n] = held
+                ws.place[n] = held
                 n += 1
         held = k
     if held >= 0:
-        ws.index[n] = held
+        ws.place[n] = held
         n += 1
     for j in range(n):
-        k = ws.index[j]
+        k = ws.place[j]
         ws.pole[j] = sign * ws.value[k]
         ws.weight[j] = z[k]
     for j in range(n, r):
-        ws.share[j] = z[ws.index[j]] ** 2
-        ws.offset[j] = ws.value[ws.index[j]]
+        ws.share[j] = z[ws.place[j]] ** 2
+        ws.offset[j] = ws.value[ws.place[j]]
     for j in range(n, r):
         ws.value[j] = ws.offset[j]
-    ws.count[ACTIVE], ws.count[ROTATIONS] = n, rotations
+    ws.counts[ACTIVE], ws.counts[ROTATIONS] = n, rotations
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
 def _mirror(ws: Workspace) -> None:
     """Back from -theta in reverse order."""
-    n = ws.count[ACTIVE]
+    n = ws.counts[ACTIVE]
     for array in (ws.pole, ws.weight, ws.offset, ws.share):
         array[:n] = array[:n][::-1].copy()
-    for places in (ws.index, ws.origin):
+    for places in (ws.place, ws.origin):
         places[:n] = places[:n][::-1].copy()
     for j in range(n):
         ws.pole[j] = -ws.pole[j]
         ws.offset[j] = -ws.offset[j]
         ws.origin[j] = n - 1 - ws.origin[j]
-
-
-@numba.njit(nogil=True, cache=True, error_model="numpy")
-def _inner_root(
-    pole: Array, squares: Array, inverse_rho: float, j: int, gap: Array
-) -> tuple[int, float, float]:
-    """The root between poles j and j + 1 as origin and offset, and the secular function's slope there.
-
-    Gragg's iteration: the next point is the root of c + a / (d_j - x) + b / (d_{j+1} - x), which has the
-    value and two derivatives of the secular function at the last one. It converges cubically from anywhere.
-    """
-    width = pole[j + 1] - pole[j]
-    origin = j
-    for k in range(pole.shape[0]):
-        gap[k] = pole[k] - pole[j]
-    total, _, _, _ = _sums(gap, squares, width / 2)
-    middle = inverse_rho + total
-    rest = middle + (squares[j] - squares[j + 1]) / (width / 2)  # without the two neighbours
-    if middle >= 0.0:
-        low, high = 0.0, width / 2
-        A = rest * width + squares[j] + squares[j + 1]
-        x = _smaller_root(rest, A, squares[j] * width)
-    else:
-        origin = j + 1
-        for k in range(pole.shape[0]):
-            gap[k] = pole[k] - pole[j + 1]
-        low, high = -width / 2, 0.0
-        A = -rest * width + squares[j] + squares[j + 1]
-        x = -_smaller_root(-rest, A, squares[j + 1] * width)
-    slope = 0.0
-    for _ in range(_MOST):
-        if not low < x < high:
-            x = _inside(low, high)
-        total, size, slope, bend = _sums(gap, squares, x)
-        f = inverse_rho + total
-        if abs(f) <= _EPS * (inverse_rho + 2.0 * size + abs(x) * slope):
-            break
-        if f < 0.0:
-            low = x
-        else:
-            high = x
-        left, right = gap[j] - x, gap[j + 1] - x
-        a = max(left**3 * (slope - right * bend) / (left - right), 0.0)
-        b = max(right**3 * (slope - left * bend) / (right - left), 0.0)
-        c = f - a / left - b / right
-        step = _smaller_root(c, c * (left + right) + a + b, left * right * f)
-        if not low < x + step < high:
-            step = _inside(low, high) - x
-            x += step
-            if abs(step) <= 4.0 * _EPS * abs(x):
-                break
-            continue
-        x += step
-        if abs(step) <= _CUBIC * abs(x):
-            slope = a / (left - step) ** 2 + b / (right - step) ** 2
-            break
-    return origin, x, slope
-
-
-@numba.njit(nogil=True, cache=True, error_model="numpy")
-def _last_root(pole: Array, squares: Array, inverse_rho: float, gap: Array) -> tuple[int, float, float]:
-    """The root beyond the last pole, likewise.
-
-    The last pole's term is kept as it is, and the others are replaced by c + a / (d_{n-2} - x) with their
-    value and slope.
-    """
-    n = pole.shape[0]
-    last = squares[n - 1]
-    if n == 1:
-        x = last / inverse_rho
-        return 0, x, last / (x * x)
-    for k in range(n):
-        gap[k] = pole[k] - pole[n - 1]
-    low, high = 0.0, np.sum(squares) / inverse_rho * (1.0 + 4.0 * _EPS)
-    total, _, _, _ = _sums(gap, squares, high / 2)
-    width, before = -gap[n - 2], squares[n - 2]
-    rest = inverse_rho + total + before / (width + high / 2) + last / (high / 2)
-    x = _larger_root(rest, before + last - rest * width, -last * width)
-    slope = 0.0
-    for _ in range(_MOST):
-        if not low < x <= high:
-            x = _inside(low, high)
-        total, size, slope, bend = _sums(gap, squares, x)
-        f = inverse_rho + total
-        if abs(f) <= _EPS * (inverse_rho + 2.0 * size + abs(x) * slope):
-            break
-        if f < 0.0:
-            low = x
-        else:
-            high = x
-        left, right = gap[n - 2] - x, -x
-        others = max(slope - last / (x * x), 0.0)
-        a = left * left * others
-        c = f + last / x - left * others
-        step = _larger_root(c, c * (left + right) + a + last, left * right * f)
-        if not low < x + step < high:
-            step = _inside(low, high) - x
-        x += step
-        if abs(step) <= 4.0 * _EPS * abs(x):
-            slope += 2.0 * bend * step
-            break
-    return n - 1, x, slope
-
-
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "reassoc"})
-def _sums(gap: Array, squares: Array, x: float) -> tuple[float, float, float, float]:
-    """The sums of s t, |s t|, s t^2 and s t^3 over the poles, t = 1 / (gap - x).
-
-    Nothing here could be reassociated into a different difference: `gap` is read from memory.
-    """
-    total = size = slope = bend = 0.0
-    for k in range(gap.shape[0]):
-        t = 1.0 / (gap[k] - x)
-        term = squares[k] * t
-        total += term
-        size += abs(term)
-        slope += term * t
-        bend += term * t * t
-    return total, size, slope, bend
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "reassoc"})
@@ -367,29 +248,3 @@ def _weighted_sum(gap: Array, weights: Array, x: float) -> float:
     for k in range(gap.shape[0]):
         total += weights[k] / (gap[k] - x)
     return total
-
-
-@numba.njit(nogil=True, cache=True, error_model="numpy")
-def _smaller_root(c: float, A: float, B: float) -> float:
-    """x with c x^2 - A x + B = 0, the root that tends to B / A as c tends to 0."""
-    root = np.sqrt(max(A * A - 4.0 * B * c, 0.0))
-    if A > 0.0:
-        return 2.0 * B / (A + root)
-    return (A - root) / (2.0 * c)
-
-
-@numba.njit(nogil=True, cache=True, error_model="numpy")
-def _larger_root(c: float, A: float, B: float) -> float:
-    """The other one."""
-    root = np.sqrt(max(A * A - 4.0 * B * c, 0.0))
-    if A >= 0.0:
-        return (A + root) / (2.0 * c)
-    return 2.0 * B / (A - root)
-
-
-@numba.njit(nogil=True, cache=True, error_model="numpy")
-def _inside(low: float, high: float) -> float:
-    """A point of the interval to go on from; near a pole, which is at 0, offsets of any size are possible."""
-    if low == 0.0:
-        return 0.1 * high
-    return 0.1 * low if high == 0.0 else 0.5 * (low + high)

@@ -74,7 +74,7 @@ class Room(NamedTuple):
 def sweep(
     chosen: Index, rows: Rows, state: State, room: Room, factors: Array, gathered: Array, product: Array
 ) -> None:
-    """Project onto rows of at most two squares, in the given order; the three last arrays have r x r numbers."""
+    """Project onto rows of at most two squares, in the given order; the last three arrays hold r^2 numbers."""
     for t in range(chosen.shape[0]):
         delta = solve_row(chosen[t], rows, state, room)
         if delta != 0.0:
@@ -198,9 +198,7 @@ def _two_updates(
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
-def _value(
-    m: Array, p: Array, q: Array, c: float, d: float, out: Array
-) -> tuple[int, float, float, float]:
+def _value(m: Array, p: Array, q: Array, c: float, d: float, out: Array) -> tuple[int, float, float, float]:
     """sum_j exp(m_j) (c p_j^2 + d q_j^2) as exp(shift) * value, and the same with |c|, |d|.
 
     Terms that are not 0 are gathered in `out`: m, exp(m - shift), p, q; their number comes first.
@@ -223,7 +221,7 @@ def _value(
 
 @numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "reassoc"})
 def _slope(terms: Array, n: int, c: float, d: float) -> float:
-    """sum_jk exp[m_j, m_k] (c p_j p_k + d q_j q_k)^2, with divided differences of exp, scaled like `_value`."""
+    """sum_jk exp[m_j, m_k] (c p_j p_k + d q_j q_k)^2, divided differences of exp, scaled like `_value`."""
     m, e, p, q = terms[0], terms[1], terms[2], terms[3]
     total = diagonal = 0.0
     for j in range(n):
@@ -241,7 +239,7 @@ def _slope(terms: Array, n: int, c: float, d: float) -> float:
 @numba.njit(nogil=True, cache=True, error_model="numpy")
 def _apply(ws: Workspace, vectors: Array, factors: Array, gathered: Array, product: Array) -> None:
     """vectors <- U^T vectors, for rows that are eigenvectors."""
-    n, r = ws.count[ACTIVE], vectors.shape[0]
+    n, r = ws.counts[ACTIVE], vectors.shape[0]
     rotate_rows(ws, vectors)
     U = factors[: n * n].reshape((n, n))
     fill_block(ws, 0, 0, U)
@@ -250,7 +248,7 @@ def _apply(ws: Workspace, vectors: Array, factors: Array, gathered: Array, produ
         vectors[:] = product
         return
     for k in range(r):
-        gathered[k] = vectors[ws.index[k]]
+        gathered[k] = vectors[ws.place[k]]
     np.dot(U, gathered[:n], out=product[:n])
     for i in range(r):
         k = ws.order[i]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
-_LEAF = 48  # points in an interval that is not halved any more
+_LEAF = 64  # points in an interval that is not halved any more
 _NODES = 18  # Chebyshev points, q: 1 / T_q(FAR) = 3e-14
 _FAR = 3.0  # distance from the middle of an interval, in halves of its length
 _COLUMNS = 512  # of B that are multiplied at a time, so that what belongs to them stays in the cache

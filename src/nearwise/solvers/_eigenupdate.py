@@ -1,8 +1,8 @@
 """Rank-one updates of an eigendecomposition: from W diag(theta) W^T to that plus rho x x^T, in O(r^2).
 
-`rank_one_update` finds the eigenvalues of diag(theta) + rho v v^T, where v = W^T x, and keeps its eigenvectors
-U as a few vectors of numbers. `RankOneUpdate` applies them: to vectors in O(r^2), to the eigenvectors of the
-matrix by a product that is dense for small r and hierarchical from `FAST_FROM` on.
+`rank_one_update` finds the eigenvalues of diag(theta) + rho v v^T, where v = W^T x, and its eigenvectors U in
+the form of a few vectors of numbers. `RankOneUpdate` applies them: to vectors in O(r^2), to W by a product
+that is dense for small r and hierarchical from `FAST_FROM` on (`_cauchy`).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class RankOneUpdate:
         from nearwise._kernels.secular import ACTIVE, rotate_rows
 
         ws = self.workspace
-        n, r = int(ws.count[ACTIVE]), len(vectors)
+        n, r = int(ws.counts[ACTIVE]), len(vectors)
         if out is None:
             vectors, out = np.array(vectors, dtype=np.float64), np.empty((r, r))
         rotate_rows(ws, vectors)
@@ -64,10 +64,10 @@ class RankOneUpdate:
             self._multiply(vectors, out)
             return out
         new = np.empty((n, r))
-        self._multiply(vectors[ws.index[:n]], new)
+        self._multiply(vectors[ws.place[:n]], new)
         active = ws.order < n
         out[active] = new[ws.order[active]]
-        out[~active] = vectors[ws.index[ws.order[~active]]]
+        out[~active] = vectors[ws.place[ws.order[~active]]]
         return out
 
     def _multiply(self, B: Array, out: Array) -> None:
