@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -80,9 +81,14 @@ def bind_problem(
     return BoundProblem(G, values, basis, measurements, losses)
 
 
-def kernel_spectrum(K0: ArrayLike, divergence: Divergence) -> tuple[Array, Array]:
-    """Features and prior for the kernel problem: eigenvectors V and diag(Lambda) of the range of K0."""
+def kernel_spectrum(K0: ArrayLike, divergence: Divergence, widening: float) -> tuple[Array, Array]:
+    """Features and prior for the kernel problem: eigenvectors V and diag(Lambda) of the range of K0.
+
+    With widening > 0, eigenvalues that count as zero take that value instead of being left out.
+    """
     K = symmetric(K0, "K0")
+    if not (np.isfinite(widening) and widening >= 0):
+        raise ValueError(f"widening must be a number >= 0, got {widening!r}")
     if divergence.indefinite_prior:
         return np.eye(len(K)), K
     values, vectors = np.linalg.eigh(K)
@@ -90,7 +96,20 @@ def kernel_spectrum(K0: ArrayLike, divergence: Divergence) -> tuple[Array, Array
     kept = values > _RANK_TOLERANCE * max(float(values.max(initial=0.0)), 0.0)
     if not kept.any():
         raise ValueError("K0 is zero")
+    if widening > 0:
+        return vectors, np.diag(np.where(kept, values, widening))
     return vectors[:, kept], np.diag(values[kept])
+
+
+def random_orthonormal(n: int, rank: int, seed: int) -> Array:
+    """An n x rank matrix of orthonormal columns, uniformly distributed."""
+    for name, value, low, high in (("n", n, 1, None), ("rank", rank, 1, n)):
+        if not isinstance(value, Integral) or value < low or (high is not None and value > high):
+            raise ValueError(
+                f"{name} must be a whole number from {low}{f' to {high}' if high else ''}, got {value!r}"
+            )
+    Q, R = np.linalg.qr(np.random.default_rng(seed).normal(size=(n, rank)))
+    return np.asarray(Q * np.sign(np.diag(R)), dtype=np.float64)
 
 
 def _checked_features(features: ArrayLike) -> Array:

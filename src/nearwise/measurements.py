@@ -183,6 +183,12 @@ class Measurements:
         """Every A_i as signed squares of sums and differences of rows of F."""
         return self.atoms.squares(self.n_rows)
 
+    def squares_of(self, row: int) -> tuple[Array, Array]:
+        """One row as A = X^T diag(c) X: X and c."""
+        s, F = self.squares, self.features
+        part = slice(int(s.start[row]), int(s.start[row + 1]))
+        return F[s.first[part]] + s.sign[part, None] * F[s.second[part]], s.coefficient[part]
+
     def transformed(self, basis: Array) -> Measurements:
         """The same measurements of M' where M = basis M' basis^T: rows of F become rows of F basis."""
         return replace(self, features=np.ascontiguousarray(self.features @ basis))

@@ -44,6 +44,7 @@ class Iterate:
     spectrum : eigenvalues and eigenvectors of M where the solver has them
     distances : to the prior and to the mirror point of `dual`, where the solver has them
     ray : multipliers of hard rows that may prove the problem infeasible, where the solver suspects so
+    solver : the name of the solver that found it, where it is not the one that was asked
     note : what the solver has to report of its work, for the message of the result
     final : whether the solver stops here by a rule of its own
     """
@@ -55,6 +56,7 @@ class Iterate:
     spectrum: tuple[Array, Array] | None = None
     ray: Array | None = None
     distances: tuple[float, float] | None = None
+    solver: str = ""
     note: str = ""
     final: bool = False
 
@@ -250,16 +252,37 @@ class Problem:
         divergence: Divergence | None = None,
         penalty: ArrayLike = 1.0,
         sample_ids: ArrayLike | None = None,
+        widening: float = 0.0,
     ) -> Problem:
         """The nearest kernel to K0, KSD09 (4): features V and prior Lambda, where K0 = V Lambda V^T.
 
         K0 is n x n and positive semidefinite; the learned kernel is `features @ matrix @ features.T`. Under
         Frobenius, which confines nothing to the range of K0, K0 may be indefinite and the features are the
-        identity.
+        identity. `widening` > 0 replaces K0 by K0 + widening * N, where N is the projection onto its null
+        space, so that the learned kernel may leave the range of K0 (KSD09 6.5); its unit is K0's.
         """
         divergence = LogDet() if divergence is None else divergence
-        V, values = _binding.kernel_spectrum(K0, divergence)
+        V, values = _binding.kernel_spectrum(K0, divergence, widening)
         return cls(V, constraints, divergence, values, penalty, sample_ids)
+
+    @classmethod
+    def from_random_kernel(
+        cls,
+        n: int,
+        rank: int,
+        constraints: Constraints,
+        divergence: Divergence | None = None,
+        penalty: ArrayLike = 1.0,
+        sample_ids: ArrayLike | None = None,
+        seed: int = 0,
+    ) -> Problem:
+        """The same for n objects of which nothing is known but the constraints, KSD06 algorithms 1 and 2.
+
+        The kernel to start from is K0 = (n / rank) V V^T with a random V of orthonormal columns, so that an
+        object has length 1 on average.
+        """
+        V = _binding.random_orthonormal(n, rank, seed)
+        return cls(V, constraints, divergence, np.eye(rank) * (n / rank), penalty, sample_ids)
 
     @property
     def bounds(self) -> Array:

@@ -17,7 +17,7 @@ from threadpoolctl import ThreadpoolController
 from nearwise.problem import Formulation, Iterate, Problem
 from nearwise.reduction import Reduction, reduced
 from nearwise.result import Certificate, Record, Result, Status
-from nearwise.solvers.newton import Newton
+from nearwise.solvers.automatic import Automatic
 
 Array = NDArray[np.float64]
 
@@ -45,7 +45,7 @@ def solve(
     Parameters
     ----------
     problem : what to solve
-    solver : how; by default `Newton()`
+    solver : how; by default `Newton()`, or projections where they are faster (see `Automatic`)
     tol : the run ends as SOLVED when the relative gap and the relative violation of the hard constraints are
         at most this
     max_iter : the largest number of iterations; by default 1000, or 10,000 sweeps of projections
@@ -62,7 +62,7 @@ def solve(
     array([[0.5]])
     """
     _check_limits(problem, tol, max_iter, max_seconds, callback)
-    solver = Newton() if solver is None else solver
+    solver = Automatic(tol) if solver is None else solver
     if not hasattr(solver, "iterates"):
         raise TypeError(
             f"solver must have a method iterates, as nearwise.solvers.Newton() has; got {solver!r}"
@@ -146,7 +146,7 @@ class _Run:
             status=status,
             certificate=certificate,
             history=tuple(self.history),
-            solver=type(solver).__name__,
+            solver=self.best.solver or type(solver).__name__,
             message=_message(status, certificate, self.tol) + (f" {self.note}." if self.note else ""),
             features=problem.features,
         )

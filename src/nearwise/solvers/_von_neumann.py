@@ -76,7 +76,7 @@ class VonNeumannEngine:
         self._compiled = r < _eigenupdate.FAST_FROM
         self._spare = np.empty((r, r))
         self._matrices = (np.empty(r * r), np.empty((r, r)), self._spare) if self._compiled else ()
-        self.refresh()
+        self.refresh(form.measurements.adjoint(self.dual))
 
     @property
     def dual(self) -> Array:
@@ -106,6 +106,18 @@ class VonNeumannEngine:
                 for row in run:
                     self._project(int(row))
 
+    @property
+    def note(self) -> str:
+        mean = self.evaluations / max(self.projections, 1)
+        return f"{self.projections} projections, {mean:.1f} evaluations of the zero finder each"
+
+    def tracked(self, row: int, values: Array) -> Array:
+        """Project onto one row; the values of all rows after that, measured anew."""
+        before = self.projections
+        self.sweep(np.array([row]))
+        unchanged = self.projections == before
+        return values if unchanged else self.form.measurements.values_of_factor(self.factor())
+
     def spectrum(self) -> tuple[Array, Array]:
         """Eigenvalues of M, ascending, and its eigenvectors as columns."""
         return np.exp(self._state.theta), self._state.vectors.T.copy()
@@ -115,26 +127,23 @@ class VonNeumannEngine:
         factor: Array = self._state.vectors.T * np.exp(self._state.theta / 2)
         return factor
 
-    def drift(self) -> float:
+    def drift(self, pullback: Array) -> float:
         """How far rounding errors have led away from W^T W = I and log M = log(prior) - sum_i y_i A_i.
 
         The larger of the largest entries of both differences, the second relative to the largest |theta|
-        where that exceeds 1.
+        where that exceeds 1. `pullback` is the sum.
         """
         theta, vectors = self._state.theta, self._state.vectors
         orthogonality = np.abs(vectors @ vectors.T - np.eye(len(theta))).max(initial=0.0)
-        identity = np.abs((vectors.T * theta) @ vectors - self._logarithm()).max(initial=0.0)
+        logarithm = np.diag(np.log(self.form.prior)) - pullback
+        identity = np.abs((vectors.T * theta) @ vectors - logarithm).max(initial=0.0)
         return float(max(orthogonality, identity / max(1.0, np.abs(theta).max(initial=0.0))))
 
-    def refresh(self) -> None:
+    def refresh(self, pullback: Array) -> None:
         """Compute the eigendecomposition anew from the multipliers, which removes all drift."""
-        theta, W = np.linalg.eigh(self._logarithm())
+        theta, W = np.linalg.eigh(np.diag(np.log(self.form.prior)) - pullback)
         self._state.theta[:] = theta
         self._state.vectors[:] = W.T
-
-    def _logarithm(self) -> Array:
-        """log M by its definition."""
-        return np.diag(np.log(self.form.prior)) - self.form.measurements.adjoint(self._state.dual)
 
     def _project(self, row: int) -> None:
         """Onto a row of at most two squares, with the fast product of eigenvectors."""
@@ -181,10 +190,8 @@ class VonNeumannEngine:
 
     def _in_eigenbasis(self, row: int) -> tuple[Array, Array]:
         """W^T A W, and the same with all its squares positive."""
-        rows = self._rows
-        t = slice(int(rows.start[row]), int(rows.start[row + 1]))
-        x = rows.features[rows.first[t]] + rows.sign[t, None] * rows.features[rows.second[t]]
-        y, c = x @ self._state.vectors.T, rows.coefficient[t]
+        x, c = self.form.measurements.squares_of(row)
+        y = x @ self._state.vectors.T
         return (y.T * c) @ y, (y.T * np.abs(c)) @ y
 
 

@@ -1,0 +1,366 @@
+"""LogDet projections onto one constraint after the other, KSD09 algorithms 1 and 2 and JKDD12 algorithm 1.
+
+The state is M itself, or the transpose of a upper triangular B with M = B B^T. A row is a constraint of one
+or two signed squares, A = sum_t c_t x_t x_t^T with x_t = F[first_t] + sign_t F[second_t]; adding step * A to
+M^-1 changes M by one rank-one update a square. All scratch arrays come from the caller.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+_SHRINKING = 1e8  # by which one projection may divide a value at most; only unreachable bounds ask for more
+_REFINEMENTS = 100  # of the step, at most: Newton takes a handful, bisection as many as there are bits
+
+_compiled = numba.njit(nogil=True, fastmath={"contract", "reassoc"}, cache=True)
+
+
+@_compiled
+def sweep(
+    F: Array,
+    start: Index,
+    first: Index,
+    second: Index,
+    sign: Array,
+    coefficient: Array,
+    relations: NDArray[np.int8],
+    bounds: Array,
+    compliance: Array,
+    bregman: NDArray[np.bool_],
+    definite: NDArray[np.bool_],
+    rows: Index,
+    state: Array,
+    factored: bool,
+    dual: Array,
+    scratch: Array,
+) -> None:
+    """Project onto each of `rows` in turn, changing `state` and `dual`; scratch holds 6 vectors."""
+    x, image, other = scratch[0], scratch[1], scratch[2]
+    diagonal, above, sums = scratch[3], scratch[4], scratch[5]
+    eigenvalues = np.empty(2)
+    for row in rows:
+        low = start[row]
+        rank = start[row + 1] - low
+        _gather(F, first[low], second[low], sign[low], x)
+        _image(state, factored, x, image)
+        a = _size(x, image, factored)
+        if rank == 1:
+            eigenvalues[0] = coefficient[low] * a
+        else:
+            _gather(F, first[low + 1], second[low + 1], sign[low + 1], x)
+            _image(state, factored, x, other)
+            b = _size(x, other, factored)
+            g = _product(x, image, other, factored)
+            _pair_eigenvalues(coefficient[low], coefficient[low + 1], a, b, g, eigenvalues)
+        step = projection_step(
+            eigenvalues,
+            rank,
+            relations[row],
+            bounds[row],
+            compliance[row],
+            bregman[row],
+            definite[row],
+            dual[row],
+        )
+        if step == 0.0:
+            continue
+        dual[row] += step
+        if rank == 1:
+            weight = -step * coefficient[low] / (1.0 + step * eigenvalues[0])
+            _apply(state, factored, image, weight, diagonal, above, sums)
+            continue
+        # First the square that shrinks M, then the one that lets it grow: M stays positive definite between.
+        order = 0 if step * coefficient[low] > 0.0 else 1
+        for t in range(2):
+            square = low + (t + order) % 2
+            _gather(F, first[square], second[square], sign[square], x)
+            _image(state, factored, x, image)
+            size = _size(x, image, factored)
+            change = step * coefficient[square]
+            _apply(state, factored, image, -change / (1.0 + change * size), diagonal, above, sums)
+
+
+@_compiled
+def projection_step(
+    eigenvalues: Array,
+    rank: int,
+    relation: int,
+    bound: float,
+    compliance: float,
+    bregman: bool,
+    definite: bool,
+    multiplier: float,
+) -> float:
+    """The change of a row's multiplier y that projects onto it, corrected so that y keeps its sign.
+
+    With the eigenvalues of B^T A B, the value after a step is p(step) = sum_i e_i / (1 + step e_i), which
+    decreases. Wanted is g(p) = g(b) + compliance (y + step), g(p) = -1/p for Bregman slack, else g(p) = p.
+    """
+    largest = 0.0
+    smallest = 0.0
+    for k in range(rank):
+        largest = max(largest, eigenvalues[k])
+        smallest = min(smallest, eigenvalues[k])
+    if largest == 0.0 and smallest == 0.0:
+        return 0.0
+    low = -math.inf if largest == 0.0 else -1.0 / largest
+    high = math.inf if smallest == 0.0 else -1.0 / smallest
+    if relation < 0 and -multiplier > low and _value(eigenvalues, rank, -multiplier) <= bound:
+        return -multiplier
+    if relation > 0 and -multiplier < high and _value(eigenvalues, rank, -multiplier) >= bound:
+        return -multiplier
+    if definite and bound > 0.0 and (bregman or compliance == 0.0):
+        if rank == 1:
+            return (1.0 / bound - 1.0 / eigenvalues[0] - compliance * multiplier) / (1.0 + compliance)
+        return _reciprocal_root(
+            eigenvalues, rank, bound, compliance, multiplier, low, (_SHRINKING - 1.0) / largest
+        )
+    if compliance == 0.0 and rank == 2:
+        return _two_eigenvalue_root(eigenvalues[0], eigenvalues[1], bound, low, high)
+    if relation < 0:
+        low = max(low, -multiplier)
+    elif relation > 0:
+        high = min(high, -multiplier)
+    if bregman:  # the bound rises without limit as the multiplier approaches penalty / bound
+        high = min(high, 1.0 / (compliance * bound) - multiplier)
+    low = max(low, -math.inf if smallest == 0.0 else (_SHRINKING - 1.0) / smallest)
+    high = min(high, math.inf if largest == 0.0 else (_SHRINKING - 1.0) / largest)
+    return _bracketed_root(eigenvalues, rank, bound, compliance, bregman, multiplier, low, high)
+
+
+@_compiled
+def _value(eigenvalues: Array, rank: int, step: float) -> float:
+    total = 0.0
+    for k in range(rank):
+        total += eigenvalues[k] / (1.0 + step * eigenvalues[k])
+    return total
+
+
+@_compiled
+def _reciprocal_root(
+    eigenvalues: Array,
+    rank: int,
+    bound: float,
+    compliance: float,
+    multiplier: float,
+    low: float,
+    high: float,
+) -> float:
+    """Newton on 1/p(step), which is nearly linear for positive eigenvalues, held inside (low, high)."""
+    step = 0.0
+    for _ in range(_REFINEMENTS):
+        p = 0.0
+        slope = 0.0
+        for k in range(rank):
+            part = eigenvalues[k] / (1.0 + step * eigenvalues[k])
+            p += part
+            slope += part * part
+        residual = 1.0 / bound - 1.0 / p - compliance * (multiplier + step)
+        if residual > 0.0:
+            low = step
+        else:
+            high = step
+        change = residual / (slope / (p * p) + compliance)
+        candidate = step + change
+        if not low < candidate < high:
+            candidate = 0.5 * (low + high)
+        if abs(candidate - step) <= 4e-16 * (abs(step) + 1.0 / p):
+            return candidate
+        step = candidate
+    return step
+
+
+@_compiled
+def _two_eigenvalue_root(e: float, f: float, bound: float, low: float, high: float) -> float:
+    """The step with e/(1 + step e) + f/(1 + step f) = bound: a quadratic equation."""
+    product = e * f
+    total = e + f
+    if product == 0.0:
+        quotient = total * bound
+        return _between((total - bound) / quotient if quotient > 0.0 else math.inf, low, high, e, f)
+    A = bound * product
+    B = bound * total - 2.0 * product
+    C = bound - total
+    if A == 0.0:
+        return _between(-C / B, low, high, e, f)
+    root = math.sqrt(max(B * B - 4.0 * A * C, 0.0))
+    q = -0.5 * (B + math.copysign(root, B))
+    one = q / A
+    two = C / q if q != 0.0 else one
+    inside = one if low < one < high else two
+    return _between(inside, low, high, e, f)
+
+
+@_compiled
+def _between(step: float, low: float, high: float, e: float, f: float) -> float:
+    """The step where it lies in (low, high); an unreachable bound lies beyond the end that is infinite."""
+    if low < step < high:
+        return step
+    limit = (_SHRINKING - 1.0) / max(abs(e), abs(f))
+    return limit if math.isinf(high) else (-limit if math.isinf(low) else 0.0)
+
+
+@_compiled
+def _bracketed_root(
+    eigenvalues: Array,
+    rank: int,
+    bound: float,
+    compliance: float,
+    bregman: bool,
+    multiplier: float,
+    low: float,
+    high: float,
+) -> float:
+    """Newton on p(step) - target(step), which decreases from low to high, with bisection as its safeguard."""
+    step = 0.0 if low < 0.0 < high else 0.5 * (low + high)
+    width = high - low
+    for _ in range(_REFINEMENTS):
+        p = 0.0
+        slope = 0.0
+        for k in range(rank):
+            part = eigenvalues[k] / (1.0 + step * eigenvalues[k])
+            p += part
+            slope -= part * part
+        if bregman:
+            target = 1.0 / (1.0 / bound - compliance * (multiplier + step))
+            slope -= compliance * target * target
+        else:
+            target = bound + compliance * (multiplier + step)
+            slope -= compliance
+        if p > target:
+            low = step
+        else:
+            high = step
+        candidate = step - (p - target) / slope
+        shrunk = high - low < 0.5 * width
+        width = high - low
+        if not low < candidate < high or (not shrunk and abs(candidate - step) > 0.25 * width):
+            candidate = 0.5 * (low + high)
+        if abs(candidate - step) <= 4e-16 * abs(candidate) or candidate in (low, high):
+            return candidate
+        step = candidate
+    return step
+
+
+@_compiled
+def _pair_eigenvalues(c: float, d: float, a: float, b: float, g: float, out: Array) -> None:
+    """The eigenvalues of c w w^T + d v v^T, where a = |w|^2, b = |v|^2 and g = w^T v."""
+    half = 0.5 * (c * a + d * b)
+    product = c * d * max(a * b - g * g, 0.0)
+    root = math.sqrt(max(half * half - product, 0.0))
+    out[0] = half + math.copysign(root, half)
+    out[1] = product / out[0] if out[0] != 0.0 else 0.0
+
+
+@_compiled
+def _gather(F: Array, i: int, j: int, sign: float, out: Array) -> None:
+    """out = F[i] + sign F[j]."""
+    for k in range(F.shape[1]):
+        out[k] = F[i, k] + sign * F[j, k]
+
+
+@_compiled
+def _image(state: Array, factored: bool, x: Array, out: Array) -> None:
+    """B^T x, or M x."""
+    r = x.shape[0]
+    for j in range(r):
+        total = 0.0
+        for i in range(j + 1 if factored else r):
+            total += state[j, i] * x[i]
+        out[j] = total
+
+
+@_compiled
+def _size(x: Array, image: Array, factored: bool) -> float:
+    """x^T M x."""
+    total = 0.0
+    if factored:
+        for i in range(image.shape[0]):
+            total += image[i] * image[i]
+    else:
+        for i in range(image.shape[0]):
+            total += x[i] * image[i]
+    return total
+
+
+@_compiled
+def _product(x: Array, image: Array, other: Array, factored: bool) -> float:
+    """The inner product under M of x, whose image is `other`, and the vector whose image is `image`."""
+    total = 0.0
+    if factored:
+        for i in range(image.shape[0]):
+            total += image[i] * other[i]
+    else:
+        for i in range(image.shape[0]):
+            total += x[i] * image[i]
+    return total
+
+
+@_compiled
+def _apply(
+    state: Array, factored: bool, image: Array, weight: float, diagonal: Array, above: Array, sums: Array
+) -> None:
+    """M + weight (M x)(M x)^T; in factored form B U, where U U^T = I + weight w w^T and w = B^T x."""
+    r = image.shape[0]
+    if factored:
+        _update_multiply(state, image, weight, diagonal, above, sums)
+        return
+    for j in range(r):
+        scaled = weight * image[j]
+        for i in range(r):
+            state[j, i] += scaled * image[i]
+
+
+@_compiled
+def _update_multiply(
+    state: Array, w: Array, weight: float, diagonal: Array, above: Array, sums: Array
+) -> None:
+    """Multiply B by the Cholesky factor of I + weight w w^T without forming it, KSD09 algorithm 1.
+
+    With s_j = 1 + weight (w_j^2 + ... + w_r^2), that factor is U_jj = sqrt(s_j / s_{j+1}) and, above its
+    diagonal, U_ij = w_i weight w_j / sqrt(s_j s_{j+1}). The paper's factor is lower triangular; an upper one
+    makes every row of the stored transpose begin at 0.
+    """
+    r = w.shape[0]
+    total = 0.0
+    after = 1.0
+    for j in range(r - 1, -1, -1):
+        total += w[j] * w[j]
+        current = 1.0 + weight * total
+        diagonal[j] = current / after
+        above[j] = current * after
+        sums[j] = 0.0
+        after = current
+    for j in range(r):
+        diagonal[j] = math.sqrt(diagonal[j])
+        above[j] = weight * w[j] / math.sqrt(above[j])
+    # Column j of B U is U_jj B_j plus a multiple of the sum of w_i B_i over i < j. Four columns at a time
+    # keep that sum in a register.
+    whole = r - r % 4
+    for j in range(0, whole, 4):
+        for i in range(j + 4):
+            s = sums[i]
+            old = state[j, i]
+            state[j, i] = diagonal[j] * old + above[j] * s
+            s += w[j] * old
+            old = state[j + 1, i]
+            state[j + 1, i] = diagonal[j + 1] * old + above[j + 1] * s
+            s += w[j + 1] * old
+            old = state[j + 2, i]
+            state[j + 2, i] = diagonal[j + 2] * old + above[j + 2] * s
+            s += w[j + 2] * old
+            old = state[j + 3, i]
+            state[j + 3, i] = diagonal[j + 3] * old + above[j + 3] * s
+            sums[i] = s + w[j + 3] * old
+    for j in range(whole, r):
+        for i in range(j + 1):
+            old = state[j, i]
+            state[j, i] = diagonal[j] * old + above[j] * sums[i]
+            sums[i] += w[j] * old
