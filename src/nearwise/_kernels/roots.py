@@ -26,6 +26,7 @@ def inner_root(
 
     Gragg's iteration: the next point is the root of c + a / (d_j - x) + b / (d_{j+1} - x), which has the
     value and two derivatives of the secular function at the last one. It converges cubically from anywhere.
+    It ends after a step from where the function is only rounding errors, LAPACK's criterion, or a short step.
     """
     width = pole[j + 1] - pole[j]
     origin = j
@@ -51,8 +52,6 @@ def inner_root(
             x = _inside(low, high)
         total, size, slope, bend = _sums(gap, squares, x)
         f = inverse_rho + total
-        if abs(f) <= _EPS * (inverse_rho + 2.0 * size + abs(x) * slope):
-            break
         if f < 0.0:
             low = x
         else:
@@ -62,16 +61,16 @@ def inner_root(
         b = max(right**3 * (slope - left * bend) / (right - left), 0.0)
         c = f - a / left - b / right
         step = _smaller_root(c, c * (left + right) + a + b, left * right * f)
-        if not low < x + step < high:
-            step = _inside(low, high) - x
+        is_rounding = abs(f) <= _EPS * (inverse_rho + 2.0 * size + abs(x) * slope)
+        if low < x + step < high:
             x += step
-            if abs(step) <= 4.0 * _EPS * abs(x):
+            if is_rounding or abs(step) <= _CUBIC * abs(x):
+                slope = a / (left - step) ** 2 + b / (right - step) ** 2
                 break
-            continue
-        x += step
-        if abs(step) <= _CUBIC * abs(x):
-            slope = a / (left - step) ** 2 + b / (right - step) ** 2
+        elif is_rounding or high - low <= 4.0 * _EPS * abs(x):
             break
+        else:
+            x = _inside(low, high)
     return origin, x, slope
 
 
@@ -100,8 +99,6 @@ def last_root(pole: Array, squares: Array, inverse_rho: float, gap: Array) -> tu
             x = _inside(low, high)
         total, size, slope, bend = _sums(gap, squares, x)
         f = inverse_rho + total
-        if abs(f) <= _EPS * (inverse_rho + 2.0 * size + abs(x) * slope):
-            break
         if f < 0.0:
             low = x
         else:
@@ -111,12 +108,16 @@ def last_root(pole: Array, squares: Array, inverse_rho: float, gap: Array) -> tu
         a = left * left * others
         c = f + last / x - left * others
         step = _larger_root(c, c * (left + right) + a + last, left * right * f)
-        if not low < x + step < high:
-            step = _inside(low, high) - x
-        x += step
-        if abs(step) <= 4.0 * _EPS * abs(x):
-            slope += 2.0 * bend * step
+        is_rounding = abs(f) <= _EPS * (inverse_rho + 2.0 * size + abs(x) * slope)
+        if low < x + step < high:
+            x += step
+            if is_rounding or abs(step) <= 4.0 * _EPS * abs(x):
+                slope += 2.0 * bend * step
+                break
+        elif is_rounding or high - low <= 4.0 * _EPS * abs(x):
             break
+        else:
+            x = _inside(low, high)
     return n - 1, x, slope
 
 

@@ -74,7 +74,7 @@ class Room(NamedTuple):
 def sweep(
     chosen: Index, rows: Rows, state: State, room: Room, factors: Array, gathered: Array, product: Array
 ) -> None:
-    """Project onto rows of at most two squares in the given order; the last three arrays hold r^2 numbers."""
+    """Project onto rows of at most two squares, in the given order; the last arrays hold r^2 numbers each."""
     for t in range(chosen.shape[0]):
         delta = solve_row(chosen[t], rows, state, room)
         if delta != 0.0:

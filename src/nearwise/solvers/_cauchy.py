@@ -35,22 +35,22 @@ _COLUMNS = 512  # of B that are multiplied at a time, so that what belongs to th
 _SMALLEST = 1e-290  # half a length, so that one may divide by it
 
 
+# An operation: rows of an array, and the products whose sum they become, of matrices with rows of arrays.
+_POINTS, _MOMENTS, _FIELDS, _OUT = 0, 1, 2, 3  # the arrays: B, values at Chebyshev points twice, the result
+_Place = tuple[int, slice]
+_Operation = tuple[_Place, list[tuple[Array, _Place]]]
+
+
 def cauchy_product(ws: Workspace, B: Array, out: Array) -> None:
     """The product, for the active poles and roots of a decomposition; B has one row per active pole."""
     n, r = B.shape
-    sources = _Tree(ws.pole[:n], np.arange(n), np.zeros(n))
-    targets = _Tree(ws.pole[:n], ws.origin[:n], ws.offset[:n])
-    _meet(sources, targets)
-    matrices = targets.interpolations()
-    operations = [
-        *_gather(ws, sources),
-        *_collect(ws, sources, targets, matrices),
-        *_evaluate(ws, sources, targets, matrices),
-    ]
+    operations = plan(ws, n)
     width = -(-r // max(1, round(r / _COLUMNS)))
-    moments = np.empty((len(sources.intervals) * _NODES, width))
-    fields = np.empty((len(targets.intervals) * _NODES, width))
-    term = np.empty((max(_LEAF, _NODES), width))
+    heights = [
+        max((rows.stop for (array, rows), _ in operations if array == k), default=0)
+        for k in (_MOMENTS, _FIELDS)
+    ]
+    moments, fields, term = (np.empty((height, width)) for height in (*heights, max(_LEAF, _NODES)))
     for first in range(0, r, width):
         columns = slice(first, first + width)
         used = min(width, r - first)
@@ -63,6 +63,19 @@ def cauchy_product(ws: Workspace, B: Array, out: Array) -> None:
                 if product is not here:
                     here += product
                 product = term[: len(here), :used]
+
+
+def plan(ws: Workspace, n: int) -> list[_Operation]:
+    """The operations of a product with n active poles, in order."""
+    sources = _Tree(ws.pole[:n], np.arange(n), np.zeros(n))
+    targets = _Tree(ws.pole[:n], ws.origin[:n], ws.offset[:n])
+    _meet(sources, targets)
+    matrices = targets.interpolations()
+    return [
+        *_gather(ws, sources),
+        *_collect(ws, sources, targets, matrices),
+        *_evaluate(ws, sources, targets, matrices),
+    ]
 
 
 @dataclass(eq=False)
@@ -182,13 +195,6 @@ def _is_far(sources: _Tree, source: _Interval, targets: _Tree, target: _Interval
     right = sources.minus(source.first, targets, target.last - 1)
     gap = max(left, right)  # negative where they overlap
     return gap >= (_FAR - 1.0) * source.half, gap >= (_FAR - 1.0) * target.half
-
-
-# Every step is a list of operations: rows of an array, and the products whose sum they become, each of a
-# matrix with rows of an array. The arrays:
-_POINTS, _MOMENTS, _FIELDS, _OUT = 0, 1, 2, 3
-_Place = tuple[int, slice]
-_Operation = tuple[_Place, list[tuple[Array, _Place]]]
 
 
 def _gather(ws: Workspace, sources: _Tree) -> Iterator[_Operation]:
