@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
-_LEAF = 64  # points in an interval that is not halved any more
+_LEAF = 96  # points in an interval that is not halved any more
 _NODES = 18  # Chebyshev points, q: 1 / T_q(FAR) = 3e-14
 _FAR = 3.0  # distance from the middle of an interval, in halves of its length
-_COLUMNS = 512  # of B that are multiplied at a time, so that what belongs to them stays in the cache
+_COLUMNS = 1024  # of B that are multiplied at a time, so that what belongs to them stays in the cache
 _SMALLEST = 1e-290  # half a length, so that one may divide by it
 
 
