@@ -60,7 +60,8 @@ def residual(
 @numba.njit(nogil=True, cache=True, error_model="numpy")
 def begin(state: Array, least: float, most: float, reach: float) -> None:
     """A new search among least <= delta <= most; the first steps are no longer than a few times `reach`."""
-    state[:] = 0.0
+    for k in range(STATE):
+        state[k] = 0.0
     state[_LOW], state[_HIGH] = -np.inf, np.inf
     state[_LEAST], state[_MOST_DELTA] = least, most
     state[_REACH] = 4.0 * reach

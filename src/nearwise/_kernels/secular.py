@@ -79,11 +79,7 @@ def decompose(theta: Array, v: Array, rho: float, ws: Workspace) -> None:
         _mirror(ws)
     for j in range(n):
         ws.value[j] = pole[ws.origin[j]] + ws.offset[j]
-    if n == theta.shape[0]:
-        for j in range(n):
-            ws.order[j] = j
-    else:
-        ws.order[:] = np.argsort(ws.value, kind="mergesort")
+    _sort(ws, theta.shape[0], rho < 0.0)
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
@@ -120,10 +116,11 @@ def transform(ws: Workspace, x: Array, out: Array) -> None:
     """out = U^T x, in the order of ascending eigenvalues; needs `complete`."""
     n, r = ws.counts[ACTIVE], x.shape[0]
     turned, weighted, gap, image = ws.scratch[0], ws.scratch[1], ws.scratch[2], ws.scratch[3]
-    turned[:] = x
+    for k in range(r):
+        turned[k] = x[k]
     for t in range(ws.counts[ROTATIONS]):
-        a, b = ws.rotated[t]
-        c, s = ws.rotation[t]
+        a, b = ws.rotated[t, 0], ws.rotated[t, 1]
+        c, s = ws.rotation[t, 0], ws.rotation[t, 1]
         first, second = turned[a], turned[b]
         turned[a] = c * first + s * second
         turned[b] = c * second - s * first
@@ -144,8 +141,8 @@ def transform(ws: Workspace, x: Array, out: Array) -> None:
 def rotate_rows(ws: Workspace, rows: Array) -> None:
     """Turn pairs of rows of W^T in place, as deflation asks for."""
     for t in range(ws.counts[ROTATIONS]):
-        a, b = ws.rotated[t]
-        c, s = ws.rotation[t]
+        a, b = ws.rotated[t, 0], ws.rotated[t, 1]
+        c, s = ws.rotation[t, 0], ws.rotation[t, 1]
         for k in range(rows.shape[1]):
             first, second = rows[a, k], rows[b, k]
             rows[a, k] = c * first + s * second
@@ -223,14 +220,34 @@ def _deflate(theta: Array, v: Array, rho: float, ws: Workspace) -> None:
 def _mirror(ws: Workspace) -> None:
     """Back from -theta in reverse order."""
     n = ws.counts[ACTIVE]
-    for array in (ws.pole, ws.weight, ws.offset, ws.share):
-        array[:n] = array[:n][::-1].copy()
-    for places in (ws.place, ws.origin):
-        places[:n] = places[:n][::-1].copy()
-    for j in range(n):
-        ws.pole[j] = -ws.pole[j]
-        ws.offset[j] = -ws.offset[j]
-        ws.origin[j] = n - 1 - ws.origin[j]
+    for j in range((n + 1) // 2):
+        k = n - 1 - j
+        ws.pole[j], ws.pole[k] = -ws.pole[k], -ws.pole[j]
+        ws.offset[j], ws.offset[k] = -ws.offset[k], -ws.offset[j]
+        ws.origin[j], ws.origin[k] = n - 1 - ws.origin[k], n - 1 - ws.origin[j]
+        ws.weight[j], ws.weight[k] = ws.weight[k], ws.weight[j]
+        ws.share[j], ws.share[k] = ws.share[k], ws.share[j]
+        ws.place[j], ws.place[k] = ws.place[k], ws.place[j]
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def _sort(ws: Workspace, r: int, rising: bool) -> None:
+    """Merge the roots with the deflated eigenvalues, which rise or fall but for rounding errors."""
+    n = ws.counts[ACTIVE]
+    j, k, step = 0, n if rising else r - 1, 1 if rising else -1
+    for i in range(r):
+        if j < n and (not n <= k < r or ws.value[j] <= ws.value[k]):
+            ws.order[i] = j
+            j += 1
+        else:
+            ws.order[i] = k
+            k += step
+    for i in range(1, r):
+        here, k = ws.order[i], i
+        while k > 0 and ws.value[ws.order[k - 1]] > ws.value[here]:
+            ws.order[k] = ws.order[k - 1]
+            k -= 1
+        ws.order[k] = here
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "reassoc"})

@@ -91,19 +91,22 @@ def solve_row(row: int, rows: Rows, state: State, room: Room) -> float:
     square, in the basis of those, in room.second.
     """
     begins, n = rows.start[row], rows.start[row + 1] - rows.start[row]
-    coefficients = np.zeros(2)
+    if n == 0:
+        return 0.0
     a, b = room.pair[0], room.pair[1]
-    b[:] = 0.0
+    c, d = rows.coefficient[begins], 0.0
+    if n == 2:
+        d = rows.coefficient[begins + 1]
+    else:
+        for k in range(b.shape[0]):
+            b[k] = 0.0
     for t in range(n):
-        coefficients[t] = rows.coefficient[begins + t]
         i, j, sign = rows.first[begins + t], rows.second[begins + t], rows.sign[begins + t]
         x = room.squares[t]
         for k in range(x.shape[0]):
             x[k] = rows.features[i, k] + sign * rows.features[j, k]
-        np.dot(state.vectors, x, out=room.pair[t])
-    if n == 0:
-        return 0.0
-    c, d = coefficients
+        for k in range(x.shape[0]):
+            room.pair[t, k] = _dot(state.vectors[k], x)
     delta, evaluations = _find(row, rows, state, room, a, b, c, d)
     if delta == 0.0:
         return 0.0
@@ -126,8 +129,8 @@ def _find(
     """delta, and how many evaluations it took; 0 where the row is as it should be."""
     theta, y, relation = state.theta, state.dual[row], rows.relation[row]
     two = d != 0.0
-    growth = max(c, 0.0) * np.dot(a, a) + max(d, 0.0) * np.dot(b, b)
-    decay = max(-c, 0.0) * np.dot(a, a) + max(-d, 0.0) * np.dot(b, b)
+    first, second = c * _dot(a, a), d * _dot(b, b)
+    growth, decay = max(first, 0.0) + max(second, 0.0), max(-first, 0.0) + max(-second, 0.0)
     low, high = step_limits(theta[0], theta[-1], growth, decay, relation, y)
     search, delta, evaluations = room.search, 0.0, 0
     begin(search, low, high, 1.0 / max(growth + decay, 1e-300))
@@ -236,6 +239,14 @@ def _slope(terms: Array, n: int, c: float, d: float) -> float:
     return 2.0 * total + diagonal
 
 
+@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "reassoc"})
+def _dot(x: Array, y: Array) -> float:
+    total = 0.0
+    for k in range(x.shape[0]):
+        total += x[k] * y[k]
+    return total
+
+
 @numba.njit(nogil=True, cache=True, error_model="numpy")
 def _apply(ws: Workspace, vectors: Array, factors: Array, gathered: Array, product: Array) -> None:
     """vectors <- U^T vectors, for rows that are eigenvectors."""
@@ -243,13 +254,12 @@ def _apply(ws: Workspace, vectors: Array, factors: Array, gathered: Array, produ
     rotate_rows(ws, vectors)
     U = factors[: n * n].reshape((n, n))
     fill_block(ws, 0, 0, U)
-    if n == r:
-        np.dot(U, vectors, out=product)
-        vectors[:] = product
-        return
-    for k in range(r):
-        gathered[k] = vectors[ws.place[k]]
+    for i in range(r):
+        for k in range(r):
+            gathered[i, k] = vectors[ws.place[i], k]
     np.dot(U, gathered[:n], out=product[:n])
     for i in range(r):
-        k = ws.order[i]
-        vectors[i] = product[k] if k < n else gathered[k]
+        place = ws.order[i]
+        source = product if place < n else gathered
+        for k in range(r):
+            vectors[i, k] = source[place, k]
