@@ -47,6 +47,7 @@ def residual(
     """
     give = compliance * (y + delta)
     if form == LOGARITHMS:
+        value = max(value, 1e-300)  # which only rounding can have made smaller
         f = np.log(value) + shift - np.log(bound) - give
         return f, 1.0 / value, compliance, _TOL * max(1.0, abs(give)) + _ROUNDING * abs(shift)
     unit = np.exp(shift)

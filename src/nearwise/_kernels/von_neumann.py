@@ -128,7 +128,7 @@ def _find(
 ) -> tuple[float, int]:
     """delta, and how many evaluations it took; 0 where the row is as it should be."""
     theta, y, relation = state.theta, state.dual[row], rows.relation[row]
-    two = d != 0.0
+    two = rows.start[row + 1] - rows.start[row] == 2
     first, second = c * _dot(a, a), d * _dot(b, b)
     growth, decay = max(first, 0.0) + max(second, 0.0), max(-first, 0.0) + max(-second, 0.0)
     low, high = step_limits(theta[0], theta[-1], growth, decay, relation, y)

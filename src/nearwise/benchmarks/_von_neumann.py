@@ -85,7 +85,7 @@ def whole_projection(orders: Sequence[int] = PROJECTION_ORDERS, repeats: int = 3
         table.rows.append(row | {str(target): target.verdict(evaluations)})
     target, exponent = TARGETS["projection exponent"], fitted_exponent(orders, seconds)
     last: Row = {"r": "fitted exponent", "seconds": exponent}
-    table.rows.append(last | {str(target) + " ": target.verdict(exponent)})
+    table.rows.append(last | {str(target): target.verdict(exponent)})
     return table
 
 

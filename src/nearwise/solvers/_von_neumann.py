@@ -19,6 +19,9 @@ from nearwise.solvers import _eigenupdate
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
+_NEGLIGIBLE = 1e-140  # relative size of singular values of a factor that make no difference to anything
+_LAW = VonNeumann()
+
 
 class VonNeumannEngine:
     """The state of a run of von Neumann projections.
@@ -124,7 +127,9 @@ class VonNeumannEngine:
 
     def factor(self) -> Array:
         """B with M = B B^T."""
-        factor: Array = self._state.vectors.T * np.exp(self._state.theta / 2)
+        root = np.exp(self._state.theta / 2)
+        # squares of what is negligible would be denormal numbers, which are slow
+        factor: Array = self._state.vectors.T * np.where(root > _NEGLIGIBLE * root.max(), root, 0.0)
         return factor
 
     def drift(self, pullback: Array) -> float:
@@ -193,6 +198,3 @@ class VonNeumannEngine:
         x, c = self.form.measurements.squares_of(row)
         y = x @ self._state.vectors.T
         return (y.T * c) @ y, (y.T * np.abs(c)) @ y
-
-
-_LAW = VonNeumann()
