@@ -118,6 +118,11 @@ def test_pages_name_everything_there_is() -> None:
     assert "from_labels" in public
     fields = {
         "solver.md": [f.name for f in dataclasses.fields(nw.solvers.Newton)],
+        "projections.md": [
+            f.name
+            for solver in (nw.solvers.CyclicProjections, nw.solvers.ApproximateProjections)
+            for f in dataclasses.fields(solver)
+        ],
         "certificates.md": [
             *(status.name for status in nw.Status),
             *(f.name for f in dataclasses.fields(nw.Certificate)),
