@@ -22,6 +22,12 @@ if TYPE_CHECKING:
         SpectralDivergence as SpectralDivergence,
         VonNeumann as VonNeumann,
     )
+    from .estimators import (
+        KernelLearner as KernelLearner,
+        MetricLearner as MetricLearner,
+        PriorKeptWarning as PriorKeptWarning,
+    )
+    from .metric import KernelMetric as KernelMetric, Metric as Metric
     from .problem import (
         InfeasibilityCheck as InfeasibilityCheck,
         Problem as Problem,
@@ -55,6 +61,11 @@ _EXPORTS: dict[str, str | None] = {
     "Record": "result",
     "Violation": "result",
     "solve": "solve",
+    "Metric": "metric",
+    "KernelMetric": "metric",
+    "MetricLearner": "estimators",
+    "KernelLearner": "estimators",
+    "PriorKeptWarning": "estimators",
 }
 
 __all__ = sorted([*_EXPORTS, "__version__"])

@@ -1,0 +1,87 @@
+"""Input kernels: the functions that a kernel learner starts from, on rows of data, dense or sparse.
+
+`InputKernel` names one of scikit-learn's kernels, a function of two rows, or "precomputed", and evaluates it
+on all pairs of rows or row by row. Two functions on rows that metrics share stand at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class InputKernel:
+    """k0(x, y).
+
+    Attributes
+    ----------
+    name : a kernel of `sklearn.metrics.pairwise`, a function of two rows, or "precomputed"
+    parameters : what it is called with, such as gamma
+    """
+
+    name: str | Callable[..., float]
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_precomputed(self) -> bool:
+        return isinstance(self.name, str) and self.name == "precomputed"
+
+    def gram(self, X: Any, Y: Any) -> Array:
+        """k0 of every row of X with every row of Y; precomputed, the columns Y of X (None for all)."""
+        if self.is_precomputed:
+            return X if Y is None else X[:, Y]
+        from sklearn.metrics.pairwise import pairwise_kernels  # slow to import, and needed only here
+
+        return np.asarray(pairwise_kernels(X, Y, metric=self.name, **self.parameters), dtype=np.float64)
+
+    def paired(self, X: Any, Y: Any) -> Array:
+        """k0 of every row of X with the same row of Y; not for a precomputed kernel."""
+        p = self.parameters
+        if self.name == "rbf":
+            return np.exp(-p["gamma"] * paired_squared_distances(X, Y))
+        if self.name == "laplacian":
+            return np.exp(-p["gamma"] * np.asarray(abs(X - Y).sum(axis=1)).ravel())
+        if self.name == "cosine":
+            from sklearn.preprocessing import normalize  # slow to import, and needed only here
+
+            return paired_products(normalize(X), normalize(Y))
+        if self.name == "linear":
+            return paired_products(X, Y)
+        if self.name in ("poly", "polynomial"):
+            return (p["gamma"] * paired_products(X, Y) + p["coef0"]) ** p["degree"]
+        if self.name == "sigmoid":
+            return np.tanh(p["gamma"] * paired_products(X, Y) + p["coef0"])
+        single = [self.gram(X[i : i + 1], Y[i : i + 1])[0, 0] for i in range(X.shape[0])]
+        return np.array(single, dtype=np.float64)
+
+    def paired_squared_distances(self, X: Any, Y: Any) -> Array:
+        """k0(x, x) + k0(y, y) - 2 k0(x, y), row by row."""
+        if self.name == "linear":
+            return paired_squared_distances(X, Y)
+        return self.paired(X, X) + self.paired(Y, Y) - 2.0 * self.paired(X, Y)
+
+
+def dense_product(X: Any, A: Array) -> Array:
+    """X @ A as a dense array, for dense or sparse X and dense A."""
+    return np.asarray(X @ A, dtype=np.float64)
+
+
+def paired_products(X: Any, Y: Any) -> Array:
+    """The inner product of every row of X with the same row of Y."""
+    if sparse.issparse(X):
+        return np.asarray(X.multiply(Y).sum(axis=1), dtype=np.float64).ravel()
+    return np.einsum("ij,ij->i", X, Y)
+
+
+def paired_squared_distances(X: Any, Y: Any) -> Array:
+    """The squared Euclidean distance of every row of X to the same row of Y."""
+    difference = X - Y
+    return paired_products(difference, difference)
