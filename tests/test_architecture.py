@@ -29,6 +29,7 @@ ORDER = (
     ("input_kernels",),
     ("metric",),
     ("estimators",),
+    ("models",),
     ("datasets",),
     ("__init__",),
     ("report",),

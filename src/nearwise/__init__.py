@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         PriorKeptWarning as PriorKeptWarning,
     )
     from .metric import KernelMetric as KernelMetric, Metric as Metric
+    from .models import ModelFileError as ModelFileError, load as load, save as save
     from .problem import (
         InfeasibilityCheck as InfeasibilityCheck,
         Problem as Problem,
@@ -66,6 +67,9 @@ _EXPORTS: dict[str, str | None] = {
     "MetricLearner": "estimators",
     "KernelLearner": "estimators",
     "PriorKeptWarning": "estimators",
+    "save": "models",
+    "load": "models",
+    "ModelFileError": "models",
 }
 
 __all__ = sorted([*_EXPORTS, "__version__"])
