@@ -11,7 +11,7 @@ which is computed as it stands, so that a distance is a sum of two terms that ar
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,9 @@ class Metric:
 
     factor: Array
     basis: Array | None = None
+
+    def __post_init__(self) -> None:
+        _store_by_rows(self)
 
     @property
     def n_features(self) -> int:
@@ -110,6 +113,9 @@ class KernelMetric:
     factor: Array
     training: Array | None = None
 
+    def __post_init__(self) -> None:
+        _store_by_rows(self)
+
     def features(self, X: Any) -> Array:
         """phi'(x), one row per object."""
         return self.kernel.gram(X, self.points) @ self.weights
@@ -170,6 +176,14 @@ def symmetric_root(factor: Array) -> Array:
     U, s, _ = np.linalg.svd(factor, full_matrices=False)
     root = (U * s) @ U.T
     return (root + root.T) / 2
+
+
+def _store_by_rows(metric: Any) -> None:
+    """Lay all arrays out alike, so that a metric that was stored and read computes the same bits."""
+    for field in fields(metric):
+        value = getattr(metric, field.name)
+        if isinstance(value, np.ndarray):
+            object.__setattr__(metric, field.name, np.ascontiguousarray(value))
 
 
 def _in_parts(paired: Callable[[Any, Any], Array], X: Any, i: Index, j: Index) -> Array:

@@ -178,16 +178,16 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             dropped = self.n_constraints_dropped_
             cause = f"all {dropped} constraints name objects that are not in sample_ids" if dropped else ""
             cause = cause or "neither labels nor constraints say anything about these objects"
-            warnings.warn(f"{name} returns the prior: {cause}", PriorKeptWarning, stacklevel=4)
+            warnings.warn(f"{name} returns the prior: {cause}", PriorKeptWarning, stacklevel=5)
         elif learned.kept_prior:
             cause = (
                 "no penalty that was tried orders held-out pairs better; a number for penalty learns anyway"
             )
-            warnings.warn(f"{name} returns the prior: {cause}", PriorKeptWarning, stacklevel=4)
+            warnings.warn(f"{name} returns the prior: {cause}", PriorKeptWarning, stacklevel=5)
         elif learned.result is not None and learned.result.status is Status.INFEASIBLE:
             raise ValueError(f"{learned.result.message}; a finite penalty lets them give way")
         elif learned.result is not None and learned.result.status is not Status.SOLVED:
-            warnings.warn(f"{name}: {learned.result.message}", ConvergenceWarning, stacklevel=4)
+            warnings.warn(f"{name}: {learned.result.message}", ConvergenceWarning, stacklevel=5)
 
     def _training_data(self, X: Any) -> Any:
         return validate_data(

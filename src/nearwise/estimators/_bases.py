@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.sparse.linalg import svds
 
 from nearwise._reading import finite
 
@@ -53,12 +54,12 @@ def linear_basis(X: Any, kind: Any, rank: int, codes: Codes | None, rng: np.rand
 
 def _singular_vectors(X: Any, rank: int, rng: np.random.RandomState) -> Array:
     """The leading right singular vectors."""
-    if not sparse.issparse(X) and min(X.shape) <= _SMALL:
-        _, s, Vt = np.linalg.svd(X, full_matrices=False)
+    if rank >= min(X.shape) or (min(X.shape) <= _SMALL and not sparse.issparse(X)):
+        # a sparse X of so few rows or columns, made dense, is no larger than the basis or the features
+        _, s, Vt = np.linalg.svd(X.toarray() if sparse.issparse(X) else X, full_matrices=False)
     else:
-        from sklearn.utils.extmath import randomized_svd
-
-        _, s, Vt = randomized_svd(X, min(rank, *X.shape), random_state=rng)
+        _, s, Vt = svds(X, rank, v0=rng.standard_normal(min(X.shape)))
+        s, Vt = s[::-1], Vt[::-1]
     kept = s[:rank] > _DEPENDENT * s.max(initial=0.0)
     return _at_least_one(Vt[:rank][kept].T)
 

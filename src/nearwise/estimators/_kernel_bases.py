@@ -18,7 +18,7 @@ from nearwise.input_kernels import InputKernel
 Array = NDArray[np.float64]
 
 BASES = ("full", "subset", "kmeans", "random")
-RANK_TOLERANCE = 1e-10  # relative size below which an eigenvalue of the kernel counts as zero
+RANK_TOLERANCE = 1e-8  # relative size below which an eigenvalue of the kernel counts as zero
 NEGATIVE_TOLERANCE = 1e-6  # relative size of a negative eigenvalue that is more than rounding of float32
 _CLUSTERING_STEPS = 30
 

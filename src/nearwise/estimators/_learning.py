@@ -50,7 +50,9 @@ def learn(
     side = Constraints() if constraints is None else constraints
     if codes is not None:
         same, different = _drawing.random_pairs(codes, n_pairs, np.random.RandomState(0))
-        apart = np.square(features[different[:, 0]] - features[different[:, 1]]).sum(axis=1) > 0
+        size = np.square(features).sum(axis=1)
+        apart = np.square(features[different[:, 0]] - features[different[:, 1]]).sum(axis=1)
+        apart = apart > 1e-12 * (size[different[:, 0]] + size[different[:, 1]])
         side = c.similar(same) + c.dissimilar(different[apart]) + side
     root = np.eye(features.shape[1]) if prior is None else _root(prior)
     if len(side) == 0 or np.ptp(features, axis=0).max(initial=0.0) == 0:

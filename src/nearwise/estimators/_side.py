@@ -119,10 +119,10 @@ def share_in_order(
         parts.append((float(np.mean((np.sign(margin) + 1.0) / 2.0)), len(rows)))
     if not parts:
         raise ValueError(
-            "nothing to score by: give labels y with two classes and two objects of one class, or "
-            "constraints with similar and dissimilar pairs or comparisons among these objects (in "
-            "cross-validation without labels, constraints and sample_ids reach score by metadata routing: "
-            "sklearn.set_config(enable_metadata_routing=True))"
+            "nothing to score by: needs labels y with two classes and two objects of one class, or "
+            "constraints with similar and dissimilar pairs or comparisons among these objects. In "
+            "cross-validation, cv=StratifiedKFold() keeps all classes in all parts, and constraints and "
+            "sample_ids reach score by metadata routing: sklearn.set_config(enable_metadata_routing=True)"
         )
     values, weights = np.array(parts).T
     return float(np.average(values, weights=weights))

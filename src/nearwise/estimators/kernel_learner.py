@@ -58,7 +58,7 @@ class KernelLearner(Learner):
     Attributes
     ----------
     metric_ : the learned `KernelMetric`
-    rank_ : dimensions of the basis. Eigenvalues of the kernel matrix below 1e-10 of the largest count as
+    rank_ : dimensions of the basis. Eigenvalues of the kernel matrix below 1e-8 of the largest count as
         zero, and so do those that are smaller than twice the most negative one; a negative one beyond 1e-6
         of the largest is refused.
     n_features_in_, feature_names_in_, result_, status_, n_iter_, penalty_, penalty_scores_, kept_prior_,

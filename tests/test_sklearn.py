@@ -1,0 +1,252 @@
+"""The estimators as scikit-learn sees them: its own checks, pipelines, searches, routing, tables."""
+
+from __future__ import annotations
+
+import pickle
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.datasets import load_iris
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold, cross_val_score
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import nearwise as nw
+from nearwise import constraints as c
+
+X, y = load_iris(return_X_y=True)
+IDS = np.array([f"flower {k}" for k in range(150)])
+LEARNERS = {
+    "metric": nw.MetricLearner(penalty=1.0, random_state=0),
+    "subspace": nw.MetricLearner(rank=3, basis="svd", penalty=1.0, random_state=0),
+    "kernel": nw.KernelLearner(penalty=1.0, random_state=0),
+    "reduced kernel": nw.KernelLearner(rank=10, penalty=1.0, random_state=0),
+}
+every_learner = pytest.mark.parametrize("learner", LEARNERS.values(), ids=LEARNERS)
+
+
+def flower_pairs(n: int = 300) -> c.Constraints:
+    """Pairs of flowers by name, similar where they are of one kind."""
+    pairs = np.random.default_rng(0).integers(0, 150, size=(n, 2))
+    pairs = pairs[(pairs[:, 0] != pairs[:, 1]) & np.any(X[pairs[:, 0]] != X[pairs[:, 1]], axis=1)]
+    same = y[pairs[:, 0]] == y[pairs[:, 1]]
+    return c.similar(IDS[pairs[same]]) + c.dissimilar(IDS[pairs[~same]])
+
+
+def not_semidefinite(estimator: object) -> dict[str, str]:
+    """Two checks feed matrices as precomputed kernels that are none."""
+    if estimator.get_params().get("kernel") != "precomputed":
+        return {}
+    reason = "the matrix has negative eigenvalues, and a learner refuses it by name"
+    return {"check_positive_only_tag_during_fit": reason, "check_estimators_dtypes": reason}
+
+
+@pytest.mark.filterwarnings("ignore::nearwise.PriorKeptWarning")
+@pytest.mark.filterwarnings("ignore:Skipping check:sklearn.exceptions.SkipTestWarning")
+@parametrize_with_checks(
+    [
+        nw.MetricLearner(),
+        nw.MetricLearner(rank=2),
+        nw.KernelLearner(),
+        nw.KernelLearner(rank=5),
+        nw.KernelLearner(kernel="precomputed"),
+    ],
+    expected_failed_checks=not_semidefinite,
+)
+def test_scikit_learn_s_own_checks(estimator: object, check: object) -> None:
+    check(estimator)
+
+
+@every_learner
+def test_clone_and_pickle(learner: object) -> None:
+    fitted = clone(learner).fit(X, y)
+    np.testing.assert_allclose(
+        pickle.loads(pickle.dumps(fitted)).transform(X), fitted.transform(X), atol=1e-9
+    )
+    fresh = clone(fitted)
+    assert fresh.get_params() == learner.get_params()
+    with pytest.raises(NotFittedError):
+        fresh.transform(X)
+    with pytest.raises(NotFittedError):
+        fresh.distances(X)
+
+
+@every_learner
+def test_fit_transform_is_fit_and_transform(learner: object) -> None:
+    np.testing.assert_allclose(clone(learner).fit_transform(X, y), clone(learner).fit(X, y).transform(X))
+
+
+@every_learner
+def test_pipeline_and_search_with_labels(learner: object) -> None:
+    rows, labels = X[::2], y[::2]
+    pipe = make_pipeline(StandardScaler(), clone(learner), KNeighborsClassifier(3))
+    assert cross_val_score(pipe, rows, labels, cv=3).mean() > 0.85
+    name = type(learner).__name__.lower()
+    search = GridSearchCV(pipe, {f"{name}__penalty": [0.1, 1.0]}, cv=3).fit(rows, labels)
+    assert search.best_score_ > 0.85
+    folds = StratifiedKFold(3)
+    own = GridSearchCV(clone(learner), {"penalty": [0.1, 1.0]}, cv=folds, error_score="raise")
+    scores = own.fit(rows, labels).cv_results_["mean_test_score"]
+    assert np.all((scores > 0.85) & (scores <= 1.0))
+
+
+def test_a_precomputed_kernel_is_split_by_rows_and_columns() -> None:
+    K = rbf_kernel(X, gamma=0.3)
+    folds = StratifiedKFold(3)
+    precomputed = nw.KernelLearner(kernel="precomputed", penalty=1.0, random_state=0)
+    scores = cross_val_score(precomputed, K, y, cv=folds)
+    by_name = nw.KernelLearner(kernel="rbf", gamma=0.3, penalty=1.0, random_state=0)
+    np.testing.assert_allclose(scores, cross_val_score(by_name, X, y, cv=folds), atol=0.02)
+
+
+class Recording(nw.MetricLearner):
+    """Remembers what its fits were given."""
+
+    seen: ClassVar[list[tuple[int, int]]] = []
+
+    def fit(self, X, y=None, *, constraints=None, sample_ids=None):  # type: ignore[no-untyped-def]
+        fitted = super().fit(X, y, constraints=constraints, sample_ids=sample_ids)
+        Recording.seen.append((fitted.n_constraints_used_, fitted.n_constraints_dropped_))
+        return fitted
+
+
+@pytest.mark.parametrize("routing", [False, True])
+def test_a_fold_keeps_the_constraints_on_its_objects(routing: bool) -> None:
+    side = flower_pairs()
+    folds = KFold(3, shuffle=True, random_state=0)
+    Recording.seen.clear()
+    scoring = None if routing else (lambda fitted, rows: fitted.transform(rows).shape[1])
+    with sklearn.config_context(enable_metadata_routing=routing):
+        scores = cross_val_score(
+            Recording(penalty=1.0, random_state=0),
+            X,
+            params={"constraints": side, "sample_ids": IDS},
+            cv=folds,
+            scoring=scoring,
+            error_score="raise",
+        )
+    expected = [side.restricted_to(IDS[train]) for train, _ in folds.split(X)]
+    assert Recording.seen == [(len(kept), dropped) for kept, dropped in expected]
+    assert all(dropped > 0 for _, dropped in Recording.seen)
+    if routing:  # the score is that of the constraints on the objects held out
+        for score, (train, test) in zip(scores, folds.split(X), strict=True):
+            fitted = nw.MetricLearner(penalty=1.0, random_state=0).fit(
+                X[train], constraints=side, sample_ids=IDS[train]
+            )
+            assert score == fitted.score(X[test], constraints=side, sample_ids=IDS[test])
+
+
+@pytest.mark.parametrize("routing", [False, True])
+def test_constraints_reach_a_search_and_a_pipeline(routing: bool) -> None:
+    side = flower_pairs()
+    with sklearn.config_context(enable_metadata_routing=routing):
+        search = GridSearchCV(
+            nw.MetricLearner(random_state=0),
+            {"penalty": [0.1, 1.0]},
+            cv=KFold(3, shuffle=True, random_state=0),
+            error_score="raise",
+        )
+        labels = None if routing else y
+        search.fit(X, labels, constraints=side, sample_ids=IDS)
+        assert search.best_score_ > 0.9
+        assert search.best_estimator_.n_constraints_dropped_ == 0
+        pipe = make_pipeline(StandardScaler(), nw.MetricLearner(penalty=1.0, random_state=0))
+        prefix = "" if routing else "metriclearner__"
+        pipe.fit(X, **{f"{prefix}constraints": side, f"{prefix}sample_ids": IDS})
+        assert pipe[-1].n_constraints_used_ == len(side)
+        assert pipe.transform(X).shape == (150, 4)
+
+
+def test_constraints_of_the_length_of_the_data_are_not_cut_into_folds() -> None:
+    pairs = np.stack([np.arange(150), np.roll(np.arange(150), 7)], axis=1)
+    side = c.similar(IDS[pairs])
+    assert len(side) == len(X)
+    scores = cross_val_score(
+        nw.MetricLearner(penalty=1.0, random_state=0),
+        X,
+        y,
+        params={"constraints": side, "sample_ids": IDS},
+        cv=StratifiedKFold(3),
+        error_score="raise",
+    )
+    assert np.isfinite(scores).all()
+
+
+@every_learner
+def test_names_of_features(learner: object) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X, columns=["sepal length", "sepal width", "petal length", "petal width"])
+    fitted = clone(learner).fit(frame, y)
+    assert fitted.feature_names_in_.tolist() == frame.columns.tolist()
+    prefix = type(learner).__name__.lower()
+    width = fitted.transform(frame).shape[1]
+    assert fitted.get_feature_names_out().tolist() == [f"{prefix}{k}" for k in range(width)]
+    with pytest.raises(ValueError, match="feature names"):
+        fitted.transform(frame.rename(columns={"sepal width": "width"}))
+
+
+@every_learner
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_tables_in_and_out(learner: object, library: str) -> None:
+    tables = pytest.importorskip(library)
+    columns = ["a", "b", "c", "d"]
+    frame = tables.DataFrame(dict(zip(columns, X.T, strict=True)))
+    names = np.array(["setosa", "versicolor", "virginica"])[y]
+    expected = clone(learner).fit(X, y)
+    fitted = clone(learner).fit(frame, tables.Series(names), sample_ids=tables.Series(IDS))
+    plain = fitted.transform(frame)
+    assert isinstance(plain, np.ndarray)
+    np.testing.assert_allclose(plain, expected.transform(X), atol=1e-8)
+    table = fitted.set_output(transform=library).transform(frame)
+    assert isinstance(table, tables.DataFrame)
+    assert list(table.columns) == fitted.get_feature_names_out().tolist()
+    np.testing.assert_array_equal(table.to_numpy(), plain)
+    if library == "pandas":
+        assert table.index.equals(frame.index)
+    assert fitted.score(frame, tables.Series(names)) == pytest.approx(expected.score(X, y))
+
+
+def test_ids_of_a_table_s_index() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X, index=IDS)
+    frame.columns = ["a", "b", "c", "d"]
+    fitted = nw.MetricLearner(penalty=1.0).fit(frame, constraints=flower_pairs(), sample_ids=frame.index)
+    assert fitted.n_constraints_used_ == len(flower_pairs())
+
+
+def test_callbacks_of_scikit_learn_see_the_iterations_and_can_stop() -> None:
+    pytest.importorskip("sklearn.callback")
+
+    class Counter:
+        def __init__(self, limit: int | None = None) -> None:
+            self.limit, self.tasks, self.events = limit, 0, []
+
+        def setup(self, estimator: object, context: object) -> None:
+            self.events.append("setup")
+
+        def teardown(self, estimator: object, context: object) -> None:
+            self.events.append("teardown")
+
+        def on_fit_task_begin(self, estimator: object, context: object) -> None:
+            pass
+
+        def on_fit_task_end(self, estimator: object, context: object) -> bool:
+            self.tasks += context.task_name == "iteration"
+            return self.limit is not None and self.tasks >= self.limit
+
+    watching = Counter()
+    fitted = nw.MetricLearner(penalty=1.0, random_state=0).set_callbacks(watching).fit(X, y)
+    assert watching.tasks >= fitted.n_iter_ > 2
+    assert watching.events == ["setup", "teardown"]
+    stopping = Counter(limit=2)
+    with pytest.warns(sklearn.exceptions.ConvergenceWarning, match="Interrupted"):
+        stopped = nw.MetricLearner(penalty=1.0, random_state=0).set_callbacks(stopping).fit(X, y)
+    assert stopped.status_ is nw.Status.INTERRUPTED
+    assert stopping.events == ["setup", "teardown"]
