@@ -213,6 +213,16 @@ def test_rank_deficient_kernels_lose_no_object() -> None:
     assert np.isfinite(fitted.transform(1e3 * X_new)).all()
 
 
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array, rbf_kernel])
+def test_equal_objects_have_equal_coordinates(form: object) -> None:
+    rows = np.round(np.vstack([X[:5], X[:5] * [1, 0, 1, 0, 1], X[:5]]), 1)
+    kernel = InputKernel("precomputed") if form is rbf_kernel else InputKernel("rbf", {"gamma": 0.2})
+    for basis in ("full", "subset", "random"):
+        found = kernel_basis(kernel, form(rows), basis, 7, np.random.RandomState(0))
+        np.testing.assert_array_equal(found.features[10:], found.features[:5])
+        assert np.abs(found.features[5:10] - found.features[:5]).sum(axis=1).min() > 1e-3
+
+
 def test_ill_conditioned_kernels_are_cut_at_the_tolerance() -> None:
     fitted = nw.KernelLearner(gamma=1e-5, penalty=1.0, random_state=0).fit(X, LABELS)
     values = np.linalg.eigvalsh(rbf_kernel(X, gamma=1e-5))

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from nearwise._reading import symmetric
 from nearwise.input_kernels import InputKernel
@@ -20,6 +21,7 @@ Array = NDArray[np.float64]
 BASES = ("full", "subset", "kmeans", "random")
 RANK_TOLERANCE = 1e-8  # relative size below which an eigenvalue of the kernel counts as zero
 NEGATIVE_TOLERANCE = 1e-6  # relative size of a negative eigenvalue that is more than rounding of float32
+_EQUAL = 1e-12  # squared distance, relative to squared lengths, of equal objects after rounding
 _CLUSTERING_STEPS = 30
 
 
@@ -64,9 +66,12 @@ def kernel_basis(
     values, vectors = _spectrum(K_J)
     weights = vectors / np.sqrt(values)
     if J is None:
-        return KernelBasis(points, weights, vectors * np.sqrt(values), False)
-    weights = J @ weights
-    return KernelBasis(points, weights, columns @ weights, True)
+        features = vectors * np.sqrt(values)
+    else:
+        weights = J @ weights
+        features = columns @ weights
+    # rounding would put equal objects at a distance that is not zero, and bounds are filled from distances
+    return KernelBasis(points, weights, features[_first_equal(kernel, X)], J is not None)
 
 
 def _coefficients(kind: str, K: Array, rank: int, rng: np.random.RandomState) -> Array | None:
@@ -98,6 +103,24 @@ def _averages(cluster: NDArray[np.int64], n: int) -> Array:
     J = np.zeros((n, len(found)))
     J[np.arange(n), cluster] = 1.0
     return J / J.sum(axis=0)
+
+
+def _first_equal(kernel: InputKernel, X: Any) -> NDArray[np.int64]:
+    """For every object, the first one that is equal to it; in a precomputed kernel, up to rounding."""
+    if kernel.is_precomputed:
+        size = np.diag(X)[:, None] + np.diag(X)
+        return np.argmax(size - 2.0 * X <= _EQUAL * size, axis=1)
+    rows = sparse.csr_array(X) if sparse.issparse(X) else X
+    first: dict[bytes, int] = {}
+    keys = (_bytes_of(rows, i) for i in range(rows.shape[0]))
+    return np.array([first.setdefault(key, i) for i, key in enumerate(keys)], dtype=np.int64)
+
+
+def _bytes_of(rows: Any, i: int) -> bytes:
+    if sparse.issparse(rows):
+        part = slice(rows.indptr[i], rows.indptr[i + 1])
+        return bytes(rows.indices[part].tobytes() + b"|" + rows.data[part].tobytes())
+    return bytes((rows[i] + 0.0).tobytes())  # -0.0 becomes 0.0
 
 
 def _spectrum(K: Array) -> tuple[Array, Array]:
