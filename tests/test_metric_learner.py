@@ -311,6 +311,24 @@ def test_tuples_of_metric_learn_are_learned_from() -> None:
     assert roc_auc_score(signs, -d) > roc_auc_score(signs, -D0)
 
 
+@pytest.mark.filterwarnings("ignore:Function stable_cumsum:FutureWarning")
+def test_the_bounds_and_slack_of_metric_learn_give_its_metric(monkeypatch: pytest.MonkeyPatch) -> None:
+    metric_learn = pytest.importorskip("metric_learn")
+    # metric-learn 0.7 names an argument that scikit-learn 1.8 took away
+    monkeypatch.setattr(metric_learn._util, "check_X_y", lambda rows, labels, **_: (rows, labels))
+    monkeypatch.setattr(metric_learn._util, "check_array", lambda rows, **_: np.asarray(rows))
+    monkeypatch.setattr(metric_learn.itml, "check_array", lambda rows, **_: np.asarray(rows))
+    signs = np.repeat([1, -1], [7, 8])
+    bounds = np.array([4.0, 60.0])
+    itml = metric_learn.ITML(gamma=0.7, tol=1e-12, max_iter=20_000).fit(Z[PAIRS], signs, bounds=bounds)
+    side = c.at_most(PAIRS[:7], bounds[0]) + c.at_least(PAIRS[7:], bounds[1])
+    fitted = nw.MetricLearner(penalty=0.7, tol=1e-12).fit(Z, constraints=side)
+    np.testing.assert_allclose(
+        fitted.get_mahalanobis_matrix(), itml.get_mahalanobis_matrix(), rtol=1e-4, atol=1e-6
+    )
+    np.testing.assert_allclose(fitted.pair_distance(Z[PAIRS]), itml.pair_distance(Z[PAIRS]), rtol=1e-4)
+
+
 # scores
 
 

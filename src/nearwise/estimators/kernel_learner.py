@@ -23,8 +23,8 @@ from nearwise.result import Record
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
-FULL_OBJECTS = 500  # the largest number of objects for which the whole kernel is learned by default
-DEFAULT_RANK = 200  # of the learned part where not
+FULL_OBJECTS = 200  # the largest number of objects for which the whole kernel is learned by default
+DEFAULT_RANK = 100  # of the learned part where not
 _SCALED = ("rbf", "poly", "polynomial", "sigmoid", "laplacian")  # kernels whose gamma goes with the data's
 
 
@@ -48,11 +48,11 @@ class KernelLearner(Learner):
         Further arguments of the kernel.
     divergence, penalty, pairs, n_pairs, tol, max_iter, random_state, callback : as for `MetricLearner`
     rank : int, default=None
-        The number of dimensions of a reduced basis. Default: 200.
+        The number of dimensions of a reduced basis. Default: 100.
     basis : "auto", "full", "subset", "kmeans" or "random", default="auto"
         The part of the space of the kernel in which W is learned: the span of all training objects, or of
         `rank` of them drawn at random, of the means of `rank` clusters (kernel k-means), of `rank` random
-        combinations (JKDD12 3.6, 4.3). "auto" is "subset" if rank is given or there are more than 500
+        combinations (JKDD12 3.6, 4.3). "auto" is "subset" if rank is given or there are more than 200
         objects, and "full" otherwise. Only "subset" computes no n x n matrix.
 
     Attributes
