@@ -50,14 +50,14 @@ def sweep(
         rank = start[row + 1] - low
         _gather(F, first[low], second[low], sign[low], x)
         _image(state, factored, x, image)
-        a = _size(x, image, factored)
+        a = _product(x, image, image, factored)
         if rank == 1:
             eigenvalues[0] = coefficient[low] * a
         else:
             _gather(F, first[low + 1], second[low + 1], sign[low + 1], x)
             _image(state, factored, x, other)
-            b = _size(x, other, factored)
-            g = _product(x, image, other, factored)
+            b = _product(x, other, other, factored)
+            g = _product(x, other, image, factored)
             _pair_eigenvalues(coefficient[low], coefficient[low + 1], a, b, g, eigenvalues)
         step = projection_step(
             eigenvalues,
@@ -82,7 +82,7 @@ def sweep(
             square = low + (t + order) % 2
             _gather(F, first[square], second[square], sign[square], x)
             _image(state, factored, x, image)
-            size = _size(x, image, factored)
+            size = _product(x, image, image, factored)
             change = step * coefficient[square]
             _apply(state, factored, image, -change / (1.0 + change * size), diagonal, above, sums)
 
@@ -278,25 +278,12 @@ def _image(state: Array, factored: bool, x: Array, out: Array) -> None:
 
 
 @_compiled
-def _size(x: Array, image: Array, factored: bool) -> float:
-    """x^T M x."""
+def _product(x: Array, own: Array, image: Array, factored: bool) -> float:
+    """The inner product under M of x, whose image is `own`, and the vector with the given image."""
     total = 0.0
     if factored:
         for i in range(image.shape[0]):
-            total += image[i] * image[i]
-    else:
-        for i in range(image.shape[0]):
-            total += x[i] * image[i]
-    return total
-
-
-@_compiled
-def _product(x: Array, image: Array, other: Array, factored: bool) -> float:
-    """The inner product under M of x, whose image is `other`, and the vector whose image is `image`."""
-    total = 0.0
-    if factored:
-        for i in range(image.shape[0]):
-            total += image[i] * other[i]
+            total += own[i] * image[i]
     else:
         for i in range(image.shape[0]):
             total += x[i] * image[i]
