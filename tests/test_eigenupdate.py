@@ -191,6 +191,18 @@ def test_nothing_moves_without_an_update(v: Array, rho: float) -> None:
     assert_allclose(update.applied(np.eye(5)), np.eye(5), rtol=0)
 
 
+@pytest.mark.parametrize("scale", [2.0**-450, 2.0**450])
+@pytest.mark.parametrize("vector_scale", [2.0**-250, 1.0, 2.0**250])
+@pytest.mark.parametrize("rho", [1.3, -1e-3])
+def test_the_unit_does_not_matter(scale: float, vector_scale: float, rho: float) -> None:
+    theta, v = poles("clusters")
+    plain = check(theta, v, rho)
+    scaled = rank_one_update(scale * theta, vector_scale * v, rho * (scale / vector_scale**2))
+    assert_allclose(scaled.values, scale * plain.values, rtol=0)
+    assert_allclose(scaled.applied(np.eye(len(v))), plain.applied(np.eye(len(v))), rtol=0)
+    assert_allclose(scaled.workspace.share, vector_scale**2 * plain.workspace.share, rtol=0)
+
+
 close = st.sampled_from([0.0, 1e-17, 1e-15, 1e-12, 1e-8, 1e-3, 1.0])
 
 

@@ -379,6 +379,17 @@ def test_any_spectrum_and_bound(
     assert drift(engine) <= 1e-13
 
 
+@pytest.mark.parametrize("penalty", [1e-290, 1e-150, 1e290])
+def test_penalties_of_any_size(penalty: float) -> None:
+    form = example("all kinds", penalty)
+    engine = VonNeumannEngine(form)
+    for _ in range(3):
+        engine.sweep(np.arange(form.measurements.n_rows))
+    assert np.isfinite(engine.factor()).all()
+    assert engine.drift() <= 1e-12
+    assert engine.projections > 0
+
+
 def test_no_rows() -> None:
     form = nw.Problem(np.eye(3), Constraints(), nw.VonNeumann(), np.diag([3.0, 1.0, 2.0])).formulation
     engine = VonNeumannEngine(form)

@@ -12,6 +12,7 @@ the eigenvectors. Roots for a negative rho are found as those of the same proble
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numba
@@ -34,7 +35,7 @@ class Workspace(NamedTuple):
 
     counts: Index  # number of active poles, number of rotations
     place: Index  # the place in theta of every pole: the active ones, ascending, then the deflated ones
-    pole: Array  # theta at the active poles
+    pole: Array  # theta at the active poles, in units of a power of two in which the largest is about 1
     weight: Array  # v at the active poles; after `complete`, the weights whose roots are exactly these
     origin: Index  # root j is pole[origin_j] + offset_j
     offset: Array
@@ -61,12 +62,13 @@ def workspace(r: int) -> Workspace:
 @numba.njit(nogil=True, cache=True, error_model="numpy")
 def decompose(theta: Array, v: Array, rho: float, ws: Workspace) -> None:
     """The eigenvalues of diag(theta) + rho v v^T, theta ascending, and the shares (u_j^T v)^2."""
-    _deflate(theta, v, rho, ws)
+    unit, root_unit = _deflate(theta, v, rho, ws)
     n = ws.counts[ACTIVE]
-    strength = abs(rho)
+    strength = abs(rho) / unit * root_unit * root_unit
     pole, squares, gap = ws.pole[:n], ws.scratch[1][:n], ws.scratch[2][:n]
     for k in range(n):
-        squares[k] = ws.weight[k] * ws.weight[k]
+        pole[k] /= unit
+        squares[k] = (ws.weight[k] / root_unit) ** 2
     for j in range(n):
         if j < n - 1:
             origin, offset, slope = inner_root(pole, squares, 1.0 / strength, j, gap)
@@ -74,11 +76,11 @@ def decompose(theta: Array, v: Array, rho: float, ws: Workspace) -> None:
             origin, offset, slope = last_root(pole, squares, 1.0 / strength, gap)
         ws.origin[j] = origin
         ws.offset[j] = offset
-        ws.share[j] = 1.0 / (strength * strength * slope)
+        ws.share[j] = root_unit / (strength * strength * slope) * root_unit
     if rho < 0.0:
         _mirror(ws)
     for j in range(n):
-        ws.value[j] = pole[ws.origin[j]] + ws.offset[j]
+        ws.value[j] = unit * (pole[ws.origin[j]] + ws.offset[j])
     _sort(ws, theta.shape[0], rho < 0.0)
 
 
@@ -159,10 +161,11 @@ def fill_block(ws: Workspace, j: int, k: int, out: Array) -> None:
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
-def _deflate(theta: Array, v: Array, rho: float, ws: Workspace) -> None:
+def _deflate(theta: Array, v: Array, rho: float, ws: Workspace) -> tuple[float, float]:
     """Split off the eigenvalues that rho v v^T does not move: tiny v_k, and all but one of equal theta.
 
-    The poles that are left stay in order; for a negative rho they are those of -theta in reverse.
+    The poles that are left stay in order; for a negative rho they are those of -theta in reverse. Returns
+    the powers of two next to the size of the matrix and of v, in units of which third powers are numbers.
     """
     r = theta.shape[0]
     sign = 1 if rho >= 0.0 else -1
@@ -173,7 +176,8 @@ def _deflate(theta: Array, v: Array, rho: float, ws: Workspace) -> None:
         square += v[k] * v[k]
         largest = max(largest, abs(theta[k]))
     norm, strength = np.sqrt(square), abs(rho)
-    tol = _DEFLATION * _EPS * max(largest, strength * square)
+    size = max(largest, strength * square)
+    tol = _DEFLATION * _EPS * size
     n = rotations = 0
     end = r  # deflated poles are filed from the end of `place`
     held = -1  # the last pole that is active so far; its value, perhaps turned, is in `value`
@@ -214,6 +218,7 @@ def _deflate(theta: Array, v: Array, rho: float, ws: Workspace) -> None:
     for j in range(n, r):
         ws.value[j] = ws.offset[j]
     ws.counts[ACTIVE], ws.counts[ROTATIONS] = n, rotations
+    return math.ldexp(1.0, math.frexp(size)[1]), math.ldexp(1.0, math.frexp(norm)[1])
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
