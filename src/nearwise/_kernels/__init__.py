@@ -2,4 +2,7 @@
 
 Callers import them late and only for large arrays. The loops release the interpreter's lock, so that callers
 can run several at once on blocks of their own.
+
+Compiled code is cached on disk, by file: after a change of a function that one in another file calls, delete
+the `*.nbi` files in `__pycache__`.
 """
