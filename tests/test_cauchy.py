@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from numpy.testing import assert_allclose
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
 from nearwise._kernels import secular
 from nearwise._kernels.secular import Workspace
@@ -66,6 +67,16 @@ def test_it_agrees_with_the_dense_product(kind: str, rho: float) -> None:
 @pytest.mark.parametrize("columns", [1, 512, 1279, 1281])
 def test_any_number_of_columns(columns: int) -> None:
     check("normal", 160, 0.5, columns)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_any_number_of_threads(threads: int) -> None:
+    """The same numbers to rounding, and BLAS has its threads back afterwards."""
+    pools = ThreadpoolController().select(user_api="blas")
+    with pools.limit(limits=threads):
+        before = [pool.num_threads for pool in pools.lib_controllers]
+        check("normal", 160, 0.5, 900)
+        assert [pool.num_threads for pool in pools.lib_controllers] == before
 
 
 @given(

@@ -15,12 +15,15 @@ are resolved to the last digit.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
 if TYPE_CHECKING:
     from nearwise._kernels.secular import Workspace
@@ -32,6 +35,7 @@ _LEAF = 96  # points in an interval that is not halved any more
 _NODES = 18  # Chebyshev points, q: 1 / T_q(FAR) = 3e-14
 _FAR = 3.0  # distance from the middle of an interval, in halves of its length
 _COLUMNS = 1024  # of B that are multiplied at a time, so that what belongs to them stays in the cache
+_FEWEST_COLUMNS = 256  # that are worth a thread of their own
 _SMALLEST = 1e-290  # half a length, so that one may divide by it
 
 
@@ -42,27 +46,48 @@ _Operation = tuple[_Place, list[tuple[Array, _Place]]]
 
 
 def cauchy_product(ws: Workspace, B: Array, out: Array) -> None:
-    """The product, for the active poles and roots of a decomposition; B has one row per active pole."""
+    """The product, for the active poles and roots of a decomposition; B has one row per active pole.
+
+    Columns are split among the threads that BLAS would use. BLAS itself is kept to one, because threads that
+    meet after each of many small products wait for each other most of the time.
+    """
     n, r = B.shape
     operations = plan(ws, n)
-    width = -(-r // max(1, round(r / _COLUMNS)))
+    pools = _thread_pools()
+    threads = max((pool.num_threads for pool in pools.lib_controllers), default=1)
+    workers = max(1, min(threads, r // _FEWEST_COLUMNS))
+    width = -(-r // max(workers, round(r / _COLUMNS)))
+    blocks = [slice(first, first + width) for first in range(0, r, width)]
+
+    def run(columns: slice) -> None:
+        _run(operations, B[:, columns], out[:, columns])
+
+    with nullcontext() if threads == 1 else pools.limit(limits=1):
+        if workers == 1:
+            for columns in blocks:
+                run(columns)
+        else:
+            with ThreadPoolExecutor(workers) as executor:
+                list(executor.map(run, blocks))
+
+
+def _run(operations: list[_Operation], B: Array, out: Array) -> None:
+    """The operations on a few columns."""
+    width = B.shape[1]
     heights = [
         max((rows.stop for (array, rows), _ in operations if array == k), default=0)
         for k in (_MOMENTS, _FIELDS)
     ]
     moments, fields, term = (np.empty((height, width)) for height in (*heights, max(_LEAF, _NODES)))
-    for first in range(0, r, width):
-        columns = slice(first, first + width)
-        used = min(width, r - first)
-        arrays = (B[:, columns], moments[:, :used], fields[:, :used], out[:, columns])
-        for (array, rows), parts in operations:
-            here = arrays[array][rows]
-            product = here
-            for matrix, (other, other_rows) in parts:
-                np.matmul(matrix, arrays[other][other_rows], out=product)
-                if product is not here:
-                    here += product
-                product = term[: len(here), :used]
+    arrays = (B, moments, fields, out)
+    for (array, rows), parts in operations:
+        here = arrays[array][rows]
+        product = here
+        for matrix, (other, other_rows) in parts:
+            np.matmul(matrix, arrays[other][other_rows], out=product)
+            if product is not here:
+                here += product
+            product = term[: len(here)]
 
 
 def plan(ws: Workspace, n: int) -> list[_Operation]:
@@ -274,6 +299,11 @@ def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             joined.append((first, last))
     return joined
+
+
+@cache
+def _thread_pools() -> ThreadpoolController:
+    return ThreadpoolController().select(user_api="blas")
 
 
 @cache
