@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from functools import cache
 from numbers import Integral, Real
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 
 from nearwise.problem import Formulation, Iterate, Problem
 from nearwise.reduction import Reduction, reduced
 from nearwise.result import Certificate, Record, Result, Status
+from nearwise.solvers._threads import LARGE_MATRIX, one_blas_thread
 from nearwise.solvers.automatic import Automatic
 
 Array = NDArray[np.float64]
 
 _MAX_ITER = 1000  # unless a solver names another number
-_LARGE_MATRIX = 256  # from this order on, threads speed matrix products up
 
 
 class Solver(Protocol):
@@ -67,7 +64,9 @@ def solve(
         raise TypeError(
             f"solver must have a method iterates, as nearwise.solvers.Newton() has; got {solver!r}"
         )
-    with _quiet_blas(problem.features.shape[1]):
+    # More threads gain little on small matrices and lose much on a busy machine; many constraints are split
+    # into blocks that run side by side, see `Measurements`.
+    with one_blas_thread(problem.features.shape[1] <= LARGE_MATRIX):
         limit: int = getattr(solver, "max_iter", _MAX_ITER) if max_iter is None else max_iter
         run = _Run(problem, tol, limit, max_seconds, callback)
         return run.result(solver, run.status(solver))
@@ -180,19 +179,6 @@ class _Run:
         )
         self.history.append(record)
         return record
-
-
-def _quiet_blas(r: int) -> AbstractContextManager[Any]:
-    """One BLAS thread for small matrices: more of them gain little, and lose much on a busy machine.
-
-    Large sets of constraints are split into blocks that run side by side, see `Measurements`.
-    """
-    return nullcontext() if r > _LARGE_MATRIX else _thread_pools().limit(limits=1, user_api="blas")
-
-
-@cache
-def _thread_pools() -> ThreadpoolController:
-    return ThreadpoolController()
 
 
 def _message(status: Status, certificate: Certificate, tol: float) -> str:

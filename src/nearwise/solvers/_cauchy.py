@@ -16,14 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
+
+from nearwise.solvers._threads import one_blas_thread, thread_pools
 
 if TYPE_CHECKING:
     from nearwise._kernels.secular import Workspace
@@ -53,8 +53,7 @@ def cauchy_product(ws: Workspace, B: Array, out: Array) -> None:
     """
     n, r = B.shape
     operations = plan(ws, n)
-    pools = _thread_pools()
-    threads = max((pool.num_threads for pool in pools.lib_controllers), default=1)
+    threads = max((pool.num_threads for pool in thread_pools().lib_controllers), default=1)
     workers = max(1, min(threads, r // _FEWEST_COLUMNS))
     width = -(-r // max(workers, round(r / _COLUMNS)))
     blocks = [slice(first, first + width) for first in range(0, r, width)]
@@ -62,7 +61,7 @@ def cauchy_product(ws: Workspace, B: Array, out: Array) -> None:
     def run(columns: slice) -> None:
         _run(operations, B[:, columns], out[:, columns])
 
-    with nullcontext() if threads == 1 else pools.limit(limits=1):
+    with one_blas_thread(threads > 1):
         if workers == 1:
             for columns in blocks:
                 run(columns)
@@ -299,11 +298,6 @@ def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             joined.append((first, last))
     return joined
-
-
-@cache
-def _thread_pools() -> ThreadpoolController:
-    return ThreadpoolController().select(user_api="blas")
 
 
 @cache

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from nearwise.divergences import VonNeumann, divided_differences
 from nearwise.problem import Formulation
 from nearwise.solvers import _eigenupdate
+from nearwise.solvers._threads import LARGE_MATRIX, one_blas_thread
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -104,7 +105,8 @@ class VonNeumannEngine:
                 for row in run:
                     self._project_densely(int(row))
             elif self._compiled:
-                self._kernels.sweep(run, self._rows, self._state, self._room, *self._matrices)
+                with one_blas_thread(len(self.form.prior) > LARGE_MATRIX):
+                    self._kernels.sweep(run, self._rows, self._state, self._room, *self._matrices)
             else:
                 for row in run:
                     self._project(int(row))
