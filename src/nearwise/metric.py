@@ -25,7 +25,7 @@ Index = NDArray[np.int64]
 _GATHERED = 2**22  # numbers gathered at a time
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Metric:
     """A squared distance z^T M z between vectors, with M = B B^T or M = I + U (B B^T - I) U^T.
 
@@ -42,6 +42,10 @@ class Metric:
 
     def __post_init__(self) -> None:
         _store_by_rows(self)
+
+    def __repr__(self) -> str:
+        form = "" if self.basis is None else f", identity outside {self.basis.shape[1]} dimensions"
+        return f"<Metric: {self.n_features} features{form}>"
 
     @property
     def n_features(self) -> int:
@@ -88,7 +92,7 @@ class Metric:
         return learned + np.maximum(outside, 0.0)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class KernelMetric:
     """A learned kernel and its squared distance, on all objects that the input kernel accepts.
 
@@ -115,6 +119,9 @@ class KernelMetric:
 
     def __post_init__(self) -> None:
         _store_by_rows(self)
+
+    def __repr__(self) -> str:
+        return f"<KernelMetric: kernel {self.kernel.name!r}, learned in {len(self.factor)} dimensions>"
 
     def features(self, X: Any) -> Array:
         """phi'(x), one row per object."""

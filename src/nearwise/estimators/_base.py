@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
+from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearwise.constraints import Constraints
@@ -102,7 +102,12 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             if vectors.ndim != 3 or vectors.shape[1] != 2:
                 hint = "an array of shape (m, 2, d), or row numbers (m, 2) together with X"
                 raise ValueError(f"pairs must be {hint}, got shape {vectors.shape}")
-            X = self._checked(vectors.reshape(-1, vectors.shape[2]))
+            if vectors.shape[2] != self.n_features_in_:
+                raise ValueError(
+                    f"pairs has vectors of {vectors.shape[2]} features, but {type(self).__name__} was "
+                    f"fitted with {self.n_features_in_}"
+                )
+            X = check_array(vectors.reshape(-1, vectors.shape[2]), input_name="pairs")
             rows = np.arange(len(X)).reshape(-1, 2)
         else:
             X = self._checked(X)
@@ -146,7 +151,7 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         self, X: Any, y: Any, features: Array, side: _side.SideInformation, prior: Array | None
     ) -> Array:
         """Learn a matrix for the features, set the attributes that report on it, and return its factor."""
-        with progress(self, X, y) as callback:
+        with progress(self, X, y) as report:
             learned = learn(
                 features,
                 codes=side.codes,
@@ -159,11 +164,11 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
                 tol=self.tol,
                 max_iter=_count(self.max_iter, "max_iter"),
                 random_state=self.random_state,
-                callback=callback,
+                callback=report,
             )
         self.result_ = learned.result
         self.status_ = Status.SOLVED if learned.result is None else learned.result.status
-        self.n_iter_ = 0 if learned.result is None else learned.result.n_iter
+        self.n_iter_ = report.n_iterations
         self.penalty_ = learned.penalty
         self.penalty_scores_ = learned.scores
         self.kept_prior_ = learned.kept_prior

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,24 +20,34 @@ except ImportError:
         return method
 
 
+class Report:
+    """Called after every iteration; counts them, and answers whether some callback asks to stop."""
+
+    def __init__(self, estimator: Any, X: Any, y: Any, context: Any) -> None:
+        self.estimator, self.X, self.y, self.context = estimator, X, y, context
+        self.n_iterations = 0
+
+    def __call__(self, record: Record) -> bool:
+        self.n_iterations += 1
+        stop = False
+        if self.context is not None:
+            task = self.context.subcontext(task_name="iteration")
+            task.call_on_fit_task_begin(estimator=self.estimator, X=self.X, y=self.y)
+            stop = task.call_on_fit_task_end(estimator=self.estimator, X=self.X, y=self.y)
+        own = self.estimator.callback
+        return bool(own is not None and own(record)) or stop
+
+
 @contextmanager
-def progress(estimator: Any, X: Any, y: Any) -> Iterator[Callable[[Record], bool]]:
-    """A function to call after every iteration; its answer says whether some callback asks to stop."""
-    own = estimator.callback
+def progress(estimator: Any, X: Any, y: Any) -> Iterator[Report]:
+    """The report of a fit, from its begin to its end."""
     if not getattr(estimator, "_skl_callbacks", None):
-        yield lambda record: own is not None and bool(own(record))
+        yield Report(estimator, X, y, None)
         return
-    fit = estimator._init_callback_context(max_subtasks=None)
-    fit.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
-
-    def report(record: Record) -> bool:
-        task = fit.subcontext(task_name="iteration")
-        task.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
-        stop = task.call_on_fit_task_end(estimator=estimator, X=X, y=y)
-        return bool(own is not None and own(record)) or bool(stop)
-
-    yield report
-    fit.call_on_fit_task_end(estimator=estimator, X=X, y=y)
+    context = estimator._init_callback_context(max_subtasks=None)
+    context.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
+    yield Report(estimator, X, y, context)
+    context.call_on_fit_task_end(estimator=estimator, X=X, y=y)
 
 
-__all__ = ["Callbacks", "progress", "with_callbacks"]
+__all__ = ["Callbacks", "Report", "progress", "with_callbacks"]

@@ -22,7 +22,7 @@ from nearwise.result import Record
 
 Array = NDArray[np.float64]
 
-FULL_FEATURES = 1000  # the largest number of features for which all d x d entries of M are learned by default
+FULL_FEATURES = 256  # the largest number of features for which all d x d entries of M are learned by default
 DEFAULT_RANK = 100  # of the learned part where not
 
 
@@ -44,7 +44,7 @@ class MetricLearner(Learner):
         out, and keeps the prior where none does better than that.
     rank : int, default=None
         Learn M = I + U (L - I) U^T in a subspace of this dimension only, in O(d rank) memory (JKDD12 3.6).
-        By default all of M is learned for dense data of up to 1000 features, and 100 dimensions otherwise.
+        By default all of M is learned for dense data of up to 256 features, and 100 dimensions otherwise.
     basis : "auto", "svd", "kmeans", "class_means", "class_clusters" or (d, k) array, default="auto"
         The subspace: leading singular vectors of the data, the means of clusters, of classes, or of clusters
         within classes, or the span of given columns. "auto" is "class_clusters" with labels and "svd"
@@ -70,7 +70,7 @@ class MetricLearner(Learner):
     rank_ : dimensions of the learned subspace, d where all of M was learned
     result_ : `Result` of the last solve with certificate and history; None where nothing was to be learned
     status_ : `Status` of that solve
-    n_iter_ : its iterations
+    n_iter_ : iterations of all solves, also of those that choose the penalty
     penalty_, penalty_scores_ : the penalty used; pairs (penalty, score on held-out pairs), the prior's first
         with penalty 0
     kept_prior_ : whether M is the prior
