@@ -696,7 +696,7 @@ def test_many_pairs_of_many_objects_are_drawn_without_listing_all_pairs():
         assert len(np.unique(np.sort(block.ids, axis=1), axis=0)) == 100_000
 
 
-def local_pairs_by_sorting(X, y, k=3):
+def local_pairs_by_sorting(X, y, k=5):
     same, different = set(), set()
     for i in range(len(y)):
         order = [j for j in np.argsort(((X - X[i]) ** 2).sum(axis=1)).tolist() if j != i]

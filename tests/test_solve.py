@@ -471,3 +471,37 @@ def test_a_divergence_of_ones_own_reaches_the_edge_of_the_cone() -> None:
 def test_a_setting_of_newton_that_makes_no_sense_is_refused_by_name(setting: str) -> None:
     with pytest.raises(ValueError, match=f"{setting} must be positive, got -1"):
         nw.solvers.Newton(**{setting: -1})
+
+
+# --- starting from a given matrix --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("divergence", cases.DIVERGENCES, ids=lambda d: type(d).__name__)
+@pytest.mark.parametrize("prior", [None, "singular"])
+def test_a_start_changes_the_way_and_not_the_end(divergence: nw.Divergence, prior: str | None) -> None:
+    rng = np.random.default_rng(0)
+    G = rng.normal(size=(20, 4))
+    M0 = None if prior is None else cases.positive_definite(rng, 4, rank=3)
+    side = c.at_most([(0, 1), (2, 3)], 0.5) + c.at_least([(4, 5), (6, 7)], 20.0)
+    problem = nw.Problem(G, side, divergence, M0, penalty=1.0)
+    cold = nw.solve(problem, tol=1e-10)
+    again = nw.solve(problem, tol=1e-10, start=cold.factor)
+    np.testing.assert_allclose(again.matrix, cold.matrix, rtol=0, atol=1e-4 * np.abs(cold.matrix).max())
+    assert again.status is nw.Status.SOLVED
+    assert again.n_iter < cold.n_iter
+    elsewhere = nw.solve(problem, tol=1e-10, start=rng.normal(size=(4, 2)))
+    np.testing.assert_allclose(elsewhere.certificate.primal, cold.certificate.primal, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("solver", "start", "message"),
+    [
+        (None, np.eye(3), "start must have 4 rows, as M has, got 3"),
+        (None, [[np.nan]] * 4, "start"),
+        (nw.solvers.CyclicProjections(), np.eye(4), "CyclicProjections cannot start from a given matrix"),
+    ],
+)
+def test_a_start_that_cannot_be(solver: object, start: object, message: str) -> None:
+    problem = nw.Problem(np.eye(4), c.at_most([(0, 1)], 1.0))
+    with pytest.raises(ValueError, match=message):
+        nw.solve(problem, solver, start=start)

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from .metric import KernelMetric as KernelMetric, Metric as Metric
     from .models import ModelFileError as ModelFileError, load as load, save as save
     from .problem import (
-        InfeasibilityCheck as InfeasibilityCheck,
         Problem as Problem,
         check_infeasibility as check_infeasibility,
     )
     from .result import (
         Certificate as Certificate,
+        InfeasibilityCheck as InfeasibilityCheck,
         Record as Record,
         Result as Result,
         Status as Status,
@@ -55,7 +55,7 @@ _EXPORTS: dict[str, str | None] = {
     "Frobenius": "divergences",
     "Problem": "problem",
     "check_infeasibility": "problem",
-    "InfeasibilityCheck": "problem",
+    "InfeasibilityCheck": "result",
     "Result": "result",
     "Status": "result",
     "Certificate": "result",

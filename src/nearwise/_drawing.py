@@ -17,7 +17,7 @@ from nearwise._reading import regular_array
 Pairs = NDArray[np.int64]
 Codes = NDArray[np.int64]
 
-N_NEIGHBORS = 3
+N_NEIGHBORS = 5
 # Up to this size of a class, one search among all objects finds the nearest objects of other classes.
 SMALL_CLASS = 30
 
@@ -85,33 +85,12 @@ def random_pairs(codes: Codes, n_pairs: int | None, rng: np.random.RandomState) 
 def nearest_pairs(
     codes: Codes, X: Any, n_pairs: int | None, rng: np.random.RandomState
 ) -> tuple[Pairs, Pairs]:
-    """Every row of X with its three nearest rows of its own class and its three nearest of other classes.
+    """Every row of X with its five nearest rows of its own class and its five nearest of other classes.
 
     If there are more than `n_pairs` of these, a random choice, half within a class where the labels permit.
     """
-    from sklearn.neighbors import NearestNeighbors  # slow to import, and needed only here
-
-    counts = np.bincount(codes)
-    members = np.split(np.argsort(codes, kind="stable"), np.cumsum(counts)[:-1])
-    same, different = [_no_pairs()], [_no_pairs()]
-    for rows in members:
-        if rows.size > 1:
-            search = NearestNeighbors(n_neighbors=min(N_NEIGHBORS, rows.size - 1)).fit(X[rows])
-            same.append(_fan(rows, rows[search.kneighbors(return_distance=False)]))
-        others = np.setdiff1d(np.arange(codes.size), rows) if rows.size > SMALL_CLASS else np.empty(0, int)
-        if others.size:
-            search = NearestNeighbors(n_neighbors=min(N_NEIGHBORS, others.size)).fit(X[others])
-            different.append(_fan(rows, others[search.kneighbors(X[rows], return_distance=False)]))
-
-    rows = np.flatnonzero(counts[codes] <= SMALL_CLASS)
-    if rows.size:
-        search = NearestNeighbors(n_neighbors=min(SMALL_CLASS + N_NEIGHBORS, codes.size)).fit(X)
-        near = search.kneighbors(X[rows], return_distance=False)
-        other = codes[near] != codes[rows, np.newaxis]
-        row, place = np.nonzero(other & (np.cumsum(other, axis=1) <= N_NEIGHBORS))
-        different.append(np.stack([rows[row], near[row, place]], axis=1))
-
-    same_pairs, different_pairs = _distinct_pairs(same, codes.size), _distinct_pairs(different, codes.size)
+    near, far = neighbors(codes, X, np.arange(codes.size))
+    same_pairs, different_pairs = _distinct_pairs(near, codes.size), _distinct_pairs(far, codes.size)
     n_same, n_different = len(same_pairs), len(different_pairs)
     if n_pairs is not None and n_pairs < n_same + n_different:
         n_same, n_different = _halves(n_pairs, n_same, n_different)
@@ -119,6 +98,36 @@ def nearest_pairs(
         same_pairs[_distinct(n_same, len(same_pairs), rng)],
         different_pairs[_distinct(n_different, len(different_pairs), rng)],
     )
+
+
+def neighbors(codes: Codes, X: Any, rows: NDArray[np.int64]) -> tuple[Pairs, Pairs]:
+    """Pairs (row, neighbour) of the given rows: the nearest of their own class, and of the other classes."""
+    from sklearn.neighbors import NearestNeighbors  # slow to import, and needed only here
+
+    counts = np.bincount(codes)
+    members = np.split(np.argsort(codes, kind="stable"), np.cumsum(counts)[:-1])
+    wanted = np.zeros(codes.size, dtype=bool)
+    wanted[rows] = True
+    same, different = [_no_pairs()], [_no_pairs()]
+    for group in members:
+        asking = group[wanted[group]]
+        if asking.size and group.size > 1:
+            search = NearestNeighbors(n_neighbors=min(N_NEIGHBORS + 1, group.size)).fit(X[group])
+            found = group[search.kneighbors(X[asking], return_distance=False)]
+            same.append(_fan(asking, _without_self(asking, found)))
+        others = np.empty(0, int) if group.size <= SMALL_CLASS else np.flatnonzero(codes != codes[group[0]])
+        if asking.size and others.size:
+            search = NearestNeighbors(n_neighbors=min(N_NEIGHBORS, others.size)).fit(X[others])
+            different.append(_fan(asking, others[search.kneighbors(X[asking], return_distance=False)]))
+
+    asking = np.flatnonzero(wanted & (counts[codes] <= SMALL_CLASS))
+    if asking.size:
+        search = NearestNeighbors(n_neighbors=min(SMALL_CLASS + N_NEIGHBORS, codes.size)).fit(X)
+        near = search.kneighbors(X[asking], return_distance=False)
+        other = codes[near] != codes[asking, np.newaxis]
+        row, place = np.nonzero(other & (np.cumsum(other, axis=1) <= N_NEIGHBORS))
+        different.append(np.stack([asking[row], near[row, place]], axis=1))
+    return np.concatenate(same), np.concatenate(different)
 
 
 def _codes_of_objects(labels: NDArray[np.object_]) -> Codes:
@@ -171,8 +180,15 @@ def _fan(rows: NDArray[Any], partners: NDArray[Any]) -> Pairs:
     return np.stack([np.repeat(rows, partners.shape[1]), partners.ravel()], axis=1)
 
 
-def _distinct_pairs(parts: list[Pairs], n_objects: int) -> Pairs:
-    low, high = np.sort(np.concatenate(parts), axis=1).T
+def _without_self(rows: NDArray[Any], partners: NDArray[Any]) -> NDArray[Any]:
+    """`partners` less one column: in every line the row itself, or the last one where a twin displaced it."""
+    itself = partners == rows[:, np.newaxis]
+    itself[~itself.any(axis=1), -1] = True
+    return partners[~itself].reshape(len(rows), -1)
+
+
+def _distinct_pairs(pairs: Pairs, n_objects: int) -> Pairs:
+    low, high = np.sort(pairs, axis=1).T
     return np.stack(np.divmod(_without_repeats(low * n_objects + high), n_objects), axis=1)
 
 

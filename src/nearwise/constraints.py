@@ -335,7 +335,7 @@ def from_labels(
     y : labels of any type, one per row of the data; -1 is a label like any other
     X : the data; needed for `draw="local"`
     draw : "random" draws pairs uniformly, half of them similar where the labels permit (KSD09 7.2);
-        "local" takes every object with its three nearest objects of its class and of the other classes
+        "local" takes every object with its five nearest objects of its class and of the other classes
     n_pairs : the number of pairs, if there are as many; by default 40 c^2 for c classes, and all for "local"
     random_state : seed or `numpy.random.RandomState`, as in scikit-learn
 

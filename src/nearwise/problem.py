@@ -23,7 +23,7 @@ from nearwise.constraints import Constraints
 from nearwise.divergences import Divergence, LogDet, spectral_value
 from nearwise.losses import Losses
 from nearwise.measurements import Measurements
-from nearwise.result import SATISFIED, Certificate, Violation
+from nearwise.result import SATISFIED, Certificate, InfeasibilityCheck, Violation
 
 Array = NDArray[np.float64]
 
@@ -59,26 +59,6 @@ class Iterate:
     solver: str = ""
     note: str = ""
     final: bool = False
-
-
-@dataclass(frozen=True)
-class InfeasibilityCheck:
-    """What multipliers y prove about the hard constraints.
-
-    If S = sum_i y_i A_i >= 0 and y^T b < 0, then no M >= 0 meets them, because 0 <= <S, M> <= y^T b.
-
-    Attributes
-    ----------
-    valid : whether that holds to rounding: a feasible M would need a trace of at least 1e7 times the prior's
-    smallest_eigenvalue : of S, with S and y scaled so that y^T b = -1
-    bound : y^T b before that scaling, relative to sum_i |y_i b_i|
-    rows : the constraints that contradict each other, those with the largest share first
-    """
-
-    valid: bool
-    smallest_eigenvalue: float
-    bound: float
-    rows: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -355,6 +335,10 @@ class Problem:
     def lift(self, factor: Array) -> Array:
         """A factor in the eigenbasis of the prior's range, back in the coordinates of the features."""
         return factor if self.prior_basis is None else self.prior_basis @ factor
+
+    def lower(self, factor: Array) -> Array:
+        """The inverse of `lift`: what lies outside the prior's range is left out."""
+        return factor if self.prior_basis is None else self.prior_basis.T @ factor
 
     def _spectrum(self, M: ArrayLike) -> tuple[Array | None, Array]:
         """Eigenvalues and eigenvectors on the prior's range; None where M leaves it or is indefinite."""

@@ -42,6 +42,11 @@ class Reduction:
         lifted: Array = np.sqrt(self.matrix_scale) * (self.root_prior[:, None] * factor)
         return lifted
 
+    def lower(self, factor: Array) -> Array:
+        """A factor of the part of M that M' describes, from a factor of M: the inverse of `lift`."""
+        lowered: Array = factor / (np.sqrt(self.matrix_scale) * self.root_prior[:, None])
+        return lowered if self.span is None else self.span.T @ lowered
+
 
 def reduced(form: Formulation) -> Reduction:
     """The three steps, as far as the divergence allows them."""

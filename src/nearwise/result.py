@@ -1,4 +1,4 @@
-"""What a solver hands back: status, certificate, history and the learned matrix."""
+"""What a solver hands back: status, certificate, history, the learned matrix, proofs of infeasibility."""
 
 from __future__ import annotations
 
@@ -72,6 +72,26 @@ class Certificate:
     def holds(self, tol: float) -> bool:
         """Whether the gap and the violation of the hard constraints are at most `tol`."""
         return self.gap <= tol and self.hard_violation <= tol
+
+
+@dataclass(frozen=True)
+class InfeasibilityCheck:
+    """What multipliers y prove about the hard constraints.
+
+    If S = sum_i y_i A_i >= 0 and y^T b < 0, then no M >= 0 meets them, because 0 <= <S, M> <= y^T b.
+
+    Attributes
+    ----------
+    valid : whether that holds to rounding: a feasible M would need a trace of at least 1e7 times the prior's
+    smallest_eigenvalue : of S, with S and y scaled so that y^T b = -1
+    bound : y^T b before that scaling, relative to sum_i |y_i b_i|
+    rows : the constraints that contradict each other, those with the largest share first
+    """
+
+    valid: bool
+    smallest_eigenvalue: float
+    bound: float
+    rows: tuple[int, ...]
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -9,8 +10,9 @@ from numbers import Integral, Real
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from nearwise._reading import finite
 from nearwise.problem import Formulation, Iterate, Problem
 from nearwise.reduction import Reduction, reduced
 from nearwise.result import Certificate, Record, Result, Status
@@ -23,7 +25,10 @@ _MAX_ITER = 1000  # unless a solver names another number
 
 
 class Solver(Protocol):
-    """How a problem is solved: settings, and a stream of better and better points."""
+    """How a problem is solved: settings, and a stream of better and better points.
+
+    A solver that can start elsewhere than at the prior takes a second argument `start`, a factor of M.
+    """
 
     def iterates(self, form: Formulation) -> Iterator[Iterate]:
         """Points of the formulation; the stream ends where the solver can make no more progress."""
@@ -36,6 +41,7 @@ def solve(
     max_iter: int | None = None,
     max_seconds: float | None = None,
     callback: Callable[[Record], Any] | None = None,
+    start: ArrayLike | None = None,
 ) -> Result:
     """Solve a problem to a certified accuracy.
 
@@ -48,6 +54,8 @@ def solve(
     max_iter : the largest number of iterations; by default 1000, or 10,000 sweeps of projections
     max_seconds : the longest time; no limit by default
     callback : called with a `Record` after every iteration; a true answer ends the run as INTERRUPTED
+    start : a factor B of the matrix B B^T to start from, such as the `factor` of a result for another
+        penalty; by default the prior. It changes the time a solve takes, and not where it ends.
 
     Returns
     -------
@@ -64,12 +72,13 @@ def solve(
         raise TypeError(
             f"solver must have a method iterates, as nearwise.solvers.Newton() has; got {solver!r}"
         )
+    factor = None if start is None else _checked_start(start, solver, problem)
     # More threads gain little on small matrices and lose much on a busy machine; many constraints are split
     # into blocks that run side by side, see `Measurements`.
     with one_blas_thread(problem.features.shape[1] <= LARGE_MATRIX):
         limit: int = getattr(solver, "max_iter", _MAX_ITER) if max_iter is None else max_iter
         run = _Run(problem, tol, limit, max_seconds, callback)
-        return run.result(solver, run.status(solver))
+        return run.result(solver, run.status(solver, factor))
 
 
 class _Run:
@@ -96,10 +105,11 @@ class _Run:
         self.ray: Array | None = None
         self.note = ""
 
-    def status(self, solver: Solver) -> Status:
+    def status(self, solver: Any, start: Array | None) -> Status:
         form = self.reduction.formulation
+        first = () if start is None else (self.reduction.lower(self.problem.lower(start)),)
         try:
-            for point in solver.iterates(form):
+            for point in solver.iterates(form, *first):
                 self.note = point.note
                 grade = self._keep(point, form.certificate(point))
                 record = self._record(grade)
@@ -193,6 +203,15 @@ def _message(status: Status, certificate: Certificate, tol: float) -> str:
         Status.STALLED: f"No further progress; the tolerance {tol:g} was not reached",
     }
     return f"{ends[status]}: {reached}."
+
+
+def _checked_start(start: ArrayLike, solver: Solver, problem: Problem) -> Array:
+    if "start" not in inspect.signature(solver.iterates).parameters:
+        raise ValueError(f"{type(solver).__name__} cannot start from a given matrix: leave start out")
+    factor = finite(start, "start", ndim=2)
+    if len(factor) != problem.features.shape[1]:
+        raise ValueError(f"start must have {problem.features.shape[1]} rows, as M has, got {len(factor)}")
+    return factor
 
 
 def _check_limits(

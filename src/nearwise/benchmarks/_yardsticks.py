@@ -6,19 +6,16 @@ gap of a matrix is computed here once more, densely, so that it does not rest on
 
 from __future__ import annotations
 
-import functools
 import importlib
 import time
-import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-from unittest import mock
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise.benchmarks._peers import working_metric_learn
 from nearwise.benchmarks._tables import require
 from nearwise.problem import Problem
 
@@ -179,31 +176,20 @@ class PeerAnswer:
 def metric_learn_itml(pairs: PairProblem, max_iter: int) -> PeerAnswer:
     """metric-learn's ITML, which compares z^T M z with its bounds, so takes squared ones; its own tolerance.
 
-    Time is that of `fit`. metric-learn 0.7.0 passes scikit-learn a keyword that was renamed since; while the
-    fit runs it is renamed on the way, and what else scikit-learn deprecates there is not reported.
+    Time is that of `fit`.
     """
     require("metric_learn", "metric-learn")
-    from metric_learn import ITML, _util
+    from metric_learn import ITML
 
-    renamed = {name: _with_renamed_keyword(getattr(_util, name)) for name in ("check_array", "check_X_y")}
     vectors = np.stack([pairs.features[pairs.first], pairs.features[pairs.second]], axis=1)
     labels = np.where(pairs.is_upper, 1, -1)
     bounds = [pairs.bounds[pairs.is_upper][0], pairs.bounds[~pairs.is_upper][0]]
     learner = ITML(gamma=pairs.penalty, max_iter=max_iter)
-    with mock.patch.dict(vars(_util), renamed), warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
+    with working_metric_learn():
         start = time.perf_counter()
         learner.fit(vectors, labels, bounds=bounds)
         seconds = time.perf_counter() - start
     return PeerAnswer(learner.get_mahalanobis_matrix(), seconds, learner.n_iter_ + 1)
-
-
-def _with_renamed_keyword(check: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(check)
-    def call(*args: Any, force_all_finite: Any = True, **kwargs: Any) -> Any:
-        return check(*args, ensure_all_finite=force_all_finite, **kwargs)
-
-    return call
 
 
 def cvxpy_solvers() -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from nearwise.problem import Formulation
 
 Array = NDArray[np.float64]
 
+_SMALLEST_START = 1e-10  # relative size to which small eigenvalues of a matrix to start from are raised
 _NEGLIGIBLE = 1e-20  # relative size of eigenvalues that make no difference to anything measured
 
 
@@ -280,16 +281,19 @@ class Law:
         return replace(self, mu=0.1 * self.mu)
 
 
-def first_chart(form: Formulation) -> Chart:
-    """The chart at the prior, or near it where the prior is on the boundary of the cone or outside."""
-    divergence, prior = form.divergence, form.prior
+def first_chart(form: Formulation, start: Array | None = None) -> Chart:
+    """The chart at the prior or at `start start^T`, moved off the boundary of the cone if it is there."""
+    divergence, x, V = form.divergence, form.prior, np.eye(len(form.prior))
+    size = float(np.mean(np.abs(form.prior))) or 1.0
+    if start is not None:
+        V, s, _ = np.linalg.svd(np.hstack([start, np.zeros_like(V)]), full_matrices=False)
+        x = np.maximum(s**2, _SMALLEST_START * max(s[0] ** 2, size))
     if divergence.congruence_invariant:
-        return FactorChart(form, np.diag(np.sqrt(prior)))
-    size = float(np.mean(np.abs(prior))) or 1.0
+        return FactorChart(form, V * np.sqrt(x))
     if np.isinf(divergence.gradient(np.zeros(1)))[0]:
-        return SpectralChart(form, Law(divergence, 0.0, size), divergence.gradient(prior), np.eye(len(prior)))
+        return SpectralChart(form, Law(divergence, 0.0, size), divergence.gradient(x), V)
     law = Law(divergence, size * float(divergence.curvature(np.array([size]))[0]), size)
-    return SpectralChart(form, law, law.gradient(np.maximum(prior, 1e-3 * size)), np.eye(len(prior)))
+    return SpectralChart(form, law, law.gradient(np.maximum(x, 1e-3 * size)), V)
 
 
 def _target(form: Formulation, pullback: Array) -> Array:

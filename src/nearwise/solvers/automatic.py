@@ -6,10 +6,15 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from nearwise.divergences import LogDet
 from nearwise.problem import Formulation, Iterate
 from nearwise.solvers.newton import Newton
 from nearwise.solvers.projections import CyclicProjections
+
+Array = NDArray[np.float64]
 
 _ROWS_PER_UNKNOWN = 10
 _FEW_ROWS = 1000
@@ -41,10 +46,10 @@ class Automatic:
 
     tol: float = 1e-6
 
-    def iterates(self, form: Formulation) -> Iterator[Iterate]:
-        """The points of the chosen solver."""
-        if not _projections_pay(form):
-            for point in Newton().iterates(form):
+    def iterates(self, form: Formulation, start: Array | None = None) -> Iterator[Iterate]:
+        """The points of the chosen solver; Newton's method where there is a matrix to start from."""
+        if start is not None or not _projections_pay(form):
+            for point in Newton().iterates(form, start):
                 yield replace(point, solver=Newton.__name__)
             return
         check, last = _FIRST_CHECK, math.inf

@@ -55,9 +55,9 @@ class Newton:
             if value is not None and not value > 0:
                 raise ValueError(f"{name} must be positive, got {value!r}")
 
-    def iterates(self, form: Formulation) -> Iterator[Iterate]:
-        """Points of decreasing objective, the prior first."""
-        run = _Run(self, form)
+    def iterates(self, form: Formulation, start: Array | None = None) -> Iterator[Iterate]:
+        """Points of decreasing objective; first the prior, or `start start^T` where it is given."""
+        run = _Run(self, form, start)
         if not run.starts_at_prior:
             yield _prior_point(form)
         for count in itertools.count():
@@ -98,7 +98,7 @@ class _Run:
     gradient: Array
     inner_gap: float
 
-    def __init__(self, settings: Newton, form: Formulation) -> None:
+    def __init__(self, settings: Newton, form: Formulation, start: Array | None = None) -> None:
         self.settings = settings
         self.form = form
         self.rng = np.random.default_rng(settings.seed)
@@ -106,10 +106,12 @@ class _Run:
         unknowns = r * (r + 1) // 2
         self.hessian_rows = settings.hessian_rows or max(3 * unknowns, 4096)
         self.cost = _AugmentedLosses(form.losses, settings.stiffness, unknowns)
+        if start is not None:
+            self.cost.raise_share(1.0)  # the way from the prior lies behind
         self.radius = settings.radius
         self.full_step = False
         self.predicted = np.inf  # the decrease that the last step's model promised
-        first = first_chart(form)
+        first = first_chart(form, start)
         self.starts_at_prior = not isinstance(first, SpectralChart) or first.law.mu == 0
         self._visit(first)
         self._differentiate()
@@ -138,7 +140,7 @@ class _Run:
         tightened = False
         small = 0.3 * max(abs(self.merit), self.form.unit)
         if self.cost.share < 1 and (forced or self.inner_gap <= small):
-            self.cost.raise_share()
+            self.cost.raise_share(10 * self.cost.share)
             tightened = True
         elif self.cost.can_stiffen if forced else self.cost.any_hard and self._inner_solved():
             self.cost.update(self.values)
@@ -295,8 +297,8 @@ class _AugmentedLosses:
         self.estimate = new
         self.updates += 1
 
-    def raise_share(self) -> None:
-        self._set_share(min(1.0, 10 * self.share))
+    def raise_share(self, share: float) -> None:
+        self._set_share(min(1.0, share))
 
     def complementarity_error(self, p: Array, y: Array) -> float:
         return float(np.sum(np.abs(y[self.hard] * (p[self.hard] - self.bounds))))

@@ -1,0 +1,108 @@
+"""The metric learners that ours is measured against, with their default settings, as one function each.
+
+Each takes training rows, labels and a seed, and returns what maps rows to coordinates in which Euclidean
+distances are the learned ones.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearwise.benchmarks._tables import require
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+Map = Callable[[Array], Array]
+
+
+def nearwise(X: Array, y: Labels, seed: int) -> Map:
+    """`MetricLearner()`."""
+    import nearwise as nw
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", nw.PriorKeptWarning)  # the table shows it: the error is Euclidean's
+        return nw.MetricLearner(random_state=seed).fit(X, y).transform
+
+
+def euclidean(X: Array, y: Labels, seed: int) -> Map:
+    """The rows as they are."""
+    return lambda rows: rows
+
+
+def nca(X: Array, y: Labels, seed: int) -> Map:
+    """scikit-learn's `NeighborhoodComponentsAnalysis()`."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.neighbors import NeighborhoodComponentsAnalysis
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # its default is 50 iterations
+        return NeighborhoodComponentsAnalysis(random_state=seed).fit(X, y).transform
+
+
+def lda(X: Array, y: Labels, seed: int) -> Map:
+    """The transform of scikit-learn's `LinearDiscriminantAnalysis()`."""
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # constant features in a fold
+        return LinearDiscriminantAnalysis().fit(X, y).transform
+
+
+def itml(X: Array, y: Labels, seed: int) -> Map:
+    """metric-learn's `ITML_Supervised()`."""
+    with working_metric_learn():
+        from metric_learn import ITML_Supervised
+
+        components = ITML_Supervised(random_state=seed).fit(X, y).components_
+    return lambda rows: rows @ components.T
+
+
+def lmnn(X: Array, y: Labels, seed: int) -> Map:
+    """metric-learn's `LMNN()`."""
+    with working_metric_learn():
+        from metric_learn import LMNN
+
+        components = LMNN(random_state=seed).fit(X, y).components_
+    return lambda rows: rows @ components.T
+
+
+# every method by the name it has in a table; ours first
+METHODS: dict[str, Callable[[Array, Labels, int], Map]] = {
+    "nearwise": nearwise,
+    "Euclidean": euclidean,
+    "NCA": nca,
+    "LDA": lda,
+    "ITML": itml,
+    "LMNN": lmnn,
+}
+
+
+@contextmanager
+def working_metric_learn() -> Iterator[None]:
+    """metric-learn 0.7.0 passes scikit-learn a keyword that was renamed since; inside, it is translated.
+
+    What else scikit-learn and NumPy deprecate there is not reported.
+    """
+    require("metric_learn", "metric-learn")
+    from metric_learn import _util
+
+    renamed = {name: _with_renamed_keyword(getattr(_util, name)) for name in ("check_array", "check_X_y")}
+    with mock.patch.dict(vars(_util), renamed), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _with_renamed_keyword(check: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(check)
+    def call(*args: Any, force_all_finite: Any = True, **kwargs: Any) -> Any:
+        return check(*args, ensure_all_finite=force_all_finite, **kwargs)
+
+    return call

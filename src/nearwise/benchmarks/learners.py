@@ -1,0 +1,274 @@
+"""Learners with default settings beside those of scikit-learn and metric-learn: errors, text search, time.
+
+`errors` is the error of 5 nearest neighbours on ten data sets, stratified two-fold, features standardised in
+each training fold; methods with their defaults. Sets of more than 2,000 rows are stratified samples (seed 0);
+isolet is reduced to 100 principal components of the standardised training fold. `banking` is search in text
+embeddings: precision among the 10 nearest test questions about another product. `time` is the time of a fit.
+Besides the options below: --sets and --methods (names separated by commas), --seeds (a number), --patience
+(seconds for one method on one set, after which its remaining folds are left out and the table says so).
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import nearwise as nw
+from nearwise.benchmarks import _tables
+from nearwise.benchmarks._peers import METHODS
+from nearwise.benchmarks._tables import Row, Table, Target, Unavailable
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+NEIGHBORS = 5
+ROWS = 2000  # the largest sample of a data set
+COMPONENTS = 100  # principal components of isolet
+OURS, BASELINE = "nearwise", "Euclidean"
+TARGETS = {
+    "points above Euclidean": Target(0.5),
+    "precision": Target(0.80, at_least=True),
+    "seconds": Target(5.0),
+    "ITML / ours": Target(20.0, at_least=True),
+    "auto / one penalty": Target(4.0),
+}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What is measured, and how often."""
+
+    sets: tuple[str, ...] = (
+        "iris",
+        "wine",
+        "ionosphere",
+        "balance_scale",
+        "soybean_large",
+        "pendigits",
+        "spambase",
+        "usps",
+        "isolet",
+        "digits",
+    )
+    methods: tuple[str, ...] = tuple(METHODS)
+    seeds: int = 5
+    patience: float = 300.0
+    pairs: int = 3000
+    time_rows: int = ROWS
+    repeats: int = 3
+
+
+QUICK = Sizes(
+    sets=("iris", "wine"), methods=(OURS, BASELINE, "LDA"), seeds=1, pairs=300, time_rows=120, repeats=1
+)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the benchmark; the exit code."""
+    parser = argparse.ArgumentParser(prog="nearwise bench learners", add_help=False)
+    parser.add_argument("--sets", type=_names)
+    parser.add_argument("--methods", type=_names)
+    parser.add_argument("--seeds", type=int)
+    parser.add_argument("--patience", type=float)
+    own, rest = parser.parse_known_args(argv)
+    for method in own.methods or ():
+        if method not in METHODS:
+            parser.error(f"--methods: {method!r} is not one of {', '.join(METHODS)}")
+    chosen = {name: value for name, value in vars(own).items() if value is not None}
+    full, quick = replace(Sizes(), **chosen), replace(QUICK, **chosen)
+    return _tables.run(rest, "learners", __doc__ or "", SECTIONS, full, quick)
+
+
+def errors(sizes: Sizes) -> Iterator[Table]:
+    """The error of 5-NN under every method, and the seconds of a fit."""
+    methods = tuple(dict.fromkeys((OURS, BASELINE, *sizes.methods)))
+    target = TARGETS["points above Euclidean"]
+    notes = [f"{NEIGHBORS}-NN, stratified 2-fold, {sizes.seeds} seeds; every method with its defaults"]
+    table = Table("mean error in percent", list(notes))
+    times = Table("mean seconds of a fit", list(notes))
+    for name in sizes.sets:
+        try:
+            folds = list(_folds(name, sizes.seeds))
+        except nw.datasets.DatasetUnavailable as error:
+            table.notes.append(f"{name}: left out: {error}")
+            continue
+        row: Row = {"set": name}
+        seconds: Row = {"set": name}
+        for method in methods:
+            found = _measured(method, folds, sizes.patience)
+            row[method], seconds[method] = found.error, found.seconds
+            if found.note:
+                table.notes.append(f"{name}, {method}: {found.note}")
+        above = _number(row[OURS]) - _number(row[BASELINE])
+        table.rows.append(row | {"above Euclidean": above, str(target): target.verdict(above)})
+        times.rows.append(seconds)
+    if not table.rows:
+        raise Unavailable("none of the data sets is there")
+    means = {method: float(np.mean([_number(row[method]) for row in table.rows])) for method in methods}
+    table.rows.append({"set": "mean", **means})
+    lower = {method: Target(mean).verdict(means[OURS]) for method, mean in means.items() if method != OURS}
+    table.rows.append({"set": "target: nearwise's mean lower", **lower})
+    yield table
+    yield times
+
+
+def banking(sizes: Sizes) -> Iterator[Table]:
+    """Near means the same problem, in any product: learned from random labelled pairs of questions.
+
+    The training questions that have a problem are the objects; `constraints.from_labels` draws the pairs from
+    their problems, half of them similar. Of the test questions that have a problem, each is compared with
+    those of the other products; precision is the share of its own problem among the 10 nearest.
+    """
+    try:
+        data = nw.datasets.load("banking77_minilm")
+    except nw.datasets.DatasetUnavailable as error:
+        raise Unavailable(str(error)) from error
+    known, asked = data.extra["problem"] != "", data.extra["problem_test"] != ""
+    X, test = data.X[known].astype(np.float64), data.X_test[asked].astype(np.float64)
+    problem, product = data.extra["problem_test"][asked], data.extra["product_test"][asked]
+    table = Table(
+        "precision among the 10 nearest test questions about another product",
+        [
+            f"{sizes.pairs:,} random pairs of {len(X):,} training questions; {len(test):,} test questions; "
+            "MetricLearner() on the embeddings as they are; seconds are those of fit"
+        ],
+    )
+    table.rows.append({"metric": "cosine", "precision": _precision(test, problem, product)})
+    precision, seconds = TARGETS["precision"], TARGETS["seconds"]
+    for seed in range(sizes.seeds):
+        side = nw.constraints.from_labels(
+            data.extra["problem"][known], n_pairs=sizes.pairs, random_state=seed
+        )
+        learner = nw.MetricLearner(random_state=seed)
+        start = time.perf_counter()
+        learner.fit(X, constraints=side)
+        took = time.perf_counter() - start
+        found = _precision(learner.transform(test), problem, product)
+        row: Row = {"metric": f"learned, seed {seed}", "precision": found}
+        row |= {str(precision): precision.verdict(found), "seconds": took}
+        table.rows.append(row | {str(seconds): seconds.verdict(took)})
+    yield table
+
+
+def duration(sizes: Sizes) -> Iterator[Table]:
+    """A fit on scikit-learn's digits: beside ITML, and with `penalty="auto"` beside one penalty."""
+    digits = nw.datasets.load("digits")
+    X, y = digits.X[: sizes.time_rows], np.asarray(digits.y)[: sizes.time_rows]
+    ours = [_seconds(lambda: METHODS[OURS](X, y, 0)) for _ in range(sizes.repeats)]
+    learner = nw.MetricLearner(random_state=0).fit(X, y)
+    penalty = learner.penalty_ or 1.0
+    one = [
+        _seconds(lambda: nw.MetricLearner(penalty=penalty, random_state=0).fit(X, y))
+        for _ in range(sizes.repeats)
+    ]
+    times, itml = TARGETS["auto / one penalty"], TARGETS["ITML / ours"]
+    table = Table(
+        "seconds of a fit on scikit-learn's digits, default settings",
+        [f"{len(X):,} x {X.shape[1]}; the least of {sizes.repeats}, ITML once"],
+    )
+    ratio = min(ours) / min(one)
+    table.rows.append({"fit": "MetricLearner()", "seconds": min(ours)})
+    table.rows.append({"fit": f"MetricLearner(penalty={penalty:.3g})", "seconds": min(one)})
+    table.rows[-1] |= {"ratio": ratio, "target": f"{times}: {times.verdict(ratio)}"}
+    try:
+        peer = _seconds(lambda: METHODS["ITML"](X, y, 0))
+        row: Row = {"fit": "ITML_Supervised()", "seconds": peer, "ratio": peer / min(ours)}
+        table.rows.append(row | {"target": f"{itml}: {itml.verdict(peer / min(ours))}"})
+    except Unavailable as error:
+        table.notes.append(f"ITML: left out: {error}")
+    yield table
+
+
+@dataclass(frozen=True)
+class _Found:
+    error: float | None  # percent
+    seconds: float | None
+    note: str = ""
+
+
+def _measured(method: str, folds: list[tuple[Array, Labels, Array, Labels]], patience: float) -> _Found:
+    wrong: list[float] = []
+    seconds: list[float] = []
+    failures: list[str] = []
+    for k, (X, y, X_test, y_test) in enumerate(folds):
+        if sum(seconds) > patience:
+            failures.append(f"{len(folds) - k} of {len(folds)} folds left out after {patience:g} seconds")
+            break
+        start = time.perf_counter()
+        try:
+            to_metric = METHODS[method](X, y, 0)
+        except Unavailable as error:
+            return _Found(None, None, f"left out: {error}")
+        except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
+            failures.append(f"fold {k} failed: {error}")
+            seconds.append(time.perf_counter() - start)
+            continue
+        seconds.append(time.perf_counter() - start)
+        wrong.append(_error(to_metric(X), y, to_metric(X_test), y_test))
+    error_rate = float(np.mean(wrong)) if wrong else None
+    return _Found(error_rate, float(np.mean(seconds)), "; ".join(failures))
+
+
+def _folds(name: str, seeds: int) -> Iterator[tuple[Array, Labels, Array, Labels]]:
+    from sklearn.decomposition import PCA
+    from sklearn.model_selection import StratifiedKFold, train_test_split
+    from sklearn.preprocessing import StandardScaler
+
+    data = nw.datasets.load(name)
+    X, y = np.asarray(data.X, dtype=np.float64), np.asarray(data.y)
+    if "complete" in data.extra:
+        X, y = X[data.extra["complete"]], y[data.extra["complete"]]
+    if len(X) > ROWS:
+        rows = train_test_split(np.arange(len(X)), train_size=ROWS, random_state=0, stratify=y)[0]
+        X, y = X[np.sort(rows)], y[np.sort(rows)]
+    for seed in range(seeds):
+        for train, test in StratifiedKFold(2, shuffle=True, random_state=seed).split(X, y):
+            prepare: Any = StandardScaler().fit(X[train])
+            A, B = prepare.transform(X[train]), prepare.transform(X[test])
+            if name == "isolet":
+                prepare = PCA(COMPONENTS, random_state=0).fit(A)
+                A, B = prepare.transform(A), prepare.transform(B)
+            yield A, y[train], B, y[test]
+
+
+def _error(X: Array, y: Labels, X_test: Array, y_test: Labels) -> float:
+    from sklearn.neighbors import KNeighborsClassifier
+
+    return 100.0 * (1.0 - float(KNeighborsClassifier(NEIGHBORS).fit(X, y).score(X_test, y_test)))
+
+
+def _precision(rows: Array, problem: NDArray[Any], product: NDArray[Any]) -> float:
+    squares = np.einsum("ij,ij->i", rows, rows)
+    distances = squares[:, None] + squares - 2.0 * rows @ rows.T
+    distances[product[:, None] == product] = np.inf
+    near = np.argsort(distances, axis=1)[:, :10]
+    return float(np.mean(problem[near] == problem[:, None]))
+
+
+def _seconds(task: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    task()
+    return time.perf_counter() - start
+
+
+def _number(cell: Any) -> float:
+    return math.nan if cell is None else float(cell)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+# each section by name, and the functions that measure it
+SECTIONS: dict[str, tuple[Callable[[Sizes], Iterator[Table]], ...]] = {
+    "errors": (errors,),
+    "banking": (banking,),
+    "time": (duration,),
+}

@@ -1,0 +1,128 @@
+"""What is held out while the penalty is chosen, and how a learned metric is scored on it.
+
+With labels, half of the objects are held out, because near neighbours make pairs of one object tell much
+about the others: the score is the share of a held-out object's class among its five nearest learned-from
+objects. Without labels, a third of the constraints is held out: the score is how often what shall be nearer
+is nearer, and for constraints that do not order distances how little they are violated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearwise import _drawing, constraints as c
+from nearwise._drawing import Codes
+from nearwise.constraints import Block, Constraints
+from nearwise.estimators._pairs import squared_distances
+from nearwise.estimators._side import SideInformation, share_in_order
+from nearwise.problem import Problem
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+_LARGEST_SAMPLE = 4_000  # objects that a choice of the penalty looks at, half of them held out
+_HELD_OUT = 3  # one of so many constraints of a block is held out
+_STAND_INS = 1_000  # random pairs that stand in for the kind of pairs of which there are none
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """What is learned from while the penalty is chosen, and the score of a factor of M on the rest."""
+
+    rows: Index
+    codes: Codes | None
+    constraints: Constraints
+    score: Callable[[Array], float]
+
+
+def hold_out(
+    features: Array, codes: Codes | None, constraints: Constraints, rng: np.random.RandomState
+) -> Trial | None:
+    """A trial; None where there is too little to hold something out."""
+    if codes is None:
+        return _without_constraints(features, constraints, rng)
+    return _without_objects(features, codes, constraints, rng)
+
+
+def _without_objects(
+    features: Array, codes: Codes, constraints: Constraints, rng: np.random.RandomState
+) -> Trial | None:
+    sample = rng.permutation(len(codes))[:_LARGEST_SAMPLE]
+    sample = sample[np.argsort(codes[sample], kind="stable")]
+    starts = np.flatnonzero(np.diff(codes[sample], prepend=-1))
+    place = np.arange(len(sample)) - np.repeat(starts, np.diff(np.append(starts, len(sample))))
+    learned_from, asking = np.sort(sample[place % 2 == 0]), np.sort(sample[place % 2 == 1])
+    # Every class is in the part that is learned from; classes of one object are in no other.
+    if np.bincount(codes[learned_from]).max() < 2 or len(np.unique(codes[learned_from])) < 2:
+        return None
+    inside = constraints.restricted_to(learned_from)[0].resolve(len(learned_from), learned_from)
+
+    def score(factor: Array) -> float:
+        from sklearn.neighbors import NearestNeighbors
+
+        rows = (features - features.mean(axis=0)) @ factor
+        search = NearestNeighbors(n_neighbors=min(_drawing.N_NEIGHBORS, len(learned_from)))
+        near = search.fit(rows[learned_from]).kneighbors(rows[asking], return_distance=False)
+        return float(np.mean(codes[learned_from][near] == codes[asking, np.newaxis]))
+
+    return Trial(learned_from, codes[learned_from], Constraints(inside), score)
+
+
+def _without_constraints(
+    features: Array, constraints: Constraints, rng: np.random.RandomState
+) -> Trial | None:
+    kept: list[Block] = []
+    held: list[Block] = []
+    for block in constraints.blocks:
+        order = rng.permutation(len(block))
+        n_held = len(block) // _HELD_OUT
+        held.append(_part(block, np.sort(order[:n_held])))
+        kept.append(_part(block, np.sort(order[n_held:])))
+    graded = Constraints(tuple(block for block in held if len(block)))
+    if len(graded) == 0:
+        return None
+    ordering = [block for block in graded.blocks if _orders(block)]
+    others = [block for block in graded.blocks if not _orders(block)]
+    side = SideInformation(len(features), None, _with_both_kinds(ordering, len(features), rng))
+    problem = Problem(features, Constraints(tuple(others))) if others else None
+
+    def score(factor: Array) -> float:
+        parts: list[tuple[float, int]] = []
+        if ordering:
+            rows = features @ factor
+            share = share_in_order(
+                side, lambda i, j: squared_distances(rows, np.stack([i, j], axis=1)), np.random.RandomState(0)
+            )
+            parts.append((share, sum(map(len, ordering))))
+        if problem is not None:
+            violations = problem.formulation.losses.violations(problem.values(factor @ factor.T))
+            parts.append((1.0 - float(np.mean(np.minimum(violations, 1.0))), len(violations)))
+        values, weights = np.array(parts).T
+        return float(np.average(values, weights=weights))
+
+    return Trial(np.arange(len(features)), None, Constraints(tuple(kept)), score)
+
+
+def _orders(block: Block) -> bool:
+    return block.kind == "comparison" or (block.kind == "distance" and block.relation != 0)
+
+
+def _with_both_kinds(blocks: list[Block], n_objects: int, rng: np.random.RandomState) -> Constraints:
+    """The blocks, with random pairs as the other kind where all pairs are similar or all dissimilar."""
+    relations = {block.relation for block in blocks if block.kind == "distance"}
+    side = Constraints(tuple(blocks))
+    if len(relations) != 1 or n_objects < 2:
+        return side
+    i, j = rng.randint(n_objects, size=(2, _STAND_INS))
+    pairs = np.stack([i, j], axis=1)[i != j]
+    return side + (c.dissimilar(pairs) if -1 in relations else c.similar(pairs))
+
+
+def _part(block: Block, rows: Index) -> Block:
+    ids = block.ids if block.kind == "linear" or block.ids is None else block.ids[rows]
+    matrices = tuple(block.matrices[row] for row in rows) if block.matrices else ()
+    return replace(block, ids=ids, bounds=block.bounds[rows], matrices=matrices)
