@@ -1,0 +1,97 @@
+"""The benchmark of the learners: its peers are called as they should be, and its tables are produced."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.neighbors import KNeighborsClassifier
+
+import nearwise as nw
+from nearwise import cli
+from nearwise.benchmarks import _peers, learners
+from nearwise.benchmarks._tables import Unavailable
+
+IRIS = nw.datasets.load("iris")
+
+
+def figures(path: Path, *argv: str) -> dict:
+    assert cli.main(["bench", "learners", "--quick", "--json", str(path / "f.json"), *argv]) == cli.DONE
+    return json.loads((path / "f.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("method", ["nearwise", "Euclidean", "NCA", "LDA", "ITML"])
+def test_every_method_gives_coordinates_that_serve(method: str) -> None:
+    if method == "ITML":
+        pytest.importorskip("metric_learn")
+    rows = np.arange(0, 150, 3)
+    to_metric = _peers.METHODS[method](IRIS.X[rows], IRIS.y[rows], 0)
+    others = np.setdiff1d(np.arange(150), rows)
+    machine = KNeighborsClassifier(5).fit(to_metric(IRIS.X[rows]), IRIS.y[rows])
+    assert machine.score(to_metric(IRIS.X[others]), IRIS.y[others]) > 0.9
+
+
+def test_errors_are_those_of_the_definition(tmp_path: Path) -> None:
+    found = figures(tmp_path, "--only", "errors", "--sets", "iris", "--methods", "LDA", "--seeds", "2")
+    table, times = found["tables"]
+    row, mean, verdicts = table["rows"]
+    folds = list(learners._folds("iris", 2))
+    assert [len(y) for _, y, _, _ in folds] == [75] * 4
+    wrong = []
+    for X, y, X_test, y_test in folds:
+        np.testing.assert_allclose([X.mean(), X.std()], [0.0, 1.0], atol=1e-12)
+        order = np.argsort(((X_test[:, None] - X) ** 2).sum(axis=2), axis=1)[:, :5]
+        votes = np.array([np.bincount(y[some], minlength=3) for some in order])
+        wrong.append(100 * np.mean(votes.argmax(axis=1) != y_test))
+    assert row["Euclidean"] == pytest.approx(np.mean(wrong), abs=0.7)  # a tie of votes or of distances
+    assert row["above Euclidean"] == pytest.approx(row["nearwise"] - row["Euclidean"])
+    assert mean["LDA"] == row["LDA"]
+    assert verdicts["Euclidean"] == ("met" if mean["nearwise"] <= mean["Euclidean"] else "missed")
+    assert times["rows"][0]["nearwise"] > 0
+
+
+def test_what_is_missing_or_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(X: object, y: object, seed: int) -> object:
+        raise Unavailable("it is not installed")
+
+    def failing(X: object, y: object, seed: int) -> object:
+        raise ValueError("it does not work")
+
+    monkeypatch.setitem(_peers.METHODS, "LDA", absent)
+    monkeypatch.setitem(_peers.METHODS, "NCA", failing)
+    monkeypatch.delenv(nw.datasets.VARIABLE, raising=False)
+    found = figures(
+        tmp_path, "--sets", "iris,usps", "--methods", "LDA,NCA", "--only", "errors", "--only", "banking"
+    )
+    notes = " ".join(found["tables"][0]["notes"])
+    for part in ("usps: left out", "LDA: left out: it is not installed", "fold 1 failed: it does not work"):
+        assert part in notes
+    assert list(found["skipped"]) == ["banking"]
+
+
+def test_patience_ends_a_slow_method(tmp_path: Path) -> None:
+    found = figures(tmp_path, "--only", "errors", "--sets", "iris", "--patience", "0", "--methods", "LDA")
+    assert "iris, LDA: 1 of 2 folds left out after 0 seconds" in " ".join(found["tables"][0]["notes"])
+
+
+def test_precision_counts_only_other_products() -> None:
+    rows = np.arange(24.0)[:, None]
+    problem, product = np.array(["a", "b"] * 12), np.repeat(["x", "y"], 12)
+    expected = []
+    for i in range(24):
+        others = [j for j in np.argsort(np.abs(rows[:, 0] - i), kind="stable") if product[j] != product[i]]
+        expected.append(np.mean(problem[others[:10]] == problem[i]))
+    assert learners._precision(rows, problem, product) == pytest.approx(np.mean(expected))
+
+
+def test_unknown_methods_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        learners.main(["--methods", "magic"])
+    assert "'magic' is not one of nearwise, Euclidean" in capsys.readouterr().err
+
+
+def test_every_target_is_used() -> None:
+    source = Path(learners.__file__).read_text(encoding="utf-8")
+    assert all(f'TARGETS["{name}"]' in source for name in learners.TARGETS)
