@@ -111,7 +111,7 @@ def test_the_defaults_improve_the_order_of_held_out_pairs() -> None:
 
 
 def test_the_same_seed_gives_the_same_metric() -> None:
-    for parameters in ({}, {"rank": 2, "basis": "kmeans"}):
+    for parameters in ({}, {"rank": 2, "basis": "kmeans", "penalty": 1.0}):
         first, second = (nw.MetricLearner(random_state=7, **parameters).fit(X, y) for _ in range(2))
         np.testing.assert_array_equal(first.components_, second.components_)
 

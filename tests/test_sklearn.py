@@ -220,6 +220,9 @@ def test_ids_of_a_table_s_index() -> None:
     frame.columns = ["a", "b", "c", "d"]
     fitted = nw.MetricLearner(penalty=1.0).fit(frame, constraints=flower_pairs(), sample_ids=frame.index)
     assert fitted.n_constraints_used_ == len(flower_pairs())
+    polars = pytest.importorskip("polars")
+    fitted = nw.MetricLearner(penalty=1.0).fit(X, constraints=flower_pairs(), sample_ids=polars.Series(IDS))
+    assert fitted.n_constraints_used_ == len(flower_pairs())
 
 
 def test_callbacks_of_scikit_learn_see_the_iterations_and_can_stop() -> None:

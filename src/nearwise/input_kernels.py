@@ -1,7 +1,7 @@
 """Input kernels: the functions that a kernel learner starts from, on rows of data, dense or sparse.
 
 `InputKernel` names one of scikit-learn's kernels, a function of two rows, or "precomputed", and evaluates it
-on all pairs of rows or row by row. Two functions on rows that metrics share stand at the end.
+on all pairs of rows or row by row. Functions on rows that metrics share stand at the end.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+_GATHERED = 2**22  # numbers gathered at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,3 +88,10 @@ def paired_squared_distances(X: Any, Y: Any) -> Array:
     """The squared Euclidean distance of every row of X to the same row of Y."""
     difference = X - Y
     return paired_products(difference, difference)
+
+
+def in_parts(paired: Callable[[Any, Any], Array], X: Any, i: Index, j: Index) -> Array:
+    """`paired` of the rows i and j of X, some thousand pairs at a time, so that no m x d array is made."""
+    size = max(_GATHERED // max(X.shape[1], 1), 1)
+    parts = [paired(X[i[k : k + size]], X[j[k : k + size]]) for k in range(0, len(i), size)]
+    return np.concatenate([np.empty(0), *parts])

@@ -10,19 +10,16 @@ which is computed as it stands, so that a distance is a sum of two terms that ar
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nearwise.input_kernels import InputKernel, dense_product, paired_squared_distances
+from nearwise.input_kernels import InputKernel, dense_product, in_parts, paired_squared_distances
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
-
-_GATHERED = 2**22  # numbers gathered at a time
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -84,11 +81,11 @@ class Metric:
     def pair_squared_distances(self, X: Any, i: Index, j: Index) -> Array:
         """Of the rows i of X to the rows j."""
         if self.basis is None:
-            return _in_parts(paired_squared_distances, self.transform(X), i, j)
+            return in_parts(paired_squared_distances, self.transform(X), i, j)
         inside = dense_product(X, self.basis)
-        outside = _in_parts(paired_squared_distances, X, i, j)
-        outside -= _in_parts(paired_squared_distances, inside, i, j)
-        learned = _in_parts(paired_squared_distances, dense_product(inside, self.factor), i, j)
+        outside = in_parts(paired_squared_distances, X, i, j)
+        outside -= in_parts(paired_squared_distances, inside, i, j)
+        learned = in_parts(paired_squared_distances, dense_product(inside, self.factor), i, j)
         return learned + np.maximum(outside, 0.0)
 
 
@@ -165,11 +162,11 @@ class KernelMetric:
     def pair_squared_distances(self, X: Any, i: Index, j: Index) -> Array:
         """Of the rows i of X to the rows j."""
         inside = self.features(X)
-        learned = _in_parts(paired_squared_distances, inside @ self.factor, i, j)
+        learned = in_parts(paired_squared_distances, inside @ self.factor, i, j)
         if self.kernel.is_precomputed:
             return learned
-        outside = _in_parts(self.kernel.paired_squared_distances, X, i, j)
-        outside -= _in_parts(paired_squared_distances, inside, i, j)
+        outside = in_parts(self.kernel.paired_squared_distances, X, i, j)
+        outside -= in_parts(paired_squared_distances, inside, i, j)
         return learned + np.maximum(outside, 0.0)
 
     @property
@@ -191,10 +188,3 @@ def _store_by_rows(metric: Any) -> None:
         value = getattr(metric, field.name)
         if isinstance(value, np.ndarray):
             object.__setattr__(metric, field.name, np.ascontiguousarray(value))
-
-
-def _in_parts(paired: Callable[[Any, Any], Array], X: Any, i: Index, j: Index) -> Array:
-    """`paired` of the rows i and j of X, some thousand pairs at a time, so that no m x d array is made."""
-    size = max(_GATHERED // max(X.shape[1], 1), 1)
-    parts = [paired(X[i[k : k + size]], X[j[k : k + size]]) for k in range(0, len(i), size)]
-    return np.concatenate([np.empty(0), *parts])

@@ -157,8 +157,7 @@ def _values(block: Block, inner: InnerProducts, n_objects: int) -> Array:
 
     if block.kind == "linear":
         rows = np.arange(n_objects) if block.ids is None else block.ids
-        left, right = (axis.ravel() for axis in np.meshgrid(rows, rows, indexing="ij"))
-        K = inner(left, right).reshape(len(rows), len(rows))
+        K = np.stack([inner(np.full_like(rows, row), rows) for row in rows])
         return np.array([_trace(matrix, K) for matrix in block.matrices])
     assert block.ids is not None
     columns = block.ids.T

@@ -16,7 +16,7 @@ from nearwise.divergences import Divergence
 from nearwise.estimators import _kernel_bases, _side
 from nearwise.estimators._base import Learner, one_of, rank_wanted
 from nearwise.estimators._progress import with_callbacks
-from nearwise.input_kernels import InputKernel, paired_products
+from nearwise.input_kernels import InputKernel, in_parts, paired_products
 from nearwise.metric import KernelMetric, symmetric_root
 from nearwise.result import Record
 
@@ -249,5 +249,5 @@ class KernelLearner(Learner):
 
 def _outside(kernel: InputKernel, X: Any, features: Array, i: Index, j: Index) -> Array:
     """The inner products of objects i and j outside the subspace in which `features` are the coordinates."""
-    base = X[i, j] if kernel.is_precomputed else kernel.paired(X[i], X[j])
-    return base - paired_products(features[i], features[j])
+    base = X[i, j] if kernel.is_precomputed else in_parts(kernel.paired, X, i, j)
+    return base - in_parts(paired_products, features, i, j)
