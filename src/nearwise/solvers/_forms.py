@@ -1,0 +1,286 @@
+"""Quadratic forms of a factor, the data of MBS11: y_i = <X_i, G G^T> for d x r factors G.
+
+Every kind of data is a linear map G -> Z followed by sums of squares of rows of Z: vectors (X_i = x_i x_i^T),
+differences of objects (metric learning), unit vectors (kernel learning, multidimensional scaling) and low-rank
+X_i all are `Squares`. Full matrices X_i are `Matrices`. No d x d matrix is built for squares, and moving along
+a line G + s D needs no further product with the data, because the image Z is linear in G.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from nearwise.atoms import constraint_atoms
+from nearwise.constraints import Block
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+
+class Forms(Protocol):
+    """n quadratic forms X_i of d variables, seen through factors."""
+
+    @property
+    def n_samples(self) -> int:
+        """n."""
+
+    @property
+    def dimension(self) -> int:
+        """d."""
+
+    def image(self, D: Array) -> Array:
+        """The linear image of a d x r matrix from which all values follow."""
+
+    def pull(self, Z: Array) -> Array:
+        """The adjoint of `image`."""
+
+    def cross(self, Z: Array, E: Array) -> Array:
+        """<X_i, sym(G D^T)> for the images of G and D; with both the same, <X_i, G G^T>."""
+
+    def weigh(self, weights: Array, Z: Array) -> Array:
+        """What `pull` turns into sum_i weights_i sym(X_i) G, for the image of G."""
+
+    def moment(self, Z: Array, active: NDArray[np.bool_] | None) -> Array:
+        """An r x r matrix C with |D C^1/2|^2 about the mean square of `cross` per unit of D."""
+
+    def subset(self, rows: Index) -> Forms:
+        """The forms of some samples, for a mini-batch."""
+
+
+@dataclass(frozen=True, eq=False)
+class Squares:
+    """X_i = sum_t coefficient_t z_t z_t^T over the squares t of sample i, z_t = F[first_t] + sign_t F[second_t].
+
+    Attributes
+    ----------
+    features : F, (N, d), dense or sparse; None for the unit vectors of d objects
+    size : d
+    first, second, sign : the rows of F of each square; None where square t is the row F[t]
+    coefficient : of each square; None for 1
+    sample : the sample of each square; None where square t is the whole of sample t
+    count : n
+    unit : features are read as multiples of this, so that extreme ones neither overflow nor vanish
+    """
+
+    features: Any
+    size: int
+    count: int
+    first: Index | None = None
+    second: Index | None = None
+    sign: Array | None = None
+    coefficient: Array | None = None
+    sample: Index | None = None
+    unit: float = 1.0
+
+    @property
+    def n_samples(self) -> int:
+        return self.count
+
+    @property
+    def dimension(self) -> int:
+        return self.size
+
+    def image(self, D: Array) -> Array:
+        H = D if self.features is None else self.features @ (D / self.unit)
+        return H if self.first is None else self._incidence[0] @ H
+
+    def pull(self, Z: Array) -> Array:
+        Y = Z if self.first is None else self._incidence[1] @ Z
+        return Y if self.features is None else np.asarray(self.features.T @ Y) / self.unit
+
+    def cross(self, Z: Array, E: Array) -> Array:
+        per_square: Array = np.einsum("ij,ij->i", Z, E)
+        if self.coefficient is not None:
+            per_square = self.coefficient * per_square
+        return per_square if self.sample is None else np.bincount(self.sample, per_square, self.count)
+
+    def weigh(self, weights: Array, Z: Array) -> Array:
+        return self._per_square(weights)[:, None] * Z
+
+    def moment(self, Z: Array, active: NDArray[np.bool_] | None) -> Array:
+        weights = np.ones(self.count) if active is None else active.astype(np.float64)
+        if self.coefficient is None and self.sample is None:
+            rows = Z if active is None else Z[active]
+            return np.asarray(rows.T @ rows) / max(len(rows), 1)
+        return np.asarray(Z.T @ (np.abs(self._per_square(weights))[:, None] * Z)) / max(weights.sum(), 1.0)
+
+    def subset(self, rows: Index) -> Squares:
+        """Written out as rows of their own where there are features, which is fastest for few rows."""
+        squares = rows if self.sample is None else np.flatnonzero(np.isin(self.sample, rows))
+        coefficient = None if self.coefficient is None else self.coefficient[squares]
+        sample = None
+        if self.sample is not None:
+            place = np.empty(self.count, dtype=np.int64)
+            place[rows] = np.arange(len(rows))
+            sample = place[self.sample[squares]]
+        kept = replace(self, count=len(rows), coefficient=coefficient, sample=sample)
+        if self.first is None or self.second is None or self.sign is None:
+            features = self.features[squares]
+            return replace(kept, features=features)
+        first, second, sign = self.first[squares], self.second[squares], self.sign[squares]
+        if self.features is None:
+            return replace(kept, first=first, second=second, sign=sign)
+        if sparse.issparse(self.features):
+            features = self.features[first] + sparse.diags_array(sign) @ self.features[second]
+        else:
+            features = self.features[first] + sign[:, None] * self.features[second]
+        return replace(kept, features=features, first=None, second=None, sign=None)
+
+    def _per_square(self, weights: Array) -> Array:
+        per_square = weights if self.sample is None else weights[self.sample]
+        return per_square if self.coefficient is None else self.coefficient * per_square
+
+    @cached_property
+    def _incidence(self) -> tuple[Any, Any]:
+        """The sparse matrix with rows e_first + sign e_second, and its transpose, both by row."""
+        assert self.first is not None
+        assert self.second is not None
+        assert self.sign is not None
+        n_rows = self.size if self.features is None else self.features.shape[0]
+        kept = self.sign != 0
+        t = np.arange(len(self.first))
+        entries = np.concatenate([np.ones(len(t)), self.sign[kept]])
+        places = np.concatenate([t, t[kept]]), np.concatenate([self.first, self.second[kept]])
+        matrix = sparse.csr_array((entries, places), shape=(len(t), n_rows))
+        return matrix, matrix.T.tocsr()
+
+
+@dataclass(frozen=True, eq=False)
+class Matrices:
+    """General symmetric X_i, stored as the rows of an n x d^2 array."""
+
+    flat: Array
+    size: int
+    unit: float = 1.0  # matrices are read as multiples of the square of this
+
+    @property
+    def n_samples(self) -> int:
+        return len(self.flat)
+
+    @property
+    def dimension(self) -> int:
+        return self.size
+
+    def image(self, D: Array) -> Array:
+        return D / self.unit
+
+    def pull(self, Z: Array) -> Array:
+        return Z / self.unit
+
+    def cross(self, Z: Array, E: Array) -> Array:
+        return np.asarray(self.flat @ (Z @ E.T).ravel())
+
+    def weigh(self, weights: Array, Z: Array) -> Array:
+        return np.asarray((weights @ self.flat).reshape(self.size, self.size) @ Z)
+
+    def moment(self, Z: Array, active: NDArray[np.bool_] | None) -> Array:
+        return np.asarray(Z.T @ Z)
+
+    def subset(self, rows: Index) -> Matrices:
+        return replace(self, flat=self.flat[rows])
+
+
+@dataclass(frozen=True, eq=False)
+class Regression:
+    """The cost (1), the mean of (y^ - y)^2 / 2, where a sample may be an inequality instead (section 8.2).
+
+    Attributes
+    ----------
+    forms : X_i
+    targets : y_i
+    relation : -1 for "at most y_i", +1 for "at least y_i", 0 for equality; None where all are equalities
+    """
+
+    forms: Forms
+    targets: Array
+    relation: NDArray[np.int8] | None = None
+
+    def residual(self, values: Array) -> Array:
+        """y^ - y, and 0 where an inequality holds."""
+        return _residual(values, self.targets, self.relation)
+
+    def cost(self, residual: Array) -> float:
+        """Half the mean square."""
+        return float(residual @ residual) / (2 * max(len(residual), 1))
+
+    def active(self, residual: Array) -> NDArray[np.bool_] | None:
+        """The samples that pull; None where all do."""
+        return None if self.relation is None else (self.relation == 0) | (residual != 0)
+
+    def evaluate(self, factor: Array) -> tuple[float, Callable[[Array], Array]]:
+        """The cost at G G^T, and S with S(D) = grad_W f D, where grad_W f = mean_i residual_i sym(X_i)."""
+        Z = self.forms.image(factor)
+        residual = self.residual(self.forms.cross(Z, Z))
+        weights = residual / max(len(residual), 1)
+
+        def slope(D: Array) -> Array:
+            image = Z if D is factor else self.forms.image(D)
+            return self.forms.pull(self.forms.weigh(weights, image))
+
+        return self.cost(residual), slope
+
+    def subset(self, rows: Index) -> Regression:
+        """Some of the samples."""
+        relation = None if self.relation is None else self.relation[rows]
+        return Regression(self.forms.subset(rows), self.targets[rows], relation)
+
+
+def _residual(values: Array, targets: Array, relation: NDArray[np.int8] | None) -> Array:
+    residual = values - targets
+    if relation is not None:
+        residual[((relation < 0) & (residual < 0)) | ((relation > 0) & (residual > 0))] = 0.0
+    return residual
+
+
+def vector_forms(X: Any) -> Squares:
+    """X_i = x_i x_i^T for the rows x_i of a dense or sparse array."""
+    return Squares(X, X.shape[1], X.shape[0], unit=_unit(X.data if sparse.issparse(X) else X, X.shape[0]))
+
+
+def matrix_forms(X: Array) -> Matrices:
+    """The symmetric parts of the matrices X, (n, d, d)."""
+    n, d, _ = X.shape
+    flat = (X / 2 + X.transpose(0, 2, 1) / 2).reshape(n, d * d)
+    return Matrices(flat, d, float(np.sqrt(_unit(flat, n))))
+
+
+def constraint_forms(blocks: tuple[Block, ...], features: Array) -> Squares:
+    """The forms of resolved constraints on the rows of the features: distances, comparisons, and the rest."""
+    rows, atoms = constraint_atoms(blocks, features)
+    count = sum(map(len, blocks))
+    squares = atoms.squares(count)
+    one_each = len(squares.coefficient) == count and bool((np.diff(squares.start) == 1).all())
+    return Squares(
+        rows,
+        features.shape[1],
+        count,
+        squares.first,
+        squares.second,
+        squares.sign,
+        None if (squares.coefficient == 1).all() else squares.coefficient,
+        None if one_each else np.repeat(np.arange(count), np.diff(squares.start)),
+        _unit(features, len(features)),
+    )
+
+
+def pair_forms(pairs: Index, n_objects: int) -> Squares:
+    """X = (e_i - e_j)(e_i - e_j)^T, squared distances of the rows of an embedding: sections 8.4 and 9.1."""
+    m = len(pairs)
+    return Squares(None, n_objects, m, pairs[:, 0], pairs[:, 1], np.full(m, -1.0))
+
+
+def _unit(entries: Array, n_rows: int) -> float:
+    """The root mean square length of a row, computed without overflow; 1 where all is zero."""
+    largest = float(np.max(np.abs(entries), initial=0.0))
+    if largest == 0.0:
+        return 1.0
+    share = max(1, entries.size // 1_000_000)  # a sample of a large array is enough for a unit
+    sampled = entries.ravel()[::share] / largest
+    return largest * float(np.sqrt(np.vdot(sampled, sampled) * (entries.size / len(sampled)) / n_rows))
