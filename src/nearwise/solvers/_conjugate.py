@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise.solvers._descent import Step
 from nearwise.solvers._forms import Regression
 from nearwise.solvers._geometry import Flat, Polar
 
@@ -28,15 +29,6 @@ _NEWTON_STEPS = 20  # on the small quartic; it needs about five
 _SUFFICIENT = 1e-4  # share of the slope that a step must bring
 _HALVINGS = 30
 _REFRESH = 25  # iterations after which images are computed anew, against rounding
-
-
-@dataclass(frozen=True, eq=False)
-class Step:
-    """An iterate: G, the cost, and how far it is from the one before relative to its length."""
-
-    factor: Array
-    cost: float
-    moved: float
 
 
 @dataclass(frozen=True)
@@ -129,8 +121,9 @@ def _plane_minimum(
         V[t] = problem.forms.cross(terms[left[t]], terms[right[t]])
     raw = values - problem.targets
     gram = V @ V.T
-    sizes = np.maximum(gram[place.diagonal(), place.diagonal()], np.finfo(float).tiny) ** 0.25
-    unit = sizes[0] / sizes  # of each coefficient, so that all directions are equally long
+    sizes = np.maximum(gram[place.diagonal(), place.diagonal()], 0.0) ** 0.25
+    # the unit of each coefficient makes all directions equally long; one that moves nothing is left out
+    unit = np.divide(sizes[0], sizes, out=np.zeros(k), where=sizes > 1e-50 * sizes[0])
     weight = (unit[:, None] * unit).ravel()
     flat = place.ravel()
     eye = np.eye(k)

@@ -202,9 +202,18 @@ class Regression:
     targets: Array
     relation: NDArray[np.int8] | None = None
 
+    @property
+    def n_samples(self) -> int:
+        """n."""
+        return len(self.targets)
+
     def residual(self, values: Array) -> Array:
         """y^ - y, and 0 where an inequality holds."""
-        return _residual(values, self.targets, self.relation)
+        residual = values - self.targets
+        if self.relation is not None:
+            slack = ((self.relation < 0) & (residual < 0)) | ((self.relation > 0) & (residual > 0))
+            residual[slack] = 0.0
+        return residual
 
     def cost(self, residual: Array) -> float:
         """Half the mean square."""
@@ -230,13 +239,6 @@ class Regression:
         """Some of the samples."""
         relation = None if self.relation is None else self.relation[rows]
         return Regression(self.forms.subset(rows), self.targets[rows], relation)
-
-
-def _residual(values: Array, targets: Array, relation: NDArray[np.int8] | None) -> Array:
-    residual = values - targets
-    if relation is not None:
-        residual[((relation < 0) & (residual < 0)) | ((relation > 0) & (residual > 0))] = 0.0
-    return residual
 
 
 def vector_forms(X: Any) -> Squares:

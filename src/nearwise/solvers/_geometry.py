@@ -46,6 +46,9 @@ class Geometry(Protocol):
     def transport(self, point: Any, step: Array, vector: Array) -> Array:
         """A tangent vector at `point` as one at `retract(point, step)`."""
 
+    def reach(self, point: Any) -> float:
+        """The length, in the metric, of the longest step that is sensible without a line search."""
+
 
 @dataclass(frozen=True, eq=False)
 class Mix:
@@ -98,6 +101,9 @@ class Flat:
         """The part of the vector that turns no frame: V - G' O, O skew, so that G'^T of it is symmetric."""
         new, turn = self._turn(point, step, vector)
         return vector - new @ turn
+
+    def reach(self, point: FlatPoint) -> float:
+        return float(np.linalg.norm(point.factor)) / 2
 
     def carried(self, point: FlatPoint, step: Array) -> Mix:
         """The transport of the step itself, as a mix of the point and the step."""
@@ -167,7 +173,7 @@ class Polar:
         G, weight = point.factor, self.subspace_weight
         SG = slope(G)
         outside = SG - point.basis @ (point.basis.T @ SG)
-        half_psi = (1 - weight) / 2 * _symmetric(G.T @ SG)
+        half_psi = (1 - weight) / 2 * symmetric(G.T @ SG)
         return 2 * weight * outside @ (point.core.T @ point.core) + G @ half_psi
 
     def preconditioned(self, point: PolarPoint, SG: Array, moment: Array) -> tuple[Array | None, Array | None]:
@@ -179,7 +185,7 @@ class Polar:
         if self.subspace_weight > 0:
             outside = (SG - point.basis @ (point.basis.T @ SG)) @ inverse / 2
         if self.subspace_weight < 1:
-            inside = inverse @ _symmetric(point.factor.T @ SG) @ inverse / 4
+            inside = inverse @ symmetric(point.factor.T @ SG) @ inverse / 4
         return outside, inside
 
     def inner(self, point: PolarPoint, a: Array, b: Array) -> float:
@@ -201,7 +207,7 @@ class Polar:
         """
         U, R = point.basis, point.core
         xi_R, half = point.parts(step)
-        growth = _exponential(_symmetric(half))
+        growth = exponential(symmetric(half))
         to_basis = point.core_inverse
         if self.subspace_weight > 0:
             moved = U + xi_R @ to_basis
@@ -220,19 +226,23 @@ class Polar:
         """
         new, _ = self.retraction(point, step)
         outside, half = point.parts(vector)
-        moved = outside @ _exponential(_symmetric(point.parts(step)[1]))
-        return moved - new.basis @ (new.basis.T @ moved) + new.factor @ _symmetric(half)
+        moved = outside @ exponential(symmetric(point.parts(step)[1]))
+        return moved - new.basis @ (new.basis.T @ moved) + new.factor @ symmetric(half)
+
+    def reach(self, point: PolarPoint) -> float:
+        return float(np.sqrt(len(point.core)))
 
     def carried(self, point: PolarPoint, step: Array) -> Mix:
         """The transport of the step itself, as a mix of the point and the step."""
         new, mix = self.retraction(point, step)
         outside, half = point.parts(step)
-        growth = _exponential(_symmetric(half))
-        along = _symmetric(half) - new.core_inverse @ (new.basis.T @ (outside @ growth))
+        growth = exponential(symmetric(half))
+        along = symmetric(half) - new.core_inverse @ (new.basis.T @ (outside @ growth))
         return Mix(mix.start @ along - half @ growth, mix.step @ along + growth)
 
 
-def _symmetric(A: Array) -> Array:
+def symmetric(A: Array) -> Array:
+    """The symmetric part."""
     return (A + A.T) / 2
 
 
@@ -243,6 +253,7 @@ def _inverse(C: Array, smallest: float = _SMALLEST, power: float = 1.0) -> Array
     return np.asarray((Q * np.maximum(values, floor) ** -power) @ Q.T)
 
 
-def _exponential(A: Array) -> Array:
+def exponential(A: Array) -> Array:
+    """exp(A) for a symmetric A; eigenvalues beyond what a step can mean are cut."""
     values, Q = np.linalg.eigh(A)
     return np.asarray((Q * np.exp(np.clip(values, -_LONGEST_LOG, _LONGEST_LOG))) @ Q.T)

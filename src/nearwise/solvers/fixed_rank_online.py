@@ -1,0 +1,111 @@
+"""Online regression on fixed-rank matrices: mini-batches and the step sizes of MBS11 (9), (20), (23)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearwise.solvers._descent import Objective
+from nearwise.solvers._geometry import Geometry
+
+Array = NDArray[np.float64]
+
+_TRIED = tuple(2.0**k for k in range(-3, 4))  # for both s and t_0, section 7.4.2
+_SEARCH_BATCHES = 30  # mini-batches of the samples on which they are tried
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """s_t = (s / mu) n t_0 / (n t_0 + t) after t samples, (23).
+
+    Attributes
+    ----------
+    step : s / mu, where mu is the mean length of the gradient of a mini-batch at the start
+    horizon : n t_0; infinite for steps that never shrink, to follow data that change
+    """
+
+    step: float
+    horizon: float
+
+    def at(self, seen: int) -> float:
+        """s_t."""
+        return self.step / (1.0 + seen / self.horizon)
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """Where an online run stands: the point, and the number of samples it has seen."""
+
+    point: Any
+    seen: int = 0
+
+
+def pass_over(
+    problem: Objective,
+    geometry: Geometry,
+    stream: Stream,
+    schedule: Schedule,
+    batch_size: int,
+    rng: np.random.Generator | None,
+) -> Stream:
+    """One epoch: every sample once, in mini-batches, in random order or (without `rng`) as they come.
+
+    A step longer than the geometry's reach is cut to it, so that a wild sample cannot throw the point far away.
+    """
+    n, point, seen = problem.n_samples, stream.point, stream.seen
+    order = np.arange(n) if rng is None else rng.permutation(n)
+    for low in range(0, n, batch_size):
+        rows = order[low : low + batch_size]
+        _, slope = problem.subset(rows).evaluate(geometry.factor(point))
+        gradient = geometry.gradient(point, slope)
+        length = float(np.sqrt(max(geometry.inner(point, gradient, gradient), 0.0)))
+        if length > 0:
+            step = min(schedule.at(seen), geometry.reach(point) / length)
+            point = geometry.retract(point, -step * gradient)
+        seen += len(rows)
+    return Stream(point, seen)
+
+
+def searched_schedule(
+    problem: Objective,
+    geometry: Geometry,
+    point: Any,
+    batch_size: int,
+    rng: np.random.Generator,
+    constant: bool = False,
+) -> Schedule:
+    """s and t_0 by trial on a small subset: those with the lowest cost after one epoch over it.
+
+    With `constant`, t_0 is infinite and only s is sought.
+    """
+    n = problem.n_samples
+    chosen = rng.choice(n, min(n, _SEARCH_BATCHES * batch_size), replace=False)
+    subset = problem.subset(chosen)
+    length = _mean_gradient(subset, geometry, point, batch_size)
+    if length == 0.0:
+        return Schedule(0.0, np.inf)
+    order = np.random.default_rng(0)
+    best, best_cost = Schedule(_TRIED[0] / length, len(chosen) * _TRIED[0]), np.inf
+    horizons = (np.inf,) if constant else tuple(t * len(chosen) for t in _TRIED)
+    for step in _TRIED:
+        for horizon in horizons:
+            trial = Schedule(step / length, horizon)
+            end = pass_over(subset, geometry, Stream(point), trial, batch_size, order)
+            cost = subset.evaluate(geometry.factor(end.point))[0]
+            if cost < best_cost:
+                best, best_cost = trial, cost
+    return Schedule(best.step, best.horizon * n / len(chosen))
+
+
+def _mean_gradient(problem: Objective, geometry: Geometry, point: Any, batch_size: int) -> float:
+    """mu: the mean length of the gradient of a mini-batch."""
+    lengths = []
+    for low in range(0, problem.n_samples, batch_size):
+        rows = np.arange(low, min(low + batch_size, problem.n_samples))
+        _, slope = problem.subset(rows).evaluate(geometry.factor(point))
+        gradient = geometry.gradient(point, slope)
+        lengths.append(np.sqrt(max(geometry.inner(point, gradient, gradient), 0.0)))
+    return float(np.mean(lengths))
