@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         VonNeumann as VonNeumann,
     )
     from .estimators import (
+        FixedRankRegressor as FixedRankRegressor,
         KernelLearner as KernelLearner,
         MetricLearner as MetricLearner,
         PriorKeptWarning as PriorKeptWarning,
@@ -65,6 +66,7 @@ _EXPORTS: dict[str, str | None] = {
     "Metric": "metric",
     "KernelMetric": "metric",
     "MetricLearner": "estimators",
+    "FixedRankRegressor": "estimators",
     "KernelLearner": "estimators",
     "PriorKeptWarning": "estimators",
     "save": "models",

@@ -17,6 +17,7 @@ from nearwise.solvers._geometry import Slope, exponential, symmetric
 Array = NDArray[np.float64]
 
 _INSIDE = 0.9  # share of the way to the boundary of the cone that a straight step may go
+_LARGEST = 300.0  # logarithm of an eigenvalue, so that a wild trial step has a cost that can be computed
 _SMALLEST = 1e-12  # relative eigenvalue of a start: the cone has no singular points
 
 
@@ -70,7 +71,7 @@ class LogPoint:
     @cached_property
     def spectrum(self) -> tuple[Array, Array]:
         values, Q = np.linalg.eigh(self.logarithm)
-        return values, Q
+        return np.clip(values, -_LARGEST, _LARGEST), Q
 
     @cached_property
     def factor(self) -> Array:
@@ -80,11 +81,10 @@ class LogPoint:
     def differential(self, A: Array) -> Array:
         """How W = exp(S) changes with S: divided differences of exp in the eigenbasis of S."""
         values, Q = self.spectrum
-        gap = values[:, None] - values
-        middle = np.exp((values[:, None] + values) / 2)
-        half = gap / 2
-        ratio = np.divide(np.sinh(half), half, out=np.ones_like(half), where=np.abs(half) > 1e-8)
-        return np.asarray(Q @ (middle * ratio * (Q.T @ A @ Q)) @ Q.T)
+        gap = np.abs(values[:, None] - values)
+        ratio = np.divide(-np.expm1(-gap), gap, out=np.ones_like(gap), where=gap > 1e-8)
+        larger = np.exp(np.maximum(values[:, None], values))
+        return np.asarray(Q @ (larger * ratio * (Q.T @ A @ Q)) @ Q.T)
 
 
 @dataclass(frozen=True)

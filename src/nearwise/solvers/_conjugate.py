@@ -28,6 +28,7 @@ Array = NDArray[np.float64]
 _NEWTON_STEPS = 20  # on the small quartic; it needs about five
 _SUFFICIENT = 1e-4  # share of the slope that a step must bring
 _HALVINGS = 30
+_ROUGH = 1e-5  # relative gains, and relative residuals, down to which single precision is used
 _REFRESH = 25  # iterations after which images are computed anew, against rounding
 
 
@@ -40,18 +41,23 @@ class ConjugateGradients:
     def iterates(self, problem: Regression, geometry: Flat | Polar, factor: Array) -> Iterator[Step]:
         """Points of decreasing cost, the start first; ends where no step brings anything."""
         forms = problem.forms
+        maps = forms.rough()  # enough for directions while steps are long; the cost itself needs no products
+        whiten = forms.whitening()
         point = geometry.point(factor)
+        of_zero = problem.cost(problem.residual(np.zeros(problem.n_samples)))
         before: tuple[Array, Array] | None = None
         Z, values, residual, cost = _state(problem, forms.image(point.factor))
         yield Step(point.factor, cost, np.inf)
         for count in itertools.count(1):
             G = point.factor
-            SG = forms.pull(forms.weigh(residual / len(residual), Z))
-            D, K = geometry.preconditioned(point, SG, forms.moment(Z, problem.active(residual)))
+            SG = maps.pull(maps.weigh(residual / len(residual), Z))
+            D, K = geometry.preconditioned(
+                point, SG, forms.moment(Z, problem.active(residual)), whiten
+            )
             directions, images = [], []
             if D is not None:
                 directions.append(D)
-                images.append(forms.image(D))
+                images.append(maps.image(D))
             if K is not None:
                 directions.append(G @ K)
                 images.append(Z @ K)
@@ -68,14 +74,21 @@ class ConjugateGradients:
                     break
                 step, image, slope = step / 2, image / 2, slope / 2
             else:
-                if before is None:
+                if before is None and maps is forms:
                     return
+                if maps is not forms:
+                    maps = forms
+                    Z, values, residual, cost = _state(problem, forms.image(G))
                 before = None  # once more, without the step before
                 continue
             carry = geometry.carried(point, step)
             before = carry(G, step), carry(Z, image)
-            moved = float(np.linalg.norm(new.factor - G) / np.linalg.norm(G))
-            if count % _REFRESH == 0:
+            moved = float(np.linalg.norm(new.factor - G) / max(float(np.linalg.norm(G)), np.finfo(float).tiny))
+            rough_enough = cost - state.cost > _ROUGH * cost and state.cost > _ROUGH**2 * of_zero
+            precise = maps is not forms and not rough_enough
+            if precise:
+                maps = forms
+            if precise or count % _REFRESH == 0:
                 state = _state(problem, forms.image(new.factor))
             point, (Z, values, residual, cost) = new, state
             yield Step(point.factor, cost, moved)

@@ -23,6 +23,11 @@ from nearwise.constraints import Block
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
+_SAMPLED_SQUARES = 500  # from which directions of large variance are found
+_TESTED_SQUARES = 100  # that tell whether there are any
+_ANISOTROPIC = 3.0  # how many times fewer directions than d carry the variance
+_LARGE = 1_000_000  # numbers from which on single precision pays for its copy
+
 
 class Forms(Protocol):
     """n quadratic forms X_i of d variables, seen through factors."""
@@ -52,6 +57,12 @@ class Forms(Protocol):
 
     def subset(self, rows: Index) -> Forms:
         """The forms of some samples, for a mini-batch."""
+
+    def whitening(self) -> Callable[[Array], Array] | None:
+        """About the inverse of the mean of the X_i, as a map of d x r matrices; None where it would change little."""
+
+    def rough(self) -> Forms:
+        """The same in single precision, where that makes `image` and `pull` faster; else the forms themselves."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,12 +99,12 @@ class Squares:
         return self.size
 
     def image(self, D: Array) -> Array:
-        H = D if self.features is None else self.features @ (D / self.unit)
+        H = D if self.features is None else _product(self.features, D / self.unit)
         return H if self.first is None else self._incidence[0] @ H
 
     def pull(self, Z: Array) -> Array:
         Y = Z if self.first is None else self._incidence[1] @ Z
-        return Y if self.features is None else np.asarray(self.features.T @ Y) / self.unit
+        return Y if self.features is None else _product(self.features.T, Y) / self.unit
 
     def cross(self, Z: Array, E: Array) -> Array:
         per_square: Array = np.einsum("ij,ij->i", Z, E)
@@ -122,16 +133,68 @@ class Squares:
             sample = place[self.sample[squares]]
         kept = replace(self, count=len(rows), coefficient=coefficient, sample=sample)
         if self.first is None or self.second is None or self.sign is None:
-            features = self.features[squares]
-            return replace(kept, features=features)
-        first, second, sign = self.first[squares], self.second[squares], self.sign[squares]
+            return replace(kept, features=self.features[squares])
         if self.features is None:
+            first, second, sign = self.first[squares], self.second[squares], self.sign[squares]
             return replace(kept, first=first, second=second, sign=sign)
-        if sparse.issparse(self.features):
-            features = self.features[first] + sparse.diags_array(sign) @ self.features[second]
-        else:
-            features = self.features[first] + sign[:, None] * self.features[second]
-        return replace(kept, features=features, first=None, second=None, sign=None)
+        return replace(kept, features=self._written_out(squares), first=None, second=None, sign=None)
+
+    def whitening(self) -> Callable[[Array], Array] | None:
+        """From a sample of squares: its principal directions, and one variance for all others."""
+        if self.features is None:
+            return self._by_degree()
+        rng = np.random.default_rng(0)
+        squares = rng.permutation(self._n_squares)[:_SAMPLED_SQUARES]
+        rows = self._written_out(squares)
+        rows = np.asarray(rows.toarray() if sparse.issparse(rows) else rows) / self.unit
+        if self.coefficient is not None:
+            rows = rows * np.sqrt(np.abs(self.coefficient[squares]))[:, None]
+        few = rows[:_TESTED_SQUARES]
+        gram = few @ few.T
+        trace = float(np.mean(np.diag(gram)))
+        n_few = len(few)
+        square = float(np.sum(gram * gram) - np.sum(np.diag(gram) ** 2)) / max(n_few * (n_few - 1), 1)
+        if not square * self.size > _ANISOTROPIC * trace * trace:  # tr(S^2) d = tr(S)^2 where all directions are alike
+            return None
+        values, left = np.linalg.eigh(rows @ rows.T / len(rows))
+        kept = values > 1e-10 * values[-1]
+        V = (rows.T @ left[:, kept]) / np.sqrt(values[kept] * len(rows))
+        # What a sample leaves over is small, but not nothing: the least of the variances found stands for it.
+        rest = max(float(np.quantile(values[kept], 0.1)), 1e-6 * float(values[-1]))
+        shares = rest / (values[kept] + rest) - 1.0
+        return lambda D: D + V @ (shares[:, None] * (V.T @ D))
+
+    def _by_degree(self) -> Callable[[Array], Array] | None:
+        """Of unit vectors, one weight per object: the number of squares in which it occurs."""
+        if self.first is None:
+            return None
+        degree = np.asarray(abs(self._incidence[1]).sum(axis=1)).ravel()
+        inverse = 1.0 / (degree + max(float(degree.mean()) * 1e-2, 1e-12))
+        return lambda D: inverse[:, None] * D
+
+    def rough(self) -> Squares:
+        F = self.features
+        if F is None or sparse.issparse(F) or F.size < _LARGE:
+            return self
+        single = np.empty(F.shape, np.float32)
+        np.divide(F, self.unit, out=single, casting="same_kind")
+        return replace(self, features=single, unit=1.0)
+
+    @property
+    def _n_squares(self) -> int:
+        if self.first is not None:
+            return len(self.first)
+        return int(self.features.shape[0])
+
+    def _written_out(self, squares: Index) -> Any:
+        """The vectors z_t of some squares as rows."""
+        F = self.features
+        if self.first is None or self.second is None or self.sign is None:
+            return F[squares]
+        first, second, sign = self.first[squares], self.second[squares], self.sign[squares]
+        if sparse.issparse(F):
+            return F[first] + sparse.diags_array(sign) @ F[second]
+        return F[first] + sign[:, None] * F[second]
 
     def _per_square(self, weights: Array) -> Array:
         per_square = weights if self.sample is None else weights[self.sample]
@@ -185,6 +248,12 @@ class Matrices:
 
     def subset(self, rows: Index) -> Matrices:
         return replace(self, flat=self.flat[rows])
+
+    def whitening(self) -> None:
+        return None
+
+    def rough(self) -> Matrices:
+        return self
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,48 +310,74 @@ class Regression:
         return Regression(self.forms.subset(rows), self.targets[rows], relation)
 
 
-def vector_forms(X: Any) -> Squares:
+def vector_forms(X: Any, unit: float | None = None) -> Squares:
     """X_i = x_i x_i^T for the rows x_i of a dense or sparse array."""
-    return Squares(X, X.shape[1], X.shape[0], unit=_unit(X.data if sparse.issparse(X) else X, X.shape[0]))
+    return Squares(X, X.shape[1], X.shape[0], unit=_unit(X) if unit is None else unit)
 
 
-def matrix_forms(X: Array) -> Matrices:
+def matrix_forms(X: Array, unit: float | None = None) -> Matrices:
     """The symmetric parts of the matrices X, (n, d, d)."""
     n, d, _ = X.shape
     flat = (X / 2 + X.transpose(0, 2, 1) / 2).reshape(n, d * d)
-    return Matrices(flat, d, float(np.sqrt(_unit(flat, n))))
+    return Matrices(flat, d, float(np.sqrt(_unit(flat))) if unit is None else unit)
 
 
-def constraint_forms(blocks: tuple[Block, ...], features: Array) -> Squares:
-    """The forms of resolved constraints on the rows of the features: distances, comparisons, and the rest."""
-    rows, atoms = constraint_atoms(blocks, features)
+def constraint_forms(
+    blocks: tuple[Block, ...], features: Any, n_objects: int, unit: float | None = None
+) -> Squares:
+    """The forms of resolved constraints: distances, comparisons, inner products, linear functions.
+
+    With features, (N, d), dense or sparse, they are forms of the metric of d variables; without, of the kernel of
+    the objects: a distance is then X = (e_i - e_j)(e_i - e_j)^T, sections 8.4 and 9.1.
+    """
     count = sum(map(len, blocks))
+    rows, used = features, None
+    if any(block.kind == "linear" for block in blocks):
+        if sparse.issparse(features):
+            raise TypeError("linear constraints need dense data, got a sparse matrix")
+        rows, atoms = constraint_atoms(blocks, np.eye(n_objects) if features is None else features)
+    else:
+        numbers, atoms = constraint_atoms(blocks, np.arange(n_objects, dtype=np.float64)[:, None])
+        used = numbers[:, 0].astype(np.int64)  # the objects that occur
+        if features is not None and len(used) < n_objects:
+            rows = features[used]
     squares = atoms.squares(count)
+    first, second = squares.first, squares.second
+    if rows is None and used is not None:
+        first, second = used[first], used[second]
     one_each = len(squares.coefficient) == count and bool((np.diff(squares.start) == 1).all())
     return Squares(
         rows,
-        features.shape[1],
+        n_objects if features is None else features.shape[1],
         count,
-        squares.first,
-        squares.second,
+        first,
+        second,
         squares.sign,
         None if (squares.coefficient == 1).all() else squares.coefficient,
         None if one_each else np.repeat(np.arange(count), np.diff(squares.start)),
-        _unit(features, len(features)),
+        (1.0 if features is None else _unit(features)) if unit is None else unit,
     )
 
 
-def pair_forms(pairs: Index, n_objects: int) -> Squares:
-    """X = (e_i - e_j)(e_i - e_j)^T, squared distances of the rows of an embedding: sections 8.4 and 9.1."""
-    m = len(pairs)
-    return Squares(None, n_objects, m, pairs[:, 0], pairs[:, 1], np.full(m, -1.0))
+def _product(A: Any, B: Array) -> Array:
+    """A @ B for a tall and thin B; written so that BLAS is about twice as fast on the dense case."""
+    if sparse.issparse(A):
+        return np.asarray(A @ B)
+    return np.asarray((B.T.astype(A.dtype, copy=False) @ A.T).T, dtype=np.float64)
 
 
-def _unit(entries: Array, n_rows: int) -> float:
-    """The root mean square length of a row, computed without overflow; 1 where all is zero."""
-    largest = float(np.max(np.abs(entries), initial=0.0))
+def root_mean_square(numbers: Array) -> float:
+    """Without overflow; 1 where all is zero."""
+    largest = float(np.max(np.abs(numbers), initial=0.0))
     if largest == 0.0:
         return 1.0
-    share = max(1, entries.size // 1_000_000)  # a sample of a large array is enough for a unit
-    sampled = entries.ravel()[::share] / largest
-    return largest * float(np.sqrt(np.vdot(sampled, sampled) * (entries.size / len(sampled)) / n_rows))
+    share = max(1, numbers.size // 1_000_000)  # a sample of a large array is enough for a unit
+    sampled = numbers.ravel()[::share] / largest
+    return largest * float(np.sqrt(np.mean(sampled * sampled)))
+
+
+def _unit(X: Any) -> float:
+    """The typical length of a row."""
+    entries = X.data if sparse.issparse(X) else X
+    per_row = entries.size / max(X.shape[0], 1)
+    return root_mean_square(entries) * float(np.sqrt(max(per_row, 1.0)))

@@ -83,9 +83,14 @@ class Flat:
     def gradient(self, point: FlatPoint, slope: Slope) -> Array:
         return 2 * slope(point.factor)
 
-    def preconditioned(self, point: FlatPoint, SG: Array, moment: Array) -> tuple[Array | None, Array | None]:
-        """The gradient in the metric 4 tr(D1^T D2 C), about the Hessian of the cost on data without direction."""
-        return SG @ _inverse(moment) / 2, None
+    def preconditioned(
+        self, point: FlatPoint, SG: Array, moment: Array, whiten: Callable[[Array], Array] | None
+    ) -> tuple[Array | None, Array | None]:
+        """The gradient in the metric 4 tr(D1^T S D2 C), about the Hessian, for data with the mean square S.
+
+        The second is for what the polar geometry moves apart.
+        """
+        return (SG if whiten is None else whiten(SG)) @ _inverse(moment) / 2, None
 
     def inner(self, point: FlatPoint, a: Array, b: Array) -> float:
         return float(np.vdot(a, b))
@@ -176,17 +181,21 @@ class Polar:
         half_psi = (1 - weight) / 2 * symmetric(G.T @ SG)
         return 2 * weight * outside @ (point.core.T @ point.core) + G @ half_psi
 
-    def preconditioned(self, point: PolarPoint, SG: Array, moment: Array) -> tuple[Array | None, Array | None]:
+    def preconditioned(
+        self, point: PolarPoint, SG: Array, moment: Array, whiten: Callable[[Array], Array] | None
+    ) -> tuple[Array | None, Array | None]:
         """As for `Flat`, apart for the two parts of the tangent space: D, and K for a part G K.
 
         lambda only says which of them may move.
         """
-        inverse, outside, inside = _inverse(moment), None, None
-        if self.subspace_weight > 0:
-            outside = (SG - point.basis @ (point.basis.T @ SG)) @ inverse / 2
-        if self.subspace_weight < 1:
-            inside = inverse @ symmetric(point.factor.T @ SG) @ inverse / 4
-        return outside, inside
+        inverse, weight = _inverse(moment), self.subspace_weight
+        direction = None
+        if weight > 0:
+            direction = (SG if whiten is None else whiten(SG)) @ inverse / 2
+            if weight == 1:
+                direction -= point.basis @ (point.basis.T @ direction)
+        inside = inverse @ symmetric(point.factor.T @ SG) @ inverse / 4 if weight < 1 else None
+        return direction, inside
 
     def inner(self, point: PolarPoint, a: Array, b: Array) -> float:
         """(17); a part with weight 0 has no tangent vectors."""

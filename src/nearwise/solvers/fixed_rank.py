@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -43,7 +43,7 @@ class FixedRankRecord:
     moved: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FixedRankResult:
     """A low-rank matrix W = factor factor^T, and how it was found.
 
@@ -60,7 +60,7 @@ class FixedRankResult:
     factor: Array
     cost: float
     status: Status
-    history: tuple[FixedRankRecord, ...] = field(repr=False)
+    history: tuple[FixedRankRecord, ...]
     solver: str
     message: str
 
@@ -73,6 +73,13 @@ class FixedRankResult:
     def n_iter(self) -> int:
         """The number of iterations."""
         return len(self.history)
+
+    def __repr__(self) -> str:
+        d, r = self.factor.shape
+        return (
+            f"<FixedRankResult: {self.status.name}, {self.n_iter} iterations of {self.solver}, "
+            f"cost {self.cost:.6g}, {d} x {d} matrix of rank {r}>"
+        )
 
 
 def minimise(

@@ -75,11 +75,13 @@ def searched_schedule(
     point: Any,
     batch_size: int,
     rng: np.random.Generator,
+    expected: int,
     constant: bool = False,
 ) -> Schedule:
     """s and t_0 by trial on a small subset: those with the lowest cost after one epoch over it.
 
-    With `constant`, t_0 is infinite and only s is sought.
+    `expected` is the n of the schedule itself, the number of samples that will come. With `constant`, t_0 is
+    infinite and only s is sought.
     """
     n = problem.n_samples
     chosen = rng.choice(n, min(n, _SEARCH_BATCHES * batch_size), replace=False)
@@ -97,7 +99,7 @@ def searched_schedule(
             cost = subset.evaluate(geometry.factor(end.point))[0]
             if cost < best_cost:
                 best, best_cost = trial, cost
-    return Schedule(best.step, best.horizon * n / len(chosen))
+    return Schedule(best.step, best.horizon * expected / len(chosen))
 
 
 def _mean_gradient(problem: Objective, geometry: Geometry, point: Any, batch_size: int) -> float:
