@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         VonNeumann as VonNeumann,
     )
     from .estimators import (
+        FixedRankLearner as FixedRankLearner,
         FixedRankRegressor as FixedRankRegressor,
         KernelLearner as KernelLearner,
         MetricLearner as MetricLearner,
@@ -66,6 +67,7 @@ _EXPORTS: dict[str, str | None] = {
     "Metric": "metric",
     "KernelMetric": "metric",
     "MetricLearner": "estimators",
+    "FixedRankLearner": "estimators",
     "FixedRankRegressor": "estimators",
     "KernelLearner": "estimators",
     "PriorKeptWarning": "estimators",

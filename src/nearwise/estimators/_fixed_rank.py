@@ -15,7 +15,7 @@ from nearwise.result import Status
 from nearwise.solvers._cone import LogEuclidean
 from nearwise.solvers._conjugate import ConjugateGradients
 from nearwise.solvers._descent import Armijo
-from nearwise.solvers._forms import Regression
+from nearwise.solvers._forms import Regression, largest_entry
 from nearwise.solvers._geometry import Flat, Geometry, Polar
 from nearwise.solvers.fixed_rank import FixedRankRecord, FixedRankResult, minimise
 from nearwise.solvers.fixed_rank_online import Schedule, Stream, pass_over, searched_schedule
@@ -189,10 +189,10 @@ def principal_directions(X: Any, rank: int, rng: np.random.RandomState) -> Array
     eigenvectors of the mean.
     """
     if X.ndim == 3:
-        mean_matrix = np.mean(X / (np.max(np.abs(X)) or 1.0), axis=0)
+        mean_matrix = np.mean(X / (largest_entry(X) or 1.0), axis=0)
         return _with_fixed_signs(np.linalg.eigh(mean_matrix + mean_matrix.T)[1][:, ::-1][:, :rank])
     n, d = X.shape
-    largest = float(np.max(np.abs(X.data if sparse.issparse(X) else X), initial=0.0)) or 1.0
+    largest = largest_entry(X.data if sparse.issparse(X) else X) or 1.0
     mean = np.asarray(X.mean(axis=0)).ravel() / largest
 
     def covariance(Q: Array) -> Array:

@@ -366,9 +366,14 @@ def _product(A: Any, B: Array) -> Array:
     return np.asarray((B.T.astype(A.dtype, copy=False) @ A.T).T, dtype=np.float64)
 
 
+def largest_entry(numbers: Array) -> float:
+    """The largest magnitude, without a copy of the array."""
+    return max(float(np.max(numbers, initial=0.0)), -float(np.min(numbers, initial=0.0)))
+
+
 def root_mean_square(numbers: Array) -> float:
     """Without overflow; 1 where all is zero."""
-    largest = float(np.max(np.abs(numbers), initial=0.0))
+    largest = largest_entry(numbers)
     if largest == 0.0:
         return 1.0
     share = max(1, numbers.size // 1_000_000)  # a sample of a large array is enough for a unit

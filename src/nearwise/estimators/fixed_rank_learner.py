@@ -1,0 +1,249 @@
+"""`FixedRankLearner`: a Mahalanobis metric of fixed rank, whose subspace is learned too."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from nearwise import constraints as c
+from nearwise.constraints import Constraints
+from nearwise.estimators import _fixed_rank as shared, _side
+from nearwise.estimators._base import Learner, PriorKeptWarning, one_of
+from nearwise.estimators._kernel_features import KernelFeatures, LowRankKernelMetric, kernel_features
+from nearwise.estimators._progress import progress, with_callbacks
+from nearwise.metric import Metric
+from nearwise.result import Status
+from nearwise.solvers._forms import Regression, constraint_forms, root_mean_square
+from nearwise.solvers.fixed_rank import FixedRankRecord, FixedRankResult
+
+Array = NDArray[np.float64]
+
+_PERCENTILES = (5.0, 95.0)  # of squared distances under the start, for open bounds: MBS11 10.3.1
+
+
+class FixedRankLearner(Learner):
+    """Learn a squared distance (x - y)^T G G^T (x - y) with r columns in G. MBS11, sections 8.2 and 9.2.
+
+    Unlike the other learners it moves the subspace in which it measures, so it reduces dimension by what is known
+    about the objects, not by their variance. The cost is the mean over constraints of half the squared amount by
+    which they fail. It is not convex: what is found is a stationary point.
+
+    Parameters
+    ----------
+    rank : int or None, default=2
+        Dimensions of `transform`, at most d; None for d.
+    geometry, subspace_weight, solver, start, kernel, kernel_params, n_basis, tol, max_iter, batch_size, epochs,
+    annealing : as for `FixedRankRegressor`
+    pairs : "random" or "local", default="random"
+        How pairs are drawn from labels: uniformly, or between near neighbours.
+    n_pairs : int, default=None
+        How many pairs to draw from labels; by default as `constraints.from_labels` does.
+    random_state : int, RandomState or None, default=None
+        Seed of all random choices.
+    callback : callable, default=None
+        Called with a `FixedRankRecord` after every iteration or epoch; a true answer ends the fit.
+
+    Attributes
+    ----------
+    metric_ : the learned `Metric`
+    components_ : (rank, d) array, the linear map of `transform`; not with a kernel
+    rank_ : its rows
+    bounds_ : the squared distances that similar pairs shall not exceed and dissimilar ones shall, where no bound
+        is given: percentiles 5 and 95 of the squared distances under the start
+    result_ : `FixedRankResult`; None where nothing was to be learned
+    status_, n_iter_ : STATIONARY, LIMIT or INTERRUPTED; iterations or epochs
+    schedule_, n_seen_ : step sizes and constraints seen, online only
+    kept_prior_ : whether the metric is the start
+    n_constraints_used_, n_constraints_dropped_, n_features_in_, feature_names_in_ : as for `MetricLearner`
+
+    Examples
+    --------
+    >>> import nearwise as nw
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> learner = nw.FixedRankLearner(rank=2, random_state=0).fit(X, y)
+    >>> learner.transform(X).shape
+    (150, 2)
+    >>> learner.status_
+    <Status.STATIONARY: 'stationary'>
+    """
+
+    def __init__(
+        self,
+        rank: int | None = 2,
+        geometry: str = "polar",
+        subspace_weight: float = 0.5,
+        solver: str = "auto",
+        start: str | ArrayLike = "principal",
+        kernel: str | None = None,
+        kernel_params: Mapping[str, Any] | None = None,
+        n_basis: int = 100,
+        pairs: str = "random",
+        n_pairs: int | None = None,
+        tol: float = 1e-5,
+        max_iter: int | None = None,
+        batch_size: int = 32,
+        epochs: int = 5,
+        annealing: str = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        callback: Callable[[FixedRankRecord], Any] | None = None,
+    ) -> None:
+        self.rank = rank
+        self.geometry = geometry
+        self.subspace_weight = subspace_weight
+        self.solver = solver
+        self.start = start
+        self.kernel = kernel
+        self.kernel_params = kernel_params
+        self.n_basis = n_basis
+        self.pairs = pairs
+        self.n_pairs = n_pairs
+        self.tol = tol
+        self.max_iter = max_iter
+        self.batch_size = batch_size
+        self.epochs = epochs
+        self.annealing = annealing
+        self.random_state = random_state
+        self.callback = callback
+
+    @with_callbacks
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike | None = None,
+        *,
+        constraints: Constraints | None = None,
+        sample_ids: ArrayLike | None = None,
+    ) -> Self:
+        """Learn the metric; arguments as for `MetricLearner`."""
+        X = self._training_data(X)
+        rng = check_random_state(self.random_state)
+        side = self._side(X, y, constraints, sample_ids, rng)
+        rows, start, chosen = self._begin(X, rng)
+        problem, units = self._problem(side, rows, None)
+        found, self.schedule_, self.n_seen_ = None, None, 0
+        if problem is not None:
+            with progress(self, X, y) as callback:
+                inward = units.inward(start)
+                if chosen.solver == "online":
+                    found, self.schedule_, self.n_seen_ = shared.epochs(
+                        problem, inward, chosen, None, 0, rng, callback, chosen.epochs
+                    )
+                else:
+                    found = shared.batch(problem, inward, chosen, callback)
+        self._keep(found, units, start, side)
+        if found is not None and found.status is Status.LIMIT and chosen.solver != "online":
+            warnings.warn(f"{type(self).__name__}: {found.message}", ConvergenceWarning, stacklevel=2)
+        return self
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: ArrayLike | None = None,
+        *,
+        constraints: Constraints | None = None,
+        sample_ids: ArrayLike | None = None,
+    ) -> Self:
+        """Learn from more objects and constraints on them: one pass in mini-batches, (9) and (20).
+
+        Pairs from labels are drawn within the objects of the call. The first call chooses start, bounds, units
+        and step sizes from its data.
+        """
+        first = not hasattr(self, "metric_")
+        X = self._training_data(X) if first else self._checked(X)
+        rng = check_random_state(self.random_state)
+        side = self._side(X, y, constraints, sample_ids, rng)
+        if first:
+            rows, start, chosen = self._begin(X, rng)
+            self.schedule_, self.n_seen_ = None, 0
+        else:
+            rows = X if self.features_ is None else self.features_(X)
+            start, chosen = self.metric_.factor, shared.settings(self, rows.shape[1])
+        problem, units = self._problem(side, rows, None if first else self.units_)
+        found = None
+        if problem is not None:
+            found, self.schedule_, self.n_seen_ = shared.epochs(
+                problem, units.inward(start), chosen, self.schedule_, self.n_seen_, rng
+            )
+        self._keep(found, units, start, side)
+        return self
+
+    @property
+    def components_(self) -> Array:
+        return self._linear_metric().components
+
+    def get_mahalanobis_matrix(self) -> Array:
+        """M = G G^T, d x d."""
+        return self._linear_metric().matrix
+
+    def _linear_metric(self) -> Metric:
+        metric: Any = self._fitted_metric()
+        if not isinstance(metric, Metric):
+            raise AttributeError("with a kernel, the metric is not a linear map of the data")
+        return metric
+
+    def _side(
+        self, X: Any, y: Any, constraints: Any, sample_ids: Any, rng: np.random.RandomState
+    ) -> _side.SideInformation:
+        """What is known, with the pairs drawn from labels written out."""
+        side = _side.read(X.shape[0], y, constraints, sample_ids)
+        draw = one_of(self.pairs, "pairs", ("random", "local"))
+        drawn = Constraints()
+        if side.codes is not None:
+            drawn = c.from_labels(side.codes, X if draw == "local" else None, draw, self.n_pairs, rng)  # type: ignore[arg-type]
+        return _side.SideInformation(side.n_objects, side.codes, drawn + side.constraints, side.n_dropped)
+
+    def _begin(self, X: Any, rng: np.random.RandomState) -> tuple[Any, Array, shared.Settings]:
+        """The rows on which the metric works, the start, and the settings; sets features and open bounds."""
+        self.features_: KernelFeatures | None = None
+        if self.kernel is not None:
+            n_basis = shared.count(self.n_basis, "n_basis")
+            self.features_ = kernel_features(self.kernel, self.kernel_params, X, n_basis, rng)
+        rows = X if self.features_ is None else self.features_(X)
+        chosen = shared.settings(self, rows.shape[1])
+        start = shared.start_factor(self.start, rows, rows.shape[1], chosen.rank, rng)
+        H = np.asarray(rows @ start)
+        i, j = rng.randint(len(H), size=(2, 10_000))
+        squares = np.square(H[i] - H[j]).sum(axis=1)
+        squares = squares[squares > 0]
+        near, far = np.percentile(squares, _PERCENTILES) if squares.size else (0.0, 0.0)
+        self.bounds_ = (float(near), float(far))
+        return rows, start, chosen
+
+    def _problem(
+        self, side: _side.SideInformation, rows: Any, units: shared.Units | None
+    ) -> tuple[Regression | None, shared.Units]:
+        """The cost of the constraints; None where there is nothing to learn from."""
+        relations, bounds = side.constraints.relations, side.constraints.bounds
+        is_open = np.isnan(bounds)
+        bounds[is_open] = np.where(relations[is_open] < 0, *self.bounds_)
+        if not len(bounds) or (is_open.all() and self.bounds_[1] == 0.0):
+            return None, units or shared.Units()
+        unit = None if units is None else units.feature
+        forms = constraint_forms(side.constraints.blocks, rows, side.n_objects, unit)
+        units = units or shared.Units(forms.unit, root_mean_square(bounds))
+        # relations of constraints count the allowed side, as those of the regression do
+        return Regression(forms, bounds / units.target, relations if relations.any() else None), units
+
+    def _keep(
+        self, found: FixedRankResult | None, units: shared.Units, start: Array, side: _side.SideInformation
+    ) -> None:
+        name, n_used = type(self).__name__, 0 if found is None else len(side.constraints)
+        self.units_ = units
+        self.result_ = None if found is None else units.result(found)
+        factor = start if self.result_ is None else self.result_.factor
+        self.metric_ = Metric(factor) if self.features_ is None else LowRankKernelMetric(self.features_, factor)
+        self.rank_ = factor.shape[1]
+        self.status_ = Status.STATIONARY if found is None else found.status
+        self.n_iter_ = 0 if found is None else found.n_iter
+        self.kept_prior_ = found is None
+        self.n_constraints_used_, self.n_constraints_dropped_ = n_used, side.n_dropped
+        if found is None:
+            cause = "neither labels nor constraints say anything about these objects"
+            warnings.warn(f"{name} returns its start: {cause}", PriorKeptWarning, stacklevel=3)
