@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         VonNeumann as VonNeumann,
     )
     from .estimators import (
+        FixedRankEmbedding as FixedRankEmbedding,
         FixedRankLearner as FixedRankLearner,
         FixedRankRegressor as FixedRankRegressor,
         KernelLearner as KernelLearner,
@@ -67,6 +68,7 @@ _EXPORTS: dict[str, str | None] = {
     "Metric": "metric",
     "KernelMetric": "metric",
     "MetricLearner": "estimators",
+    "FixedRankEmbedding": "estimators",
     "FixedRankLearner": "estimators",
     "FixedRankRegressor": "estimators",
     "KernelLearner": "estimators",

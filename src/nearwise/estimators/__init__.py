@@ -5,9 +5,17 @@ labels and constraints, `_bases` and `_kernel_bases` make features, `_learning` 
 """
 
 from nearwise.estimators._base import PriorKeptWarning
+from nearwise.estimators.fixed_rank_embedding import FixedRankEmbedding
 from nearwise.estimators.fixed_rank_learner import FixedRankLearner
 from nearwise.estimators.fixed_rank_regressor import FixedRankRegressor
 from nearwise.estimators.kernel_learner import KernelLearner
 from nearwise.estimators.metric_learner import MetricLearner
 
-__all__ = ["FixedRankLearner", "FixedRankRegressor", "KernelLearner", "MetricLearner", "PriorKeptWarning"]
+__all__ = [
+    "FixedRankEmbedding",
+    "FixedRankLearner",
+    "FixedRankRegressor",
+    "KernelLearner",
+    "MetricLearner",
+    "PriorKeptWarning",
+]

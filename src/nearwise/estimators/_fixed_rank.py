@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from threadpoolctl import ThreadpoolController
 
+from nearwise.estimators._base import one_of
 from nearwise.result import Status
 from nearwise.solvers._cone import LogEuclidean
 from nearwise.solvers._conjugate import ConjugateGradients
 from nearwise.solvers._descent import Armijo
-from nearwise.solvers._forms import Regression, largest_entry
 from nearwise.solvers._geometry import Flat, Geometry, Polar
+from nearwise.solvers._regression import Regression, largest_entry
 from nearwise.solvers.fixed_rank import FixedRankRecord, FixedRankResult, minimise
 from nearwise.solvers.fixed_rank_online import Schedule, Stream, pass_over, searched_schedule
 
@@ -26,6 +30,7 @@ GEOMETRIES = ("flat", "polar", "affine_invariant", "log_euclidean")
 STARTS = ("principal", "identity", "random")
 SOLVERS = ("auto", "armijo", "online")
 _STREAM = 10_000  # the n of (23) for a stream that does not say how long it is
+_MANY_THREADS = 10_000_000  # numbers in the data from which on threads speed products up
 _SMALL = 500  # features up to which principal directions come from the covariance matrix
 _POWER_STEPS = 8
 _EXTRA_DIRECTIONS = 10
@@ -48,7 +53,7 @@ class Settings:
 def settings(estimator: Any, dimension: int) -> Settings:
     """The parameters of an estimator for matrices of order `dimension`."""
     rank = None if estimator.rank is None else count(estimator.rank, "rank")
-    name = _one_of(estimator.geometry, "geometry", GEOMETRIES)
+    name = one_of(estimator.geometry, "geometry", GEOMETRIES)
     full = name in ("affine_invariant", "log_euclidean")
     if full and rank is not None and rank < dimension:
         raise ValueError(
@@ -57,20 +62,20 @@ def settings(estimator: Any, dimension: int) -> Settings:
     weight = estimator.subspace_weight
     if isinstance(weight, bool) or not isinstance(weight, int | float | np.number) or not 0 <= weight <= 1:
         raise ValueError(f"subspace_weight must be a number from 0 to 1, got {weight!r}")
-    geometry: Geometry = {
+    geometries: dict[str, Geometry] = {
         "flat": Flat(),
         "polar": Polar(float(weight)),
         "affine_invariant": Polar(0.0),  # with all of the space as the subspace, which stays
         "log_euclidean": LogEuclidean(),
-    }[name]
+    }
     tol = estimator.tol
     if isinstance(tol, bool) or not isinstance(tol, int | float | np.number) or not 0 < tol < 1:
         raise ValueError(f"tol must be a number between 0 and 1, got {tol!r}")
-    annealing = _one_of(estimator.annealing, "annealing", ("auto", "none"))
+    annealing = one_of(estimator.annealing, "annealing", ("auto", "none"))
     return Settings(
         min(rank or dimension, dimension),
-        geometry,
-        _one_of(estimator.solver, "solver", SOLVERS),
+        geometries[name],
+        one_of(estimator.solver, "solver", SOLVERS),
         float(tol),
         None if estimator.max_iter is None else count(estimator.max_iter, "max_iter"),
         count(estimator.batch_size, "batch_size"),
@@ -96,9 +101,7 @@ class Units:
         """The result in the units of the user."""
         square = self.target**2
         history = tuple(replace(record, cost=record.cost * square) for record in found.history)
-        return replace(
-            found, factor=self.outward(found.factor), cost=found.cost * square, history=history
-        )
+        return replace(found, factor=self.outward(found.factor), cost=found.cost * square, history=history)
 
 
 def batch(
@@ -108,6 +111,16 @@ def batch(
     callback: Callable[[FixedRankRecord], Any] | None,
 ) -> FixedRankResult:
     """A run over all data at once; problem and start in units."""
+    with quiet_blas(problem):
+        return _batch(problem, start, chosen, callback)
+
+
+def _batch(
+    problem: Regression,
+    start: Array,
+    chosen: Settings,
+    callback: Callable[[FixedRankRecord], Any] | None,
+) -> FixedRankResult:
     quick = chosen.solver == "auto" and not isinstance(chosen.geometry, LogEuclidean)
     return minimise(
         problem,
@@ -119,6 +132,17 @@ def batch(
         callback=callback,
         negligible=problem.cost(problem.residual(np.zeros(problem.n_samples))),
     )
+
+
+def quiet_blas(problem: Regression) -> AbstractContextManager[Any]:
+    """One BLAS thread where the data are small: more gain nothing, and lose much on a busy machine."""
+    large = problem.n_samples * problem.forms.dimension > _MANY_THREADS
+    return nullcontext() if large else _thread_pools().limit(limits=1, user_api="blas")
+
+
+@cache
+def _thread_pools() -> ThreadpoolController:
+    return ThreadpoolController()
 
 
 def epochs(
@@ -135,6 +159,20 @@ def epochs(
 
     With `n_passes` None, one pass in the order of the data.
     """
+    with _thread_pools().limit(limits=1, user_api="blas"):  # mini-batches are small
+        return _epochs(problem, start, chosen, schedule, seen, rng, callback, n_passes)
+
+
+def _epochs(
+    problem: Regression,
+    start: Array,
+    chosen: Settings,
+    schedule: Schedule | None,
+    seen: int,
+    rng: np.random.RandomState,
+    callback: Callable[[FixedRankRecord], Any] | None,
+    n_passes: int | None,
+) -> tuple[FixedRankResult, Schedule, int]:
     began = time.perf_counter()
     geometry, generator = chosen.geometry, np.random.default_rng(rng.randint(2**31))
     stream = Stream(geometry.point(start), seen)
@@ -163,7 +201,7 @@ def epochs(
 def start_factor(start: Any, X: Any, dimension: int, rank: int, rng: np.random.RandomState) -> Array:
     """The d x r start: by name, or the user's, checked. X is where principal directions are taken from."""
     if isinstance(start, str):
-        _one_of(start, "start", STARTS)
+        one_of(start, "start", STARTS)
         if start == "principal":
             return principal_directions(X, rank, rng)
         if start == "identity":
@@ -190,7 +228,7 @@ def principal_directions(X: Any, rank: int, rng: np.random.RandomState) -> Array
     """
     if X.ndim == 3:
         mean_matrix = np.mean(X / (largest_entry(X) or 1.0), axis=0)
-        return _with_fixed_signs(np.linalg.eigh(mean_matrix + mean_matrix.T)[1][:, ::-1][:, :rank])
+        return with_fixed_signs(np.linalg.eigh(mean_matrix + mean_matrix.T)[1][:, ::-1][:, :rank])
     n, d = X.shape
     largest = largest_entry(X.data if sparse.issparse(X) else X) or 1.0
     mean = np.asarray(X.mean(axis=0)).ravel() / largest
@@ -200,13 +238,13 @@ def principal_directions(X: Any, rank: int, rng: np.random.RandomState) -> Array
         return np.asarray(X.T @ image) / largest - np.outer(mean, image.sum(axis=0))
 
     if d <= _SMALL:
-        values, Q = np.linalg.eigh(covariance(np.eye(d)))
-        return _with_fixed_signs(Q[:, ::-1][:, :rank])
+        Q = np.linalg.eigh(covariance(np.eye(d)))[1]
+        return with_fixed_signs(Q[:, ::-1][:, :rank])
     Q = np.linalg.qr(rng.standard_normal((d, min(d, rank + _EXTRA_DIRECTIONS))))[0]
     for _ in range(_POWER_STEPS):
         Q = np.linalg.qr(covariance(Q) / n + 1e-12 * Q)[0]
-    values, V = np.linalg.eigh(Q.T @ covariance(Q))
-    return _with_fixed_signs(Q @ V[:, ::-1][:, :rank])
+    V = np.linalg.eigh(Q.T @ covariance(Q))[1]
+    return with_fixed_signs(Q @ V[:, ::-1][:, :rank])
 
 
 def best_multiple(problem: Regression, start: Array) -> Array:
@@ -217,16 +255,10 @@ def best_multiple(problem: Regression, start: Array) -> Array:
     return start * np.sqrt(share) if share > 0 else start
 
 
-def _with_fixed_signs(Q: Array) -> Array:
+def with_fixed_signs(Q: Array) -> Array:
     """Every column with its largest entry positive, so that rounding does not choose."""
     signs = np.sign(Q[np.argmax(np.abs(Q), axis=0), np.arange(Q.shape[1])])
     return np.ascontiguousarray(Q * np.where(signs == 0, 1.0, signs))
-
-
-def _one_of(value: Any, name: str, allowed: tuple[str, ...]) -> str:
-    if not isinstance(value, str) or value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
-    return value
 
 
 def count(value: Any, name: str) -> int:

@@ -1,4 +1,4 @@
-"""Kernels for the fixed-rank estimators, MBS11 8.3: coordinates of objects in the span of some basis objects."""
+"""Kernels for the fixed-rank estimators, MBS11 8.3: coordinates in the span of some basis objects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Index = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class KernelFeatures:
-    """phi(x) = weights^T k0(x, points): inner products of phi are those of the kernel on the span of the points."""
+    """phi(x) = weights^T k0(x, points), with the inner products of the kernel on the span of the points."""
 
     kernel: InputKernel
     points: Any

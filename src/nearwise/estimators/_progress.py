@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from nearwise.result import Record
-
 try:
     from sklearn.callback import CallbackSupportMixin as Callbacks, with_callbacks
 except ImportError:
@@ -27,7 +25,7 @@ class Report:
         self.estimator, self.X, self.y, self.context = estimator, X, y, context
         self.n_iterations = 0
 
-    def __call__(self, record: Record) -> bool:
+    def __call__(self, record: Any) -> bool:
         self.n_iterations += 1
         stop = False
         if self.context is not None:

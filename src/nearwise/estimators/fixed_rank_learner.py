@@ -19,8 +19,9 @@ from nearwise.estimators._kernel_features import KernelFeatures, LowRankKernelMe
 from nearwise.estimators._progress import progress, with_callbacks
 from nearwise.metric import Metric
 from nearwise.result import Status
-from nearwise.solvers._forms import Regression, constraint_forms, root_mean_square
+from nearwise.solvers._regression import Regression, constraint_forms, root_mean_square
 from nearwise.solvers.fixed_rank import FixedRankRecord, FixedRankResult
+from nearwise.solvers.fixed_rank_online import Schedule
 
 Array = NDArray[np.float64]
 
@@ -30,15 +31,16 @@ _PERCENTILES = (5.0, 95.0)  # of squared distances under the start, for open bou
 class FixedRankLearner(Learner):
     """Learn a squared distance (x - y)^T G G^T (x - y) with r columns in G. MBS11, sections 8.2 and 9.2.
 
-    Unlike the other learners it moves the subspace in which it measures, so it reduces dimension by what is known
-    about the objects, not by their variance. The cost is the mean over constraints of half the squared amount by
-    which they fail. It is not convex: what is found is a stationary point.
+    Unlike the other learners it moves the subspace in which it measures, so it reduces dimension by what is
+    known about the objects, not by their variance. The cost is the mean over constraints of half the squared
+    amount by which they fail. It is not convex: what is found is a stationary point.
 
     Parameters
     ----------
     rank : int or None, default=2
         Dimensions of `transform`, at most d; None for d.
-    geometry, subspace_weight, solver, start, kernel, kernel_params, n_basis, tol, max_iter, batch_size, epochs,
+    geometry, subspace_weight, solver, start, kernel, kernel_params, n_basis, tol, max_iter, batch_size,
+    epochs,
     annealing : as for `FixedRankRegressor`
     pairs : "random" or "local", default="random"
         How pairs are drawn from labels: uniformly, or between near neighbours.
@@ -54,7 +56,8 @@ class FixedRankLearner(Learner):
     metric_ : the learned `Metric`
     components_ : (rank, d) array, the linear map of `transform`; not with a kernel
     rank_ : its rows
-    bounds_ : the squared distances that similar pairs shall not exceed and dissimilar ones shall, where no bound
+    bounds_ : the squared distances that similar pairs shall not exceed and dissimilar ones shall, where no
+    bound
         is given: percentiles 5 and 95 of the squared distances under the start
     result_ : `FixedRankResult`; None where nothing was to be learned
     status_, n_iter_ : STATIONARY, LIMIT or INTERRUPTED; iterations or epochs
@@ -73,6 +76,9 @@ class FixedRankLearner(Learner):
     >>> learner.status_
     <Status.STATIONARY: 'stationary'>
     """
+
+    schedule_: Schedule | None
+    result_: Any
 
     def __init__(
         self,
@@ -124,7 +130,7 @@ class FixedRankLearner(Learner):
         """Learn the metric; arguments as for `MetricLearner`."""
         X = self._training_data(X)
         rng = check_random_state(self.random_state)
-        side = self._side(X, y, constraints, sample_ids, rng)
+        side = self._known(X, y, constraints, sample_ids, rng)
         rows, start, chosen = self._begin(X, rng)
         problem, units = self._problem(side, rows, None)
         found, self.schedule_, self.n_seen_ = None, None, 0
@@ -152,13 +158,13 @@ class FixedRankLearner(Learner):
     ) -> Self:
         """Learn from more objects and constraints on them: one pass in mini-batches, (9) and (20).
 
-        Pairs from labels are drawn within the objects of the call. The first call chooses start, bounds, units
-        and step sizes from its data.
+        Pairs from labels are drawn within the objects of the call. The first call chooses start, bounds,
+        units and step sizes from its data.
         """
         first = not hasattr(self, "metric_")
         X = self._training_data(X) if first else self._checked(X)
         rng = check_random_state(self.random_state)
-        side = self._side(X, y, constraints, sample_ids, rng)
+        side = self._known(X, y, constraints, sample_ids, rng)
         if first:
             rows, start, chosen = self._begin(X, rng)
             self.schedule_, self.n_seen_ = None, 0
@@ -188,15 +194,16 @@ class FixedRankLearner(Learner):
             raise AttributeError("with a kernel, the metric is not a linear map of the data")
         return metric
 
-    def _side(
+    def _known(
         self, X: Any, y: Any, constraints: Any, sample_ids: Any, rng: np.random.RandomState
     ) -> _side.SideInformation:
         """What is known, with the pairs drawn from labels written out."""
         side = _side.read(X.shape[0], y, constraints, sample_ids)
-        draw = one_of(self.pairs, "pairs", ("random", "local"))
+        draw: Any = one_of(self.pairs, "pairs", ("random", "local"))
         drawn = Constraints()
         if side.codes is not None:
-            drawn = c.from_labels(side.codes, X if draw == "local" else None, draw, self.n_pairs, rng)  # type: ignore[arg-type]
+            near = X if draw == "local" else None
+            drawn = c.from_labels(side.codes, near, draw, self.n_pairs, rng)
         return _side.SideInformation(side.n_objects, side.codes, drawn + side.constraints, side.n_dropped)
 
     def _begin(self, X: Any, rng: np.random.RandomState) -> tuple[Any, Array, shared.Settings]:
@@ -238,7 +245,9 @@ class FixedRankLearner(Learner):
         self.units_ = units
         self.result_ = None if found is None else units.result(found)
         factor = start if self.result_ is None else self.result_.factor
-        self.metric_ = Metric(factor) if self.features_ is None else LowRankKernelMetric(self.features_, factor)
+        self.metric_ = (
+            Metric(factor) if self.features_ is None else LowRankKernelMetric(self.features_, factor)
+        )
         self.rank_ = factor.shape[1]
         self.status_ = Status.STATIONARY if found is None else found.status
         self.n_iter_ = 0 if found is None else found.n_iter

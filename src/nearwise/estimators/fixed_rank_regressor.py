@@ -17,8 +17,10 @@ from nearwise.estimators import _fixed_rank as shared
 from nearwise.estimators._kernel_features import KernelFeatures, kernel_features
 from nearwise.estimators._progress import Callbacks, progress, with_callbacks
 from nearwise.result import Status
-from nearwise.solvers._forms import Forms, Regression, matrix_forms, root_mean_square, vector_forms
+from nearwise.solvers._forms import Forms
+from nearwise.solvers._regression import Regression, matrix_forms, root_mean_square, vector_forms
 from nearwise.solvers.fixed_rank import FixedRankRecord, FixedRankResult
+from nearwise.solvers.fixed_rank_online import Schedule
 
 Array = NDArray[np.float64]
 
@@ -29,17 +31,17 @@ _RELATIONS = {"<=": -1, ">=": 1, "==": 0}
 class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Regression on fixed-rank positive semidefinite matrices, MBS11.
 
-    Finds W = G G^T of rank r, with a range that is learned too, such that y = x^T W x for the rows x of the data,
-    or y = tr(W X) for symmetric matrices X. The cost is the mean of (y^ - y)^2 / 2. It is not convex: what is
-    found is a stationary point.
+    Finds W = G G^T of rank r, with a range that is learned too, such that y = x^T W x for the rows x of the
+    data, or y = tr(W X) for symmetric matrices X. The cost is the mean of (y^ - y)^2 / 2. It is not convex:
+    what is found is a stationary point.
 
     Parameters
     ----------
     rank : int or None, default=2
         Of W, at most d; None for d.
     geometry : "flat", "polar", "affine_invariant" or "log_euclidean", default="polar"
-        "flat" moves G along lines, (10). "polar" moves a subspace and a metric in it, (21), and does not notice
-        the unit of y. The other two are for matrices of full rank, section 5.
+        "flat" moves G along lines, (10). "polar" moves a subspace and a metric in it, (21), and does not
+        notice the unit of y. The other two are for matrices of full rank, section 5.
     subspace_weight : float, default=0.5
         lambda of the polar geometry: 0 keeps the subspace of the start, 1 learns nothing but the subspace.
     solver : "auto", "armijo" or "online", default="auto"
@@ -84,6 +86,8 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
     True
     """
 
+    schedule_: Schedule | None
+
     def __init__(
         self,
         rank: int | None = 2,
@@ -126,7 +130,8 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
         ----------
         X : (n, d) vectors, dense or sparse, or (n, d, d) matrices, of which the symmetric part counts
         y : n numbers
-        relations : "==", "<=" or ">=", for all samples or one for each: whether tr(W X) shall be equal to y, at
+        relations : "==", "<=" or ">=", for all samples or one for each: whether tr(W X) shall be equal to y,
+        at
             most y or at least y (section 8.2)
         """
         X, targets = self._training_data(X, y, reset=True)
@@ -151,8 +156,8 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
     def partial_fit(self, X: Any, y: ArrayLike, *, relations: Any = None) -> Self:
         """Learn from more samples, in the order in which they come: one pass in mini-batches, (9) and (20).
 
-        The first call chooses start, units and step sizes from its samples. After a batch `fit`, the steps are
-        chosen anew on the first samples that arrive.
+        The first call chooses start, units and step sizes from its samples. After a batch `fit`, the steps
+        are chosen anew on the first samples that arrive.
         """
         first = not hasattr(self, "factor_")
         X, targets = self._training_data(X, y, reset=first)
@@ -211,7 +216,12 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
         return Regression(forms, y / units.target, signs), units, chosen
 
     def _start(
-        self, X: Any, problem: Regression, units: shared.Units, chosen: shared.Settings, rng: np.random.RandomState
+        self,
+        X: Any,
+        problem: Regression,
+        units: shared.Units,
+        chosen: shared.Settings,
+        rng: np.random.RandomState,
     ) -> Array:
         """G_0 in units. One that is not given takes the multiple that fits best."""
         rows = X if self.features_ is None else self.features_(X)
@@ -231,7 +241,9 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.regressor_tags.poor_score = True  # a quadratic form without linear part fits few of the test problems
+        tags.regressor_tags.poor_score = (
+            True  # a quadratic form without linear part fits few of the test problems
+        )
         return tags
 
 

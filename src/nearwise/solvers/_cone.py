@@ -27,7 +27,8 @@ class AffineInvariant:
 
     Parameters
     ----------
-    straight : the retraction is W + xi, (14), instead of the exponential map (13). A gradient step is then the
+    straight : the retraction is W + xi, (14), instead of the exponential map (13). A gradient step is then
+    the
         LogDet update of Davis et al. (2007), kept inside the cone.
     """
 
@@ -94,9 +95,9 @@ class LogEuclidean:
     Parameters
     ----------
     mirror : the gradient is S = grad_W f itself, as the paper prints it. It is the gradient of W -> f in the
-        metric <dS, dW> of the von Neumann divergence, not in tr(dS^2), with which it agrees only where W and the
-        data commute; it makes the update the one of Tsuda et al. (2005). With False, the metric is tr(dS^2) and
-        the gradient is its own.
+        metric <dS, dW> of the von Neumann divergence, not in tr(dS^2), with which it agrees only where W and
+        the data commute; it makes the update the one of Tsuda et al. (2005). With False, the metric is
+        tr(dS^2) and the gradient is its own.
     """
 
     mirror: bool = True

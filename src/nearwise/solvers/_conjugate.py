@@ -1,11 +1,11 @@
 """Conjugate gradients with an exact search of a plane: the default for fixed-rank regression.
 
-Each step minimises the cost over combinations of the iterate, the preconditioned gradient and the step before,
-the last carried along by the geometry's transport. The values of all samples are quadratic in the coefficients
-of such a combination, so the cost is a quartic in two or three numbers, whose coefficients are sums over
-samples; one product with the data for the gradient and one for its image is all that an iteration needs.
-In the flat geometry the quartic is the cost itself. In the polar one the retraction bends the step, so the
-cost is evaluated at its end, and the step is halved until it brings enough.
+Each step minimises the cost over combinations of the iterate, the preconditioned gradient and the step
+before, the last carried along by the geometry's transport. The values of all samples are quadratic in the
+coefficients of such a combination, so the cost is a quartic in two or three numbers, whose coefficients are
+sums over samples; one product with the data for the gradient and one for its image is all that an iteration
+needs. In the flat geometry the quartic is the cost itself. In the polar one the retraction bends the step, so
+the cost is evaluated at its end, and the step is halved until it brings enough.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise.solvers._descent import Step
-from nearwise.solvers._forms import Regression
-from nearwise.solvers._geometry import Flat, Polar
+from nearwise.solvers._geometry import MixingGeometry
+from nearwise.solvers._regression import Regression
 
 Array = NDArray[np.float64]
 
@@ -38,7 +38,7 @@ class ConjugateGradients:
 
     patience = 3  # small steps in a row that end a run: a single one may be followed by large ones
 
-    def iterates(self, problem: Regression, geometry: Flat | Polar, factor: Array) -> Iterator[Step]:
+    def iterates(self, problem: Regression, geometry: MixingGeometry, factor: Array) -> Iterator[Step]:
         """Points of decreasing cost, the start first; ends where no step brings anything."""
         forms = problem.forms
         maps = forms.rough()  # enough for directions while steps are long; the cost itself needs no products
@@ -51,9 +51,7 @@ class ConjugateGradients:
         for count in itertools.count(1):
             G = point.factor
             SG = maps.pull(maps.weigh(residual / len(residual), Z))
-            D, K = geometry.preconditioned(
-                point, SG, forms.moment(Z, problem.active(residual)), whiten
-            )
+            D, K = geometry.preconditioned(point, SG, forms.moment(Z, problem.active(residual)), whiten)
             directions, images = [], []
             if D is not None:
                 directions.append(D)
@@ -83,7 +81,9 @@ class ConjugateGradients:
                 continue
             carry = geometry.carried(point, step)
             before = carry(G, step), carry(Z, image)
-            moved = float(np.linalg.norm(new.factor - G) / max(float(np.linalg.norm(G)), np.finfo(float).tiny))
+            moved = float(
+                np.linalg.norm(new.factor - G) / max(float(np.linalg.norm(G)), np.finfo(float).tiny)
+            )
             rough_enough = cost - state.cost > _ROUGH * cost and state.cost > _ROUGH**2 * of_zero
             precise = maps is not forms and not rough_enough
             if precise:
@@ -122,16 +122,17 @@ def _plane_minimum(
 ) -> Array:
     """Coefficients a, near (1, 0, ...), at which the cost of a_0 G + a_1 D_1 + ... has a local minimum.
 
-    The values of the samples are sum_kl a_k a_l V_kl with V_kl = <X, sym(D_k D_l^T)>, D_0 = G, so they change by
-    sum_kl u_kl V_kl with u = a a^T - e_0 e_0^T. Newton's method with the eigenvalues of the Hessian made positive.
+    The values of the samples are sum_kl a_k a_l V_kl with V_kl = <X, sym(D_k D_l^T)>, D_0 = G, so they change
+    by sum_kl u_kl V_kl with u = a a^T - e_0 e_0^T. Newton's method with the eigenvalues of the Hessian made
+    positive.
     """
     terms = [Z, *images]
     k = len(terms)
     left, right, place = _pairs(k)
     V = np.empty((len(left), len(values)))
     V[0] = values
-    for t in range(1, len(left)):
-        V[t] = problem.forms.cross(terms[left[t]], terms[right[t]])
+    for p in range(1, len(left)):
+        V[p] = problem.forms.cross(terms[left[p]], terms[right[p]])
     raw = values - problem.targets
     gram = V @ V.T
     sizes = np.maximum(gram[place.diagonal(), place.diagonal()], 0.0) ** 0.25

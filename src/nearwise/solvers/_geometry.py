@@ -1,8 +1,8 @@
 """The geometries of fixed-rank positive semidefinite matrices, MBS11 section 6: flat and polar.
 
 A point is W = G G^T, and G Q is the same point for every orthogonal Q. A tangent vector is a d x r matrix D
-that moves W by D G^T + G D^T. In the polar geometry G = U R with orthonormal U, and D = xi R + G Psi / 2 for a
-slope xi of the subspace, orthogonal to U, and a symmetric Psi, which moves R R^T by R Psi R^T.
+that moves W by D G^T + G D^T. In the polar geometry G = U R with orthonormal U, and D = xi R + G Psi / 2 for
+a slope xi of the subspace, orthogonal to U, and a symmetric Psi, which moves R R^T by R Psi R^T.
 
 Steps and transports only multiply G and D by r x r matrices from the right, so the same object also moves
 their images under the data (`_forms`), and a step costs no product with the data.
@@ -19,7 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-Slope = Callable[[Array], Array]  # D -> grad_W f D, with the symmetric d x d gradient of the cost with respect to W
+Slope = Callable[
+    [Array], Array
+]  # D -> grad_W f D, with the symmetric d x d gradient of the cost with respect to W
 
 _LONGEST_LOG = 8.0  # of one step of R R^T: a factor of 3000 is more than any step means
 _SMALLEST = 1e-4  # relative eigenvalue of a preconditioner
@@ -50,6 +52,25 @@ class Geometry(Protocol):
         """The length, in the metric, of the longest step that is sensible without a line search."""
 
 
+class MixingGeometry(Geometry, Protocol):
+    """A geometry whose steps are mixes, as a search of planes needs; points have an attribute `factor`."""
+
+    @property
+    def fixes_scale(self) -> bool:
+        """Whether W cannot become a multiple of itself."""
+
+    def preconditioned(
+        self, point: Any, SG: Array, moment: Array, whiten: Callable[[Array], Array] | None
+    ) -> tuple[Array | None, Array | None]:
+        """A direction D for the slope SG, and K for a direction G K; None for one that may not move."""
+
+    def retraction(self, point: Any, step: Array) -> tuple[Any, Mix]:
+        """The new point, and how its factor mixes the old one and the step."""
+
+    def carried(self, point: Any, step: Array) -> Mix:
+        """The transport of the step itself, as a mix of the point and the step."""
+
+
 @dataclass(frozen=True, eq=False)
 class Mix:
     """G @ start + D @ step, for factors G and steps D or for their images; None stands for the identity."""
@@ -72,7 +93,9 @@ class FlatPoint:
 class Flat:
     """W = G G^T with the metric tr(D1^T D2), under which lines G + s D are geodesics: MBS11 (9), (10)."""
 
-    fixes_scale = False
+    @property
+    def fixes_scale(self) -> bool:
+        return False
 
     def point(self, factor: Array) -> FlatPoint:
         return FlatPoint(factor)
@@ -99,7 +122,6 @@ class Flat:
         return FlatPoint(point.factor + step)
 
     def retraction(self, point: FlatPoint, step: Array) -> tuple[FlatPoint, Mix]:
-        """The new point, and how it mixes the old one and the step."""
         return self.retract(point, step), Mix(None, None)
 
     def transport(self, point: FlatPoint, step: Array, vector: Array) -> Array:
@@ -111,7 +133,6 @@ class Flat:
         return float(np.linalg.norm(point.factor)) / 2
 
     def carried(self, point: FlatPoint, step: Array) -> Mix:
-        """The transport of the step itself, as a mix of the point and the step."""
         _, turn = self._turn(point, step, step)
         return Mix(-turn, np.eye(len(turn)) - turn)
 
@@ -163,7 +184,6 @@ class Polar:
 
     @property
     def fixes_scale(self) -> bool:
-        """Whether W cannot become a multiple of itself."""
         return self.subspace_weight == 1.0
 
     def point(self, factor: Array) -> PolarPoint:
@@ -242,11 +262,12 @@ class Polar:
         return float(np.sqrt(len(point.core)))
 
     def carried(self, point: PolarPoint, step: Array) -> Mix:
-        """The transport of the step itself, as a mix of the point and the step."""
         new, mix = self.retraction(point, step)
         outside, half = point.parts(step)
         growth = exponential(symmetric(half))
         along = symmetric(half) - new.core_inverse @ (new.basis.T @ (outside @ growth))
+        assert mix.start is not None
+        assert mix.step is not None
         return Mix(mix.start @ along - half @ growth, mix.step @ along + growth)
 
 

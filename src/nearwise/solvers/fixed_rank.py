@@ -101,7 +101,8 @@ def minimise(
     geometry : where to move
     start : G_0, d x r
     solver : `ConjugateGradients()` by default, or `Armijo()` where the geometry has no plane search
-    tol : the run ends when the cost is at most `tol * negligible`, or when it or the factor changes by at most
+    tol : the run ends when the cost is at most `tol * negligible`, or when it or the factor changes by at
+    most
         this, relatively: in one step of Armijo's, in several steps in a row of conjugate gradients
     max_iter : 1000 by default
     max_seconds : no limit by default

@@ -14,6 +14,7 @@ from nearwise.solvers._geometry import Geometry
 Array = NDArray[np.float64]
 
 _TRIED = tuple(2.0**k for k in range(-3, 4))  # for both s and t_0, section 7.4.2
+_SHORTEST = 2.0**-20  # the search goes on below 2^-3 where that is not short enough
 _SEARCH_BATCHES = 30  # mini-batches of the samples on which they are tried
 
 
@@ -53,7 +54,8 @@ def pass_over(
 ) -> Stream:
     """One epoch: every sample once, in mini-batches, in random order or (without `rng`) as they come.
 
-    A step longer than the geometry's reach is cut to it, so that a wild sample cannot throw the point far away.
+    A step longer than the geometry's reach is cut to it, so that a wild sample cannot throw the point far
+    away.
     """
     n, point, seen = problem.n_samples, stream.point, stream.seen
     order = np.arange(n) if rng is None else rng.permutation(n)
@@ -80,6 +82,7 @@ def searched_schedule(
 ) -> Schedule:
     """s and t_0 by trial on a small subset: those with the lowest cost after one epoch over it.
 
+    Where no step improves on the start, all steps are zero.
     `expected` is the n of the schedule itself, the number of samples that will come. With `constant`, t_0 is
     infinite and only s is sought.
     """
@@ -89,16 +92,20 @@ def searched_schedule(
     length = _mean_gradient(subset, geometry, point, batch_size)
     if length == 0.0:
         return Schedule(0.0, np.inf)
-    order = np.random.default_rng(0)
-    best, best_cost = Schedule(_TRIED[0] / length, len(chosen) * _TRIED[0]), np.inf
     horizons = (np.inf,) if constant else tuple(t * len(chosen) for t in _TRIED)
-    for step in _TRIED:
+    best, best_cost = Schedule(0.0, np.inf), subset.evaluate(geometry.factor(point))[0]
+    steps = list(_TRIED[::-1])
+    while steps:
+        step = steps.pop(0)
         for horizon in horizons:
             trial = Schedule(step / length, horizon)
+            order = np.random.default_rng(0)
             end = pass_over(subset, geometry, Stream(point), trial, batch_size, order)
             cost = subset.evaluate(geometry.factor(end.point))[0]
             if cost < best_cost:
                 best, best_cost = trial, cost
+        if not steps and best.step <= step / length and step > _SHORTEST:
+            steps.append(step / 2)  # the start is so good that only shorter steps improve it
     return Schedule(best.step, best.horizon * expected / len(chosen))
 
 
