@@ -246,14 +246,15 @@ def _configure_bench(parser: argparse.ArgumentParser) -> None:
 
 def _bench(arguments: argparse.Namespace) -> int:
     package = importlib.import_module("nearwise.benchmarks")
-    found = {m.name: m for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_")}
+    modules = (m.name for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_"))
+    found = {name.replace("_", "-"): f"{package.__name__}.{name}" for name in modules}
     if arguments.name is None:
-        for name in found:
-            print(f"{name:12} {_first_line(f'{package.__name__}.{name}')}")
+        for name, module in found.items():
+            print(f"{name:12} {_first_line(module)}")
         return DONE
     if arguments.name not in found:
         raise BadInput(f"no benchmark is called {arguments.name!r}; there are: {', '.join(found)}")
-    code: int = importlib.import_module(f"{package.__name__}.{arguments.name}").main(arguments.arguments)
+    code: int = importlib.import_module(found[arguments.name]).main(arguments.arguments)
     return code
 
 

@@ -35,6 +35,7 @@ _PACKAGES = (
     "cvxpy",
     "clarabel",
     "scs",
+    "pymanopt",
 )
 _WIDTH = 132  # of the tables when they are not printed to a terminal
 
