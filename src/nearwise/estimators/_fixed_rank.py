@@ -19,6 +19,7 @@ from nearwise.result import Status
 from nearwise.solvers._cone import LogEuclidean
 from nearwise.solvers._conjugate import ConjugateGradients
 from nearwise.solvers._descent import Armijo
+from nearwise.solvers._forms import product
 from nearwise.solvers._geometry import Flat, Geometry, Polar
 from nearwise.solvers._regression import Regression, largest_entry
 from nearwise.solvers.fixed_rank import FixedRankRecord, FixedRankResult, minimise
@@ -32,7 +33,7 @@ SOLVERS = ("auto", "armijo", "online")
 _STREAM = 10_000  # the n of (23) for a stream that does not say how long it is
 _MANY_THREADS = 10_000_000  # numbers in the data from which on threads speed products up
 _SMALL = 500  # features up to which principal directions come from the covariance matrix
-_POWER_STEPS = 8
+_POWER_STEPS = 5
 _EXTRA_DIRECTIONS = 10
 
 
@@ -234,8 +235,8 @@ def principal_directions(X: Any, rank: int, rng: np.random.RandomState) -> Array
     mean = np.asarray(X.mean(axis=0)).ravel() / largest
 
     def covariance(Q: Array) -> Array:
-        image = np.asarray(X @ (Q / largest)) - mean @ Q
-        return np.asarray(X.T @ image) / largest - np.outer(mean, image.sum(axis=0))
+        image = product(X, Q / largest) - mean @ Q
+        return product(X.T, image) / largest - np.outer(mean, image.sum(axis=0))
 
     if d <= _SMALL:
         Q = np.linalg.eigh(covariance(np.eye(d)))[1]

@@ -150,10 +150,13 @@ def _plane_minimum(
         return M[flat[:, None], flat] * (weight[:, None] * weight), t[flat] * weight
 
     def change(d: Array) -> Array:
-        return (d[:, None] * d + eye[:, :1] * d + d[:, None] * eye[0]).ravel()
+        u = d[:, None] * d
+        u[0] += d
+        u[:, 0] += d
+        return u.ravel()
 
-    def residual(d: Array) -> Array:
-        u = (change(d) * weight).reshape(k, k)
+    def residual(u: Array) -> Array:
+        u = (u * weight).reshape(k, k)
         total = np.where(left == right, 1.0, 2.0) * u[left, right]
         return problem.residual(values + total @ V)
 
@@ -162,9 +165,9 @@ def _plane_minimum(
     M, t = sums(problem.active(now))
     constant = float(now @ now)
     value, first = constant, constant
-    d = np.zeros(k)
+    d, u = np.zeros(k), np.zeros(k * k)
     for _ in range(_NEWTON_STEPS):
-        N = (M @ change(d) + t).reshape(k, k)
+        N = (M @ u + t).reshape(k, k)
         a = d + eye[0]
         B = (a[:, None, None] * eye).reshape(k * k, k)
         hessian = (4 * N + 8 * (B.T @ M @ B))[free, free]
@@ -176,7 +179,7 @@ def _plane_minimum(
         for _ in range(_HALVINGS):
             u = change(d + step)
             if inequalities:
-                now = residual(d + step)
+                now = residual(u)
                 new_value = float(now @ now)
             else:
                 new_value = constant + float(u @ (M @ u + 2 * t))
@@ -186,7 +189,7 @@ def _plane_minimum(
         else:
             break
         gain, value, d = value - new_value, new_value, d + step
-        if gain <= 1e-3 * (first - value):
+        if gain <= 1e-2 * (first - value):
             break
         if inequalities:
             M, t = sums(problem.active(now))

@@ -20,8 +20,9 @@ from scipy import sparse
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
-_SAMPLED_SQUARES = 500  # from which directions of large variance are found
-_TESTED_SQUARES = 100  # that tell whether there are any
+_SAMPLED = 500  # rows from which directions of large variance are found
+_SAMPLED_WIDE, _WIDE = 200, 2000  # fewer where there are more than so many features
+_TESTED = 100  # rows that tell whether there are any
 _ANISOTROPIC = 3.0  # how many times fewer directions than d carry the variance
 _LARGE = 1_000_000  # numbers from which on single precision pays for its copy
 
@@ -100,12 +101,12 @@ class Squares:
         return self.size
 
     def image(self, D: Array) -> Array:
-        H = D if self.features is None else _product(self.features, D / self.unit)
+        H = D if self.features is None else product(self.features, D / self.unit)
         return H if self.first is None else self._incidence[0] @ H
 
     def pull(self, Z: Array) -> Array:
         Y = Z if self.first is None else self._incidence[1] @ Z
-        return Y if self.features is None else _product(self.features.T, Y) / self.unit
+        return Y if self.features is None else product(self.features.T, Y) / self.unit
 
     def cross(self, Z: Array, E: Array) -> Array:
         per_square: Array = np.einsum("ij,ij->i", Z, E)
@@ -143,16 +144,12 @@ class Squares:
         return replace(kept, features=self._written_out(squares), first=None, second=None, sign=None)
 
     def whitening(self) -> Callable[[Array], Array] | None:
-        """From a sample of squares: its principal directions, and one variance for all others."""
+        """From a sample: its principal directions, and one variance for all others."""
         if self.features is None:
             return self._by_degree()
-        rng = np.random.default_rng(0)
-        squares = rng.permutation(self._n_squares)[:_SAMPLED_SQUARES]
-        rows = self._written_out(squares)
-        rows = np.asarray(rows.toarray() if sparse.issparse(rows) else rows) / self.unit
-        if self.coefficient is not None:
-            rows = rows * np.sqrt(np.abs(self.coefficient[squares]))[:, None]
-        few = rows[:_TESTED_SQUARES]
+        count = _SAMPLED if self.size <= _WIDE else _SAMPLED_WIDE
+        rows = self._sampled(np.random.default_rng(0), count) / self.unit
+        few = rows[:_TESTED]
         gram = few @ few.T
         trace = float(np.mean(np.diag(gram)))
         n_few = len(few)
@@ -168,6 +165,19 @@ class Squares:
         rest = max(float(np.quantile(values[kept], 0.1)), 1e-6 * float(values[-1]))
         shares = rest / (values[kept] + rest) - 1.0
         return lambda D: D + V @ (shares[:, None] * (V.T @ D))
+
+    def _sampled(self, rng: np.random.Generator, count: int) -> Array:
+        """Vectors z of some squares; for differences, centred rows of F, which vary alike."""
+        differences = self.sign is not None and bool((self.sign == -1).all())
+        total = self.features.shape[0] if differences else self._n_squares
+        chosen = rng.permutation(total)[:count]
+        rows = self.features[chosen] if differences else self._written_out(chosen)
+        rows = np.asarray(rows.toarray() if sparse.issparse(rows) else rows)
+        if differences:
+            return np.asarray(rows - rows.mean(axis=0))
+        if self.coefficient is not None:
+            rows = rows * np.sqrt(np.abs(self.coefficient[chosen]))[:, None]
+        return rows
 
     def _by_degree(self) -> Callable[[Array], Array] | None:
         """Of unit vectors, one weight per object: the number of squares in which it occurs."""
@@ -261,7 +271,7 @@ class Matrices:
         return self
 
 
-def _product(A: Any, B: Array) -> Array:
+def product(A: Any, B: Array) -> Array:
     """A @ B for a tall and thin B; written so that BLAS is about twice as fast on the dense case."""
     if sparse.issparse(A):
         return np.asarray(A @ B)
