@@ -255,6 +255,6 @@ def _signs(relations: Any, n: int) -> NDArray[np.int8] | None:
         raise ValueError(f"relations must be one text or one per sample, {n} in all, got shape {names.shape}")
     wrong = [k for k, name in enumerate(names) if name not in _RELATIONS]
     if wrong:
-        raise ValueError(f"relations[{wrong[0]}] must be '<=', '>=' or '==', got {names[wrong[0]]!r}")
+        raise ValueError(f"relations[{wrong[0]}] must be '<=', '>=' or '==', got {str(names[wrong[0]])!r}")
     signs = np.array([_RELATIONS[name] for name in names], dtype=np.int8)
     return signs if signs.any() else None

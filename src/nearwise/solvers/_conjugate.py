@@ -20,13 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise.solvers._descent import Step
-from nearwise.solvers._geometry import MixingGeometry
+from nearwise.solvers._geometry import Mix, MixingGeometry
 from nearwise.solvers._regression import Regression
 
 Array = NDArray[np.float64]
 
 _NEWTON_STEPS = 20  # on the small quartic; it needs about five
 _SUFFICIENT = 1e-4  # share of the slope that a step must bring
+_KEPT = 0.5  # share of what the quartic promises that a bent step must keep
 _HALVINGS = 30
 _ROUGH = 1e-5  # relative gains, and relative residuals, down to which single precision is used
 _REFRESH = 25  # iterations after which images are computed anew, against rounding
@@ -65,9 +66,15 @@ class ConjugateGradients:
             best = _plane_minimum(problem, Z, values, images, keeps_scale=geometry.fixes_scale)
             step, image = _combined(best, G, directions), _combined(best, Z, images)
             slope = min(2 * float(np.vdot(SG, step)), 0.0)
+            bent = True
             for _ in range(_HALVINGS):
                 new, mix = geometry.retraction(point, step)
                 state = _state(problem, mix(Z, image))
+                straight = geometry.straight(point, step)
+                if straight is not None:
+                    promised = _state(problem, Z + image)
+                    if cost - state.cost < _KEPT * (cost - promised.cost):
+                        new, state, bent = straight, promised, False
                 if state.cost < cost and state.cost <= cost + _SUFFICIENT * slope:
                     break
                 step, image, slope = step / 2, image / 2, slope / 2
@@ -79,7 +86,7 @@ class ConjugateGradients:
                     Z, values, residual, cost = _state(problem, forms.image(G))
                 before = None  # once more, without the step before
                 continue
-            carry = geometry.carried(point, step)
+            carry = geometry.carried(point, step) if bent else Mix(np.zeros((len(G.T),) * 2), None)
             before = carry(G, step), carry(Z, image)
             moved = float(
                 np.linalg.norm(new.factor - G) / max(float(np.linalg.norm(G)), np.finfo(float).tiny)

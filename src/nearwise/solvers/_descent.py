@@ -27,7 +27,7 @@ class Objective(Protocol):
     def evaluate(self, factor: Array) -> tuple[float, Callable[[Array], Array]]:
         """The cost at G G^T, and the map D -> grad_W f D."""
 
-    def subset(self, rows: Index) -> Objective:
+    def subset(self, rows: Index | slice) -> Objective:
         """The same over some of the samples."""
 
 

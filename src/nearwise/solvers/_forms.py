@@ -57,7 +57,7 @@ class Forms(Protocol):
     def moment(self, Z: Array, active: NDArray[np.bool_] | None) -> Array:
         """An r x r matrix C with |D C^1/2|^2 about the mean square of `cross` per unit of D."""
 
-    def subset(self, rows: Index) -> Forms:
+    def subset(self, rows: Index | slice) -> Forms:
         """The forms of some samples, for a mini-batch."""
 
     def whitening(self) -> Callable[[Array], Array] | None:
@@ -126,16 +126,17 @@ class Squares:
             return np.asarray(rows.T @ rows) / max(len(rows), 1)
         return np.asarray(Z.T @ (np.abs(self._per_square(weights))[:, None] * Z)) / max(weights.sum(), 1.0)
 
-    def subset(self, rows: Index) -> Squares:
+    def subset(self, rows: Index | slice) -> Squares:
         """Written out as rows of their own where there are features, which is fastest for few rows."""
-        squares = rows if self.sample is None else np.flatnonzero(np.isin(self.sample, rows))
+        chosen = np.arange(self.count)[rows] if isinstance(rows, slice) else rows
+        squares: Any = rows if self.sample is None else np.flatnonzero(np.isin(self.sample, chosen))
         coefficient = None if self.coefficient is None else self.coefficient[squares]
-        sample = None
+        sample, count = None, len(chosen)
         if self.sample is not None:
             place = np.empty(self.count, dtype=np.int64)
-            place[rows] = np.arange(len(rows))
+            place[chosen] = np.arange(count)
             sample = place[self.sample[squares]]
-        kept = replace(self, count=len(rows), coefficient=coefficient, sample=sample)
+        kept = replace(self, count=count, coefficient=coefficient, sample=sample)
         if self.first is None or self.second is None or self.sign is None:
             return replace(kept, features=self.features[squares])
         if self.features is None:
@@ -261,7 +262,7 @@ class Matrices:
     def moment(self, Z: Array, active: NDArray[np.bool_] | None) -> Array:
         return np.asarray(Z.T @ Z)
 
-    def subset(self, rows: Index) -> Matrices:
+    def subset(self, rows: Index | slice) -> Matrices:
         return replace(self, flat=self.flat[rows])
 
     def whitening(self) -> None:

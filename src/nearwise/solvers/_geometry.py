@@ -24,6 +24,7 @@ Slope = Callable[
 ]  # D -> grad_W f D, with the symmetric d x d gradient of the cost with respect to W
 
 _LONGEST_LOG = 8.0  # of one step of R R^T: a factor of 3000 is more than any step means
+_SINGULAR = 1e14  # condition number from which on R counts as singular
 _SMALLEST = 1e-4  # relative eigenvalue of a preconditioner
 
 
@@ -66,6 +67,9 @@ class MixingGeometry(Geometry, Protocol):
 
     def retraction(self, point: Any, step: Array) -> tuple[Any, Mix]:
         """The new point, and how its factor mixes the old one and the step."""
+
+    def straight(self, point: Any, step: Array) -> Any | None:
+        """The point G + D, where that is another way to take the step; else None."""
 
     def carried(self, point: Any, step: Array) -> Mix:
         """The transport of the step itself, as a mix of the point and the step."""
@@ -124,6 +128,9 @@ class Flat:
     def retraction(self, point: FlatPoint, step: Array) -> tuple[FlatPoint, Mix]:
         return self.retract(point, step), Mix(None, None)
 
+    def straight(self, point: FlatPoint, step: Array) -> None:
+        return None
+
     def transport(self, point: FlatPoint, step: Array, vector: Array) -> Array:
         """The part of the vector that turns no frame: V - G' O, O skew, so that G'^T of it is symmetric."""
         new, turn = self._turn(point, step, vector)
@@ -160,7 +167,12 @@ class PolarPoint:
     @cached_property
     def core_inverse(self) -> Array:
         """R^-1, or the least-norm inverse where the rank has dropped."""
-        return np.asarray(np.linalg.pinv(self.core))
+        try:
+            inverse = np.linalg.inv(self.core)
+        except np.linalg.LinAlgError:
+            return np.asarray(np.linalg.pinv(self.core))
+        singular = np.linalg.norm(inverse) * np.linalg.norm(self.core) > _SINGULAR
+        return np.asarray(np.linalg.pinv(self.core) if singular else inverse)
 
     def parts(self, D: Array) -> tuple[Array, Array]:
         """xi R and K of a matrix D = xi R + G K, where K + K^T is Psi; for tangent vectors K = Psi / 2."""
@@ -219,7 +231,8 @@ class Polar:
 
     def inner(self, point: PolarPoint, a: Array, b: Array) -> float:
         """(17); a part with weight 0 has no tangent vectors."""
-        (xi_R_a, half_a), (xi_R_b, half_b) = point.parts(a), point.parts(b)
+        xi_R_a, half_a = point.parts(a)
+        xi_R_b, half_b = (xi_R_a, half_a) if a is b else point.parts(b)
         weight, total = self.subspace_weight, 0.0
         if weight > 0:
             total += float(np.vdot(xi_R_a @ point.core_inverse, xi_R_b @ point.core_inverse)) / weight
@@ -247,6 +260,9 @@ class Polar:
             new, onward = PolarPoint(U, R @ growth), growth
         eye = np.eye(len(R))
         return new, Mix((eye - half) @ onward, onward)
+
+    def straight(self, point: PolarPoint, step: Array) -> PolarPoint | None:
+        return None if self.subspace_weight == 1 else self.point(point.factor + step)
 
     def transport(self, point: PolarPoint, step: Array, vector: Array) -> Array:
         """xi projected on what is orthogonal to the new subspace, Psi kept in the new frame.

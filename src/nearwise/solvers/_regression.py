@@ -65,7 +65,7 @@ class Regression:
 
         return self.cost(residual), slope
 
-    def subset(self, rows: Index) -> Regression:
+    def subset(self, rows: Index | slice) -> Regression:
         """Some of the samples."""
         relation = None if self.relation is None else self.relation[rows]
         return Regression(self.forms.subset(rows), self.targets[rows], relation)

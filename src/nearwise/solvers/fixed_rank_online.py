@@ -15,6 +15,8 @@ Array = NDArray[np.float64]
 
 _TRIED = tuple(2.0**k for k in range(-3, 4))  # for both s and t_0, section 7.4.2
 _SHORTEST = 2.0**-20  # the search goes on below 2^-3 where that is not short enough
+_GATHERED = 32  # mini-batches whose rows are gathered at once
+_SEARCH_PASSES = 3  # over these samples: one would favour steps that shrink too soon
 _SEARCH_BATCHES = 30  # mini-batches of the samples on which they are tried
 
 
@@ -59,15 +61,17 @@ def pass_over(
     """
     n, point, seen = problem.n_samples, stream.point, stream.seen
     order = np.arange(n) if rng is None else rng.permutation(n)
-    for low in range(0, n, batch_size):
-        rows = order[low : low + batch_size]
-        _, slope = problem.subset(rows).evaluate(geometry.factor(point))
-        gradient = geometry.gradient(point, slope)
-        length = float(np.sqrt(max(geometry.inner(point, gradient, gradient), 0.0)))
-        if length > 0:
-            step = min(schedule.at(seen), geometry.reach(point) / length)
-            point = geometry.retract(point, -step * gradient)
-        seen += len(rows)
+    for first in range(0, n, _GATHERED * batch_size):
+        # gathering the rows of many mini-batches at once, and slicing these, is cheaper than one by one
+        chunk = problem.subset(order[first : first + _GATHERED * batch_size])
+        for low in range(0, chunk.n_samples, batch_size):
+            batch = chunk.subset(slice(low, min(low + batch_size, chunk.n_samples)))
+            gradient = geometry.gradient(point, batch.evaluate(geometry.factor(point))[1])
+            length = float(np.sqrt(max(geometry.inner(point, gradient, gradient), 0.0)))
+            if length > 0:
+                step = min(schedule.at(seen), geometry.reach(point) / length)
+                point = geometry.retract(point, -step * gradient)
+            seen += batch.n_samples
     return Stream(point, seen)
 
 
@@ -80,7 +84,7 @@ def searched_schedule(
     expected: int,
     constant: bool = False,
 ) -> Schedule:
-    """s and t_0 by trial on a small subset: those with the lowest cost after one epoch over it.
+    """s and t_0 by trial on a small subset: those with the lowest cost after a few epochs over it.
 
     Where no step improves on the start, all steps are zero.
     `expected` is the n of the schedule itself, the number of samples that will come. With `constant`, t_0 is
@@ -100,7 +104,9 @@ def searched_schedule(
         for horizon in horizons:
             trial = Schedule(step / length, horizon)
             order = np.random.default_rng(0)
-            end = pass_over(subset, geometry, Stream(point), trial, batch_size, order)
+            end = Stream(point)
+            for _ in range(_SEARCH_PASSES):
+                end = pass_over(subset, geometry, end, trial, batch_size, order)
             cost = subset.evaluate(geometry.factor(end.point))[0]
             if cost < best_cost:
                 best, best_cost = trial, cost
@@ -113,7 +119,7 @@ def _mean_gradient(problem: Objective, geometry: Geometry, point: Any, batch_siz
     """mu: the mean length of the gradient of a mini-batch."""
     lengths = []
     for low in range(0, problem.n_samples, batch_size):
-        rows = np.arange(low, min(low + batch_size, problem.n_samples))
+        rows = slice(low, min(low + batch_size, problem.n_samples))
         _, slope = problem.subset(rows).evaluate(geometry.factor(point))
         gradient = geometry.gradient(point, slope)
         lengths.append(np.sqrt(max(geometry.inner(point, gradient, gradient), 0.0)))

@@ -76,5 +76,5 @@ class Projection:
         cost = float(np.vdot(outside, outside)) / (2 * len(self.rows))
         return cost, lambda D: self.rows.T @ (self.rows @ D) / (-2 * len(self.rows))
 
-    def subset(self, rows: Index) -> Projection:
+    def subset(self, rows: Index | slice) -> Projection:
         return Projection(self.rows[rows])
