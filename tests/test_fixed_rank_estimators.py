@@ -233,7 +233,7 @@ def test_the_learner_finds_the_directions_that_matter(geometry: str, solver: str
 
 
 def test_the_learner_minimises_the_cost_of_its_constraints() -> None:
-    X, y = load_iris(return_X_y=True)
+    X, _ = load_iris(return_X_y=True)
     side = (
         c.at_most([(0, 1), (60, 70)], 0.3)
         + c.at_least([(0, 60), (0, 120)], 4.0)

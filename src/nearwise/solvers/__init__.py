@@ -1,7 +1,29 @@
-"""Solvers: how a problem is solved. Each is a frozen dataclass of settings with one method, `iterates`."""
+"""Solvers: how a problem is solved. Each is a frozen dataclass of settings with one method, `iterates`.
 
+`Newton`, `CyclicProjections` and `ApproximateProjections` solve problems with a divergence.
+`ConjugateGradients` and `Armijo` go down on the geometries of fixed-rank and full-rank matrices and of
+subspaces, which are here too.
+"""
+
+from nearwise.solvers._cone import AffineInvariant, LogEuclidean
+from nearwise.solvers._conjugate import ConjugateGradients
+from nearwise.solvers._descent import Armijo
+from nearwise.solvers._geometry import Flat, Polar
 from nearwise.solvers.approximate import ApproximateProjections
 from nearwise.solvers.newton import Newton
 from nearwise.solvers.projections import CyclicProjections
+from nearwise.solvers.subspace import Grassmann, Projection
 
-__all__ = ["ApproximateProjections", "CyclicProjections", "Newton"]
+__all__ = [
+    "AffineInvariant",
+    "ApproximateProjections",
+    "Armijo",
+    "ConjugateGradients",
+    "CyclicProjections",
+    "Flat",
+    "Grassmann",
+    "LogEuclidean",
+    "Newton",
+    "Polar",
+    "Projection",
+]

@@ -84,7 +84,7 @@ def searched_schedule(
     expected: int,
     constant: bool = False,
 ) -> Schedule:
-    """s and t_0 by trial on a small subset: those with the lowest cost after a few epochs over it.
+    """s, then t_0, by trial on a small subset: those with the lowest cost after a few epochs over it.
 
     Where no step improves on the start, all steps are zero.
     `expected` is the n of the schedule itself, the number of samples that will come. With `constant`, t_0 is
@@ -96,22 +96,27 @@ def searched_schedule(
     length = _mean_gradient(subset, geometry, point, batch_size)
     if length == 0.0:
         return Schedule(0.0, np.inf)
-    horizons = (np.inf,) if constant else tuple(t * len(chosen) for t in _TRIED)
+
+    def cost_after(schedule: Schedule) -> float:
+        order, end = np.random.default_rng(0), Stream(point)
+        for _ in range(_SEARCH_PASSES):
+            end = pass_over(subset, geometry, end, schedule, batch_size, order)
+        return subset.evaluate(geometry.factor(end.point))[0]
+
+    horizon = np.inf if constant else float(len(chosen))
     best, best_cost = Schedule(0.0, np.inf), subset.evaluate(geometry.factor(point))[0]
-    steps = list(_TRIED[::-1])
-    while steps:
-        step = steps.pop(0)
-        for horizon in horizons:
-            trial = Schedule(step / length, horizon)
-            order = np.random.default_rng(0)
-            end = Stream(point)
-            for _ in range(_SEARCH_PASSES):
-                end = pass_over(subset, geometry, end, trial, batch_size, order)
-            cost = subset.evaluate(geometry.factor(end.point))[0]
-            if cost < best_cost:
-                best, best_cost = trial, cost
-        if not steps and best.step <= step / length and step > _SHORTEST:
-            steps.append(step / 2)  # the start is so good that only shorter steps improve it
+    step = _TRIED[-1]
+    while step >= _TRIED[0] or (best.step <= 2 * step / length and step > _SHORTEST):
+        trial = Schedule(step / length, horizon)
+        cost = cost_after(trial)
+        if cost < best_cost:
+            best, best_cost = trial, cost
+        step /= 2  # and on below 2^-3, where the start is so good that only shorter steps improve it
+    for share in () if constant or best.step == 0.0 else _TRIED:
+        trial = Schedule(best.step, share * len(chosen))
+        cost = cost_after(trial)
+        if cost < best_cost:
+            best, best_cost = trial, cost
     return Schedule(best.step, best.horizon * expected / len(chosen))
 
 
