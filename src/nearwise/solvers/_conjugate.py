@@ -4,8 +4,11 @@ Each step minimises the cost over combinations of the iterate, the preconditione
 before, the last carried along by the geometry's transport. The values of all samples are quadratic in the
 coefficients of such a combination, so the cost is a quartic in two or three numbers, whose coefficients are
 sums over samples; one product with the data for the gradient and one for its image is all that an iteration
-needs. In the flat geometry the quartic is the cost itself. In the polar one the retraction bends the step, so
-the cost is evaluated at its end, and the step is halved until it brings enough.
+needs. In the flat geometry the quartic is the cost itself. In the polar one the retraction bends the step:
+where the cost at its end is much worse than the quartic promised (an exponential cannot pass through a
+singular R, a straight line can), the step is taken straight. A step that brings too little is halved.
+
+While steps bring much, products with the data are made in single precision, which halves their time.
 """
 
 from __future__ import annotations

@@ -1,0 +1,30 @@
+"""The examples run, and print and draw what they promise."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+CALLS = {
+    "fixed_rank_subspace": ([], "learned"),
+    "fixed_rank_lambda": (["--problems", "1"], "mean test error"),
+    "fixed_rank_online": (["--samples", "400"], "polar, online, p = 32"),
+}
+
+
+def test_every_example_is_run() -> None:
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == set(CALLS)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_an_example_prints_its_table(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments, expected = CALLS[name]
+    monkeypatch.setattr(sys, "argv", [name, *arguments])
+    runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+    assert expected in capsys.readouterr().out
