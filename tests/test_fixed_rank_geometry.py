@@ -218,7 +218,9 @@ def test_a_mix_is_the_retraction_and_the_transport_of_the_step(geometry: Any) ->
     np.testing.assert_allclose(mix(point.factor, step), new.factor, atol=1e-12)
     np.testing.assert_allclose(mix(X @ point.factor, X @ step), X @ new.factor, atol=1e-11)
     carried = geometry.transport(point, step, step)
-    np.testing.assert_allclose(geometry.carried(point, step)(point.factor, step), carried, atol=1e-11)
+    np.testing.assert_allclose(
+        geometry.carried(point, step, new, mix)(point.factor, step), carried, atol=1e-11
+    )
 
 
 @fixed_rank

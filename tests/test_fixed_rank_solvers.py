@@ -115,11 +115,12 @@ def test_the_plane_search_finds_a_minimum_of_the_plane(inequalities: bool, keeps
     problem = regression(X, y, relation)
     terms = [start(seed=seed) for seed in range(3)]
     Z, *images = (X @ term for term in terms)
-    a = _plane_minimum(problem, Z, problem.forms.cross(Z, Z), images, keeps_scale)
+    a, promised = _plane_minimum(problem, Z, problem.forms.cross(Z, Z), images, keeps_scale)
 
     def cost(a: Array) -> float:
         return problem.evaluate(sum(weight * term for weight, term in zip(a, terms, strict=True)))[0]
 
+    assert promised == pytest.approx(cost(a))
     assert (a[0] == 1.0) == keeps_scale
     free = slice(1, 3) if keeps_scale else slice(0, 3)
 

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise.solvers._descent import Step
-from nearwise.solvers._geometry import Mix, MixingGeometry
+from nearwise.solvers._geometry import MixingGeometry
 from nearwise.solvers._regression import Regression
 
 Array = NDArray[np.float64]
@@ -66,21 +66,20 @@ class ConjugateGradients:
             if before is not None:
                 directions.append(before[0])
                 images.append(before[1])
-            best = _plane_minimum(problem, Z, values, images, keeps_scale=geometry.fixes_scale)
+            best, promised = _plane_minimum(problem, Z, values, images, keeps_scale=geometry.fixes_scale)
             step, image = _combined(best, G, directions), _combined(best, Z, images)
             slope = min(2 * float(np.vdot(SG, step)), 0.0)
-            bent = True
-            for _ in range(_HALVINGS):
+            straight = None
+            for attempt in range(_HALVINGS):
                 new, mix = geometry.retraction(point, step)
                 state = _state(problem, mix(Z, image))
-                straight = geometry.straight(point, step)
-                if straight is not None:
-                    promised = _state(problem, Z + image)
-                    if cost - state.cost < _KEPT * (cost - promised.cost):
-                        new, state, bent = straight, promised, False
+                if attempt == 0 and cost - state.cost < _KEPT * (cost - promised):
+                    straight = geometry.straight(point, step)
+                    if straight is not None:
+                        new, state = straight, _state(problem, Z + image)
                 if state.cost < cost and state.cost <= cost + _SUFFICIENT * slope:
                     break
-                step, image, slope = step / 2, image / 2, slope / 2
+                step, image, slope, straight = step / 2, image / 2, slope / 2, None
             else:
                 if before is None and maps is forms:
                     return
@@ -89,8 +88,10 @@ class ConjugateGradients:
                     Z, values, residual, cost = _state(problem, forms.image(G))
                 before = None  # once more, without the step before
                 continue
-            carry = geometry.carried(point, step) if bent else Mix(np.zeros((len(G.T),) * 2), None)
-            before = carry(G, step), carry(Z, image)
+            before = step, image
+            if straight is None:
+                carry = geometry.carried(point, step, new, mix)
+                before = carry(G, step), carry(Z, image)
             moved = float(
                 np.linalg.norm(new.factor - G) / max(float(np.linalg.norm(G)), np.finfo(float).tiny)
             )
@@ -129,8 +130,8 @@ def _combined(a: Array, start: Array, directions: list[Array]) -> Array:
 
 def _plane_minimum(
     problem: Regression, Z: Array, values: Array, images: list[Array], keeps_scale: bool
-) -> Array:
-    """Coefficients a, near (1, 0, ...), at which the cost of a_0 G + a_1 D_1 + ... has a local minimum.
+) -> tuple[Array, float]:
+    """Coefficients a near (1, 0, ...) of a local minimum of the cost of a_0 G + a_1 D_1 + ..., and that cost.
 
     The values of the samples are sum_kl a_k a_l V_kl with V_kl = <X, sym(D_k D_l^T)>, D_0 = G, so they change
     by sum_kl u_kl V_kl with u = a a^T - e_0 e_0^T. Newton's method with the eigenvalues of the Hessian made
@@ -179,9 +180,8 @@ def _plane_minimum(
     for _ in range(_NEWTON_STEPS):
         N = (M @ u + t).reshape(k, k)
         a = d + eye[0]
-        B = (a[:, None, None] * eye).reshape(k * k, k)
-        hessian = (4 * N + 8 * (B.T @ M @ B))[free, free]
-        curvature, Q = np.linalg.eigh(hessian)
+        bent = np.matmul(a, (a @ M.reshape(k, -1)).reshape(k, k, k))  # sum_ik a_i a_k M_ijkl
+        curvature, Q = np.linalg.eigh((4 * N + 8 * bent)[free, free])
         curvature = np.abs(curvature)
         step = np.zeros(k)
         slope = 4 * (N @ a)[free]
@@ -203,7 +203,7 @@ def _plane_minimum(
             break
         if inequalities:
             M, t = sums(problem.active(now))
-    return (d * unit) + eye[0]
+    return d * unit + eye[0], value / (2 * len(values))
 
 
 @cache

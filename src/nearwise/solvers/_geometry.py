@@ -71,8 +71,8 @@ class MixingGeometry(Geometry, Protocol):
     def straight(self, point: Any, step: Array) -> Any | None:
         """The point G + D, where that is another way to take the step; else None."""
 
-    def carried(self, point: Any, step: Array) -> Mix:
-        """The transport of the step itself, as a mix of the point and the step."""
+    def carried(self, point: Any, step: Array, new: Any, mix: Mix) -> Mix:
+        """The transport of the step itself as a mix, after a retraction to `new` by `mix`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +139,7 @@ class Flat:
     def reach(self, point: FlatPoint) -> float:
         return float(np.linalg.norm(point.factor)) / 2
 
-    def carried(self, point: FlatPoint, step: Array) -> Mix:
+    def carried(self, point: FlatPoint, step: Array, new: FlatPoint, mix: Mix) -> Mix:
         _, turn = self._turn(point, step, step)
         return Mix(-turn, np.eye(len(turn)) - turn)
 
@@ -277,8 +277,7 @@ class Polar:
     def reach(self, point: PolarPoint) -> float:
         return float(np.sqrt(len(point.core)))
 
-    def carried(self, point: PolarPoint, step: Array) -> Mix:
-        new, mix = self.retraction(point, step)
+    def carried(self, point: PolarPoint, step: Array, new: PolarPoint, mix: Mix) -> Mix:
         outside, half = point.parts(step)
         growth = exponential(symmetric(half))
         along = symmetric(half) - new.core_inverse @ (new.basis.T @ (outside @ growth))
