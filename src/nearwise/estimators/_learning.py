@@ -3,7 +3,7 @@
 A fit from labels with local pairs has two rounds: the neighbours under the prior give a first metric, with
 which the neighbours are chosen again. `penalty="auto"` tries a path of rising penalties on a part of what is
 known, scores each on what is held out, and learns from everything with the best. The path is cheap: each of
-its solves starts where the one before ended and is coarse, and it ends where the score no longer rises.
+its solves starts where the one before ended and is coarse, and it ends where the score falls.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FIRST_ROUND = 4.0  # the one with which neighbours are chosen again
 UNTRIED = 1.0  # the one where too little is known to hold something out
 _COARSE = 1e-2  # relative gap up to which the path and first rounds are solved
 _COARSE_ITERATIONS = 15  # after which they stop in any case
-_PATIENCE = 2  # penalties in a row that are no better than the best before them, after which the path ends
+_PATIENCE = 2  # penalties in a row that are worse than one before them, after which the path ends
 _LARGEST_SCALE = 1e60  # of the features, beyond which they are rescaled
 
 
@@ -191,7 +191,7 @@ class _Run:
             penalty = _per_row(share, part.features, drawn)
             factor = self._coarse(part.features, drawn, penalty, factor).factor
             steps.append(_Step(share, trial.score(factor)))
-            if len(steps) - 1 - steps.index(_best(steps)) >= _PATIENCE:
+            if all(step.score < _best(steps).score for step in steps[-_PATIENCE:]):
                 break
         return steps
 
