@@ -25,6 +25,7 @@ ORDER = (
     ("problem",),
     ("reduction",),
     ("solvers",),
+    ("online",),
     ("solve",),
     ("input_kernels",),
     ("metric",),

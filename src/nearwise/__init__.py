@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from . import constraints as constraints, datasets as datasets, solvers as solvers
+    from . import constraints as constraints, datasets as datasets, online as online, solvers as solvers
     from .divergences import (
         Divergence as Divergence,
         Frobenius as Frobenius,
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 _EXPORTS: dict[str, str | None] = {
     "constraints": None,
     "datasets": None,
+    "online": None,
     "solvers": None,
     "Divergence": "divergences",
     "SpectralDivergence": "divergences",

@@ -48,17 +48,17 @@ def sweep(
     for row in rows:
         low = start[row]
         rank = start[row + 1] - low
-        _gather(F, first[low], second[low], sign[low], x)
-        _image(state, factored, x, image)
+        gather(F, first[low], second[low], sign[low], x)
+        fill_image(state, factored, x, image)
         a = _product(x, image, image, factored)
         if rank == 1:
             eigenvalues[0] = coefficient[low] * a
         else:
-            _gather(F, first[low + 1], second[low + 1], sign[low + 1], x)
-            _image(state, factored, x, other)
+            gather(F, first[low + 1], second[low + 1], sign[low + 1], x)
+            fill_image(state, factored, x, other)
             b = _product(x, other, other, factored)
             g = _product(x, other, image, factored)
-            _pair_eigenvalues(coefficient[low], coefficient[low + 1], a, b, g, eigenvalues)
+            pair_eigenvalues(coefficient[low], coefficient[low + 1], a, b, g, eigenvalues)
         step = projection_step(
             eigenvalues,
             rank,
@@ -80,8 +80,8 @@ def sweep(
         order = 0 if step * coefficient[low] > 0.0 else 1
         for t in range(2):
             square = low + (t + order) % 2
-            _gather(F, first[square], second[square], sign[square], x)
-            _image(state, factored, x, image)
+            gather(F, first[square], second[square], sign[square], x)
+            fill_image(state, factored, x, image)
             size = _product(x, image, image, factored)
             change = step * coefficient[square]
             _apply(state, factored, image, -change / (1.0 + change * size), diagonal, above, sums)
@@ -250,7 +250,7 @@ def _bracketed_root(
 
 
 @_compiled
-def _pair_eigenvalues(c: float, d: float, a: float, b: float, g: float, out: Array) -> None:
+def pair_eigenvalues(c: float, d: float, a: float, b: float, g: float, out: Array) -> None:
     """The eigenvalues of c w w^T + d v v^T, where a = |w|^2, b = |v|^2 and g = w^T v."""
     half = 0.5 * (c * a + d * b)
     product = c * d * max(a * b - g * g, 0.0)
@@ -260,14 +260,14 @@ def _pair_eigenvalues(c: float, d: float, a: float, b: float, g: float, out: Arr
 
 
 @_compiled
-def _gather(F: Array, i: int, j: int, sign: float, out: Array) -> None:
+def gather(F: Array, i: int, j: int, sign: float, out: Array) -> None:
     """out = F[i] + sign F[j]."""
     for k in range(F.shape[1]):
         out[k] = F[i, k] + sign * F[j, k]
 
 
 @_compiled
-def _image(state: Array, factored: bool, x: Array, out: Array) -> None:
+def fill_image(state: Array, factored: bool, x: Array, out: Array) -> None:
     """B^T x, or M x."""
     r = x.shape[0]
     for j in range(r):
@@ -323,11 +323,19 @@ def _update_multiply(
         current = 1.0 + weight * total
         diagonal[j] = current / after
         above[j] = current * after
-        sums[j] = 0.0
         after = current
     for j in range(r):
         diagonal[j] = math.sqrt(diagonal[j])
         above[j] = weight * w[j] / math.sqrt(above[j])
+    multiply_columns(state, w, diagonal, above, sums)
+
+
+@_compiled
+def multiply_columns(state: Array, w: Array, diagonal: Array, above: Array, sums: Array) -> None:
+    """B U for U_jj = diagonal_j and, above the diagonal, U_ij = w_i above_j; `sums` is scratch."""
+    r = w.shape[0]
+    for j in range(r):
+        sums[j] = 0.0
     # Column j of B U is U_jj B_j plus a multiple of the sum of w_i B_i over i < j. Four columns at a time
     # keep that sum in a register.
     whole = r - r % 4

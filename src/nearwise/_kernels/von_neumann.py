@@ -78,9 +78,9 @@ def sweep(
     for t in range(chosen.shape[0]):
         delta = solve_row(chosen[t], rows, state, room)
         if delta != 0.0:
-            _apply(room.first, state.vectors, factors, gathered, product)
+            rotate_vectors(room.first, state.vectors, factors, gathered, product)
             if rows.start[chosen[t] + 1] - rows.start[chosen[t]] == 2:
-                _apply(room.second, state.vectors, factors, gathered, product)
+                rotate_vectors(room.second, state.vectors, factors, gathered, product)
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
@@ -248,18 +248,18 @@ def _dot(x: Array, y: Array) -> float:
 
 
 @numba.njit(nogil=True, cache=True, error_model="numpy")
-def _apply(ws: Workspace, vectors: Array, factors: Array, gathered: Array, product: Array) -> None:
-    """vectors <- U^T vectors, for rows that are eigenvectors."""
+def rotate_vectors(ws: Workspace, vectors: Array, factors: Array, gathered: Array, product: Array) -> None:
+    """vectors <- U^T vectors, for rows that are eigenvectors; the last two arrays have the shape of it."""
     n, r = ws.counts[ACTIVE], vectors.shape[0]
     rotate_rows(ws, vectors)
     U = factors[: n * n].reshape((n, n))
     fill_block(ws, 0, 0, U)
     for i in range(r):
-        for k in range(r):
+        for k in range(vectors.shape[1]):
             gathered[i, k] = vectors[ws.place[i], k]
     np.dot(U, gathered[:n], out=product[:n])
     for i in range(r):
         place = ws.order[i]
         source = product if place < n else gathered
-        for k in range(r):
+        for k in range(vectors.shape[1]):
             vectors[i, k] = source[place, k]

@@ -1,0 +1,110 @@
+"""Reads the arguments of online updates, or says what is wrong with them before anything has changed."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nearwise import _reading
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+_SEMIDEFINITE = 1e-10  # negative eigenvalues up to this multiple of the largest are rounding
+
+
+def dimension(value: Any, name: str = "dimension", largest: float = np.inf) -> int:
+    """A whole number >= 1."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= largest:
+        limit = "" if largest == np.inf else f" and <= {largest}"
+        raise ValueError(f"{name} must be a whole number >= 1{limit}, got {value!r}")
+    return int(value)
+
+
+def positive(value: Any, name: str) -> float:
+    """A finite number > 0."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) < np.inf:
+        raise ValueError(f"{name} must be a finite number > 0, got {value!r}")
+    return float(value)
+
+
+def vectors(z: ArrayLike, d: int, name: str) -> tuple[Array, bool]:
+    """Finite vectors of length d as rows, and whether it was a single one."""
+    rows = _reading.numbers(z, name)
+    if rows.shape[-1:] != (d,) or rows.ndim > 2:
+        raise ValueError(f"{name} must be a vector of length {d}, or rows of such, got shape {rows.shape}")
+    wrong = np.argwhere(~np.isfinite(rows))
+    if len(wrong):
+        place = f"row {wrong[0, 0]}: " if rows.ndim == 2 else ""
+        raise ValueError(f"{place}{name} contains {rows[tuple(wrong[0])]}")
+    return np.ascontiguousarray(np.atleast_2d(rows)), rows.ndim == 1
+
+
+def targets(y: ArrayLike, m: int, name: str = "y") -> Array:
+    """One finite number per row."""
+    return _reading.column(y, m, name, np.isfinite, "a finite number")
+
+
+def signs(y: ArrayLike, m: int) -> Array:
+    """+1 or -1 per row."""
+    return _reading.column(y, m, "y", lambda sign: np.abs(sign) == 1.0, "+1 or -1")
+
+
+def semidefinite(matrix: ArrayLike, d: int, name: str, definite: bool = False) -> NDArray[Any]:
+    """A Hermitian positive semidefinite, or definite, d x d matrix; real where its imaginary part is zero."""
+    M = square(matrix, d, name)
+    asymmetry = np.abs(M - M.conj().T).max()
+    if asymmetry > 1e-8 * np.abs(M).max():
+        raise ValueError(f"{name} must be symmetric, or Hermitian, but entries differ by {asymmetry:.3g}")
+    M = (M + M.conj().T) / 2
+    values = np.linalg.eigvalsh(M)
+    least = float(values[0])
+    if (definite and least <= 0.0) or least < -_SEMIDEFINITE * max(float(values[-1]), 0.0):
+        kind = "definite" if definite else "semidefinite"
+        raise ValueError(f"{name} must be positive {kind}, but has the eigenvalue {least:.3g}")
+    return M
+
+
+def square(A: Any, d: int, name: str) -> NDArray[Any]:
+    """A d x d array of finite numbers, real or complex; real where all imaginary parts are zero."""
+    array = _reading.regular_array(A, name)
+    if array.dtype.kind not in "biufc":
+        raise TypeError(f"{name} must be an array of numbers, got {array.dtype} values")
+    if array.shape != (d, d):
+        raise ValueError(f"{name} must have shape {(d, d)}, got {array.shape}")
+    if not np.isfinite(array).all():
+        i, j = np.argwhere(~np.isfinite(array))[0]
+        raise ValueError(f"{name}[{i}, {j}] is {array[i, j]}, expected a finite number")
+    if array.dtype.kind == "c" and np.any(array.imag):
+        return array.astype(np.complex128)
+    return np.array(array.real, dtype=np.float64)
+
+
+def pairs(ij: ArrayLike, d: int) -> Index:
+    """Rows (i, j) of two different numbers below d."""
+    rows = np.atleast_2d(_reading.regular_array(ij, "a pair")).astype(np.int64)
+    wrong = np.argwhere((rows < 0) | (rows >= d))
+    if len(wrong):
+        index = rows[tuple(wrong[0])]
+        raise ValueError(f"pair {wrong[0, 0]}: the index {index} is not between 0 and {d - 1}")
+    _reading.refuse_self_pairs(rows)
+    return rows
+
+
+def is_pair(A: Any) -> bool:
+    """Whether an instance is two whole numbers."""
+    array = _reading.regular_array(A, "the instance")
+    return array.shape == (2,) and array.dtype.kind in "iu"
+
+
+def added(total: float, terms: Array) -> float:
+    """The sum, in order, so that it does not depend on how a stream is cut."""
+    return float(np.add.accumulate(np.concatenate([[total], terms]))[-1])
+
+
+def answer(values: Array, single: bool) -> Any:
+    """One number for a single example, else an array."""
+    return float(values[0]) if single else values

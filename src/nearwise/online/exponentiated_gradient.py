@@ -1,0 +1,271 @@
+"""`ExponentiatedGradient`: the matrix exponentiated gradient update for squared loss, and its loss bound."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nearwise import _reading
+from nearwise.online import _arguments
+from nearwise.online._bound import Examples
+from nearwise.online._states import EigenState, part_of, squares_of
+
+Array = NDArray[np.float64]
+Instance = tuple[NDArray[Any], bool]
+
+_RANK_ONE = 1e-14  # relative error up to which a matrix counts as a multiple of a square
+
+
+class ExponentiatedGradient:
+    """Learn W >= 0 from values tr(W A) = y. TRW05 section 3.
+
+    An update is W <- exp(log W - 2 learning_rate (tr(W A) - y) sym(A)) / Z.
+
+    Instances A are (d, d) arrays, of which the symmetric (Hermitian) part counts; vectors x of length d, for
+    x x^*; or pairs (i, j) of whole numbers, for TRW05 5.1's (e_i - e_j) (e_i - e_j)^T / 2, whose value is
+    half the squared distance of objects i and j under the kernel W. The exponent is kept as an
+    eigendecomposition with largest eigenvalue zero (TRW05 3.2). Vectors and pairs, and matrices of rank one,
+    update it in O(d^2) and a product of eigenvectors; other matrices take a new one, in O(d^3). Complex
+    instances make W complex.
+
+    Parameters
+    ----------
+    dimension : d
+    learning_rate : the step; by default what makes the bound of lemma 3.2 least, 2c / (r^2 (2 + c)) with
+        c = r sqrt(2 log(d) / comparator_loss), where r is the largest range of eigenvalues so far
+    normalised : keep the trace of W at one, TRW05 (3.5); if not, (3.4)
+    start : the positive definite W to start from, by default I / d; of trace one if `normalised`
+    comparator_loss : the total loss that the best W is expected to have, for the default learning rate
+    keep_examples : keep all instances, which `loss_bound` needs
+
+    Attributes
+    ----------
+    total_loss : sum of (tr(W A) - y)^2, each before its update
+    n_updates : examples seen
+    """
+
+    def __init__(
+        self,
+        dimension: int,
+        learning_rate: float | None = None,
+        *,
+        normalised: bool = True,
+        start: ArrayLike | None = None,
+        comparator_loss: float = 0.0,
+        keep_examples: bool = True,
+    ) -> None:
+        self.dimension = d = _arguments.dimension(dimension)
+        self.learning_rate = (
+            None if learning_rate is None else _arguments.positive(learning_rate, "learning_rate")
+        )
+        self.normalised = bool(normalised)
+        if not 0.0 <= comparator_loss < math.inf:
+            raise ValueError(f"comparator_loss must be a finite number >= 0, got {comparator_loss!r}")
+        self.comparator_loss = float(comparator_loss)
+        self._start = np.eye(d) / d
+        if start is not None:
+            self._start = _arguments.semidefinite(start, d, "start", definite=True)
+            if self.normalised and abs(np.trace(self._start).real - 1.0) > 1e-9:
+                raise ValueError(f"start must have trace one, got {np.trace(self._start).real}")
+        self._state = EigenState.of(self._start)
+        self._state.values = np.log(self._state.values)
+        self._range = 0.0
+        self._examples = Examples(d) if keep_examples else None
+        self.total_loss = 0.0
+        self.n_updates = 0
+
+    @property
+    def matrix(self) -> NDArray[Any]:
+        """W."""
+        return self._state.matrix(self._weights())
+
+    def predict(self, A: ArrayLike) -> float:
+        """tr(W A)."""
+        instance, is_square = self._read(A)
+        return self._value(instance, is_square)
+
+    def update(self, A: ArrayLike, y: float) -> float:
+        """Learn that tr(W A) is y; returns tr(W A) before that."""
+        instance, is_square = self._read(A)
+        target = float(_arguments.targets(y, 1)[0])
+        if is_square and not np.iscomplexobj(instance) and not np.iscomplexobj(self._state.vectors):
+            return float(self._follow(instance[None], np.array([target]), "the instance")[0])
+        value = self._value(instance, is_square)
+        extent = _range(instance, is_square)
+        largest = max(self._range, extent)
+        rate = self._rate(largest)
+        delta = 2.0 * rate * (value - target)
+        self._refuse_overflow(delta * extent, "the instance")
+        if is_square:
+            self._state.add_square(instance, -delta)
+        else:
+            exponent = (self._state.vectors.conj().T * self._state.values) @ self._state.vectors
+            changed = EigenState.of(exponent - delta * instance)
+            self._state.values, self._state.vectors = changed.values, changed.vectors
+            self._state.counts[0] = 0
+        if self.normalised:
+            self._state.values -= self._state.values[-1]
+        self._range = largest
+        self._note(
+            instance[None], np.array([target]), np.array([value]), np.array([rate]), np.array([largest])
+        )
+        return value
+
+    def update_many(self, instances: ArrayLike, y: ArrayLike) -> Array:
+        """Learn from pairs, (m, 2) whole numbers, or real vectors, (m, d), in their order; one y each.
+
+        The same as one `update` after the other, compiled. Returns the values before each update. Where a
+        number would overflow, the row is named and nothing is learned.
+        """
+        table = _reading.regular_array(instances, "instances")
+        if table.ndim == 2 and table.shape[1] == 2 and table.dtype.kind in "iu":
+            x = _pair_squares(_arguments.pairs(table, self.dimension), self.dimension)
+        else:
+            x, _ = _arguments.vectors(instances, self.dimension, "instances")
+        if np.iscomplexobj(self._state.vectors):
+            raise ValueError("W is complex after complex instances: use update, one instance at a time")
+        return self._follow(x, _arguments.targets(y, len(x)), "row")
+
+    def loss_bound(self, comparator: ArrayLike, comparator_loss: float | None = None) -> float:
+        """What `total_loss` cannot exceed, by the loss of a fixed matrix U of trace one: TRW05 (3.7).
+
+        With learning rate 2c / (r^2 (2 + c)) that is (1 + c/2) L_U + (1/2 + 1/c) r^2 D(U, W_1), where L_U is
+        the total loss of U on the same examples, r the largest range of an instance, and D the von Neumann
+        divergence. It is inf where the learning rate is above 2 / r^2, or equal to it while L_U is not zero
+        (an error of U that rounding explains is zero). Where the default rate fell as r grew, the lemma is
+        summed step by step.
+
+        Parameters
+        ----------
+        comparator : U
+        comparator_loss : L_U, where examples are not kept and the learning rate was given
+        """
+        if not self.normalised:
+            raise ValueError("lemma 3.2 is about normalised=True")
+        U = _arguments.semidefinite(comparator, self.dimension, "comparator")
+        if abs(np.trace(U).real - 1.0) > 1e-9:
+            raise ValueError(f"comparator must have trace one, got {np.trace(U).real}")
+        u = np.maximum(np.linalg.eigvalsh(U), np.finfo(np.float64).tiny)
+        values, V = np.linalg.eigh(self._start)
+        log_start = (V * np.log(values)) @ V.conj().T
+        divergence = max(float(u @ np.log(u) - np.sum(U * log_start.conj()).real), 0.0)
+        if comparator_loss is not None and self.learning_rate is not None:
+            spare = 2.0 - self.learning_rate * self._range**2
+            weight = 0.0 if comparator_loss == 0.0 else (2.0 / spare if spare > 0.0 else math.inf)
+            too_fast = spare < -1e-12
+            return math.inf if too_fast else weight * comparator_loss + divergence / self.learning_rate
+        if self._examples is None:
+            raise ValueError("keep_examples=False: pass comparator_loss, and give a learning_rate")
+        fixed = None if self.learning_rate is None else self._range
+        return self._examples.bound(U, divergence, fixed)
+
+    def _follow(self, x: Array, y: Array, place: str) -> Array:
+        """Compiled updates by squares of the rows of x."""
+        from nearwise._kernels.online_spectral import Room, Spectrum, follow_exponentiated
+
+        with np.errstate(over="ignore"):
+            extents = np.maximum(np.maximum.accumulate(np.square(x).sum(axis=1)), self._range)
+        rates = np.array([self._rate(extent) for extent in extents]) if len(x) else np.empty(0)
+        feedback = squares_of(x, np.zeros(len(x), np.int8), y, rates)
+        values = np.empty(len(x))
+
+        def step(first: int, last: int, spectrum: Spectrum, room: Room) -> int:
+            cut = slice(first, last)
+            part = part_of(feedback, cut)
+            return int(follow_exponentiated(part, spectrum, self.normalised, values[cut], room))
+
+        done = self._state.follow(len(x), step)
+        if done < len(x):
+            self._raise_overflow(place if place != "row" else f"row {done}")
+        self._range = float(extents[-1]) if len(x) else self._range
+        self._note(x, y, values, rates, extents)
+        return values
+
+    def _note(self, instances: NDArray[Any], y: Array, values: Array, rates: Array, extents: Array) -> None:
+        self.total_loss = _arguments.added(self.total_loss, np.square(values - y))
+        self.n_updates += len(y)
+        if self._examples is not None:
+            self._examples.add(instances, y, rates, extents)
+
+    def _rate(self, extent: float) -> float:
+        """The learning rate given, or the one that lemma 3.2 asks for."""
+        if self.learning_rate is not None:
+            return self.learning_rate
+        if extent == 0.0:
+            return 1.0  # multiples of the identity: no rate matters
+        # 2c / (r^2 (2 + c)) = 2 / (r^2 + 2 r^2 / c), and r^2 / c stays finite where c is not
+        slack = extent * math.sqrt(self.comparator_loss / (2.0 * math.log(max(self.dimension, 2))))
+        return 2.0 / (extent * extent + 2.0 * slack)
+
+    def _weights(self) -> Array:
+        """The eigenvalues of W."""
+        values = self._state.values
+        if not self.normalised:
+            return np.exp(values)
+        weights = np.exp(values - values[-1])
+        return weights / weights.sum()
+
+    def _value(self, instance: NDArray[Any], is_square: bool) -> float:
+        V, weights = self._state.vectors, self._weights()
+        if is_square:
+            return float(weights @ np.square(np.abs(V @ instance)))
+        return float(weights @ np.sum((V @ instance) * V.conj(), axis=1).real)
+
+    def _read(self, A: Any) -> Instance:
+        """A vector x and True for x x^*, or a Hermitian matrix and False."""
+        d = self.dimension
+        if _arguments.is_pair(A):
+            return _pair_squares(_arguments.pairs(A, d), d)[0], True
+        if np.ndim(A) == 1:
+            if np.iscomplexobj(A):
+                x = np.asarray(A, dtype=np.complex128)
+                if x.shape != (d,) or not np.isfinite(x).all():
+                    raise ValueError(f"a vector must have {d} finite entries, got {x}")
+                return x, True
+            return _arguments.vectors(A, d, "the vector")[0][0], True
+        matrix = _arguments.square(A, d, "the instance")
+        matrix = (matrix + matrix.conj().T) / 2
+        root = _root_of_square(matrix)
+        return (matrix, False) if root is None else (root, True)
+
+    def _refuse_overflow(self, change: float, place: str) -> None:
+        from nearwise._kernels.online_spectral import CEILING
+
+        too_large = not self.normalised and self._state.values[-1] + abs(change) > CEILING
+        if not math.isfinite(change) or too_large:
+            self._raise_overflow(place)
+
+    def _raise_overflow(self, place: str) -> None:
+        raise ValueError(
+            f"{place}: the update would leave the range of floating-point numbers; lower learning_rate, or "
+            "scale the instances and y"
+        )
+
+
+def _pair_squares(pairs: NDArray[np.int64], d: int) -> Array:
+    x = np.zeros((len(pairs), d))
+    numbers = np.arange(len(pairs))
+    x[numbers, pairs[:, 0]], x[numbers, pairs[:, 1]] = math.sqrt(0.5), -math.sqrt(0.5)
+    return x
+
+
+def _range(instance: NDArray[Any], is_square: bool) -> float:
+    """Largest less smallest eigenvalue."""
+    if is_square:
+        return float(np.square(np.abs(instance)).sum())
+    values = np.linalg.eigvalsh(instance)
+    return float(values[-1] - values[0])
+
+
+def _root_of_square(A: NDArray[Any]) -> NDArray[Any] | None:
+    """x with A = x x^*, if there is one."""
+    k = int(np.argmax(np.diagonal(A).real))
+    height = float(A[k, k].real)
+    if height <= 0.0:
+        return None
+    x = A[:, k] / math.sqrt(height)
+    exact = np.abs(A - np.outer(x, x.conj())).max() <= _RANK_ONE * height
+    return x if exact else None
