@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         FixedRankRegressor as FixedRankRegressor,
         KernelLearner as KernelLearner,
         MetricLearner as MetricLearner,
+        OnlineLearner as OnlineLearner,
         PriorKeptWarning as PriorKeptWarning,
     )
     from .metric import KernelMetric as KernelMetric, Metric as Metric
@@ -73,6 +74,7 @@ _EXPORTS: dict[str, str | None] = {
     "FixedRankLearner": "estimators",
     "FixedRankRegressor": "estimators",
     "KernelLearner": "estimators",
+    "OnlineLearner": "estimators",
     "PriorKeptWarning": "estimators",
     "save": "models",
     "load": "models",

@@ -40,6 +40,7 @@ _CLASSES = {
     "Units": "estimators._fixed_rank",
     "KernelFeatures": "estimators._kernel_features",
     "LowRankKernelMetric": "estimators._kernel_features",
+    "OnlineLearner": "estimators",
     "Metric": "metric",
     "KernelMetric": "metric",
     "InputKernel": "input_kernels",
