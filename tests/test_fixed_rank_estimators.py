@@ -145,18 +145,17 @@ def test_kernels_bend_the_regression() -> None:
 
 @both
 def test_online_and_streaming_reach_the_batch_error(geometry: str) -> None:
-    X, y, _ = planted(2000, 8, 2, noise=0.1)
+    X, y, _ = planted(8000, 8, 2, noise=0.1)
     batch = nw.FixedRankRegressor(2, geometry).fit(X, y)
-    online = nw.FixedRankRegressor(2, geometry, solver="online", random_state=0).fit(X, y)
-    assert online.n_seen_ == 5 * 2000
+    online = nw.FixedRankRegressor(2, geometry, solver="online", epochs=3, random_state=0).fit(X, y)
+    assert (online.n_seen_, online.n_iter_) == (3 * 8000, 3)
     assert online.result_.cost < 1.2 * batch.result_.cost
-    stream = nw.FixedRankRegressor(2, geometry, batch_size=1, random_state=0)
-    for k in range(0, 2000, 250):
+    np.testing.assert_array_equal(clone(online).fit(X, y).factor_, online.factor_)
+    stream = nw.FixedRankRegressor(2, geometry, random_state=0)
+    for k in range(0, 8000, 250):
         stream.partial_fit(X[k : k + 250], y[k : k + 250])
-    assert stream.n_seen_ == 2000
-    assert stream.score(X, y) > 0.9
-    same = clone(online).fit(X, y)
-    np.testing.assert_array_equal(same.factor_, online.factor_)
+    assert stream.n_seen_ == 8000
+    assert stream.score(X, y) > batch.score(X, y) - 0.02
     assert batch.partial_fit(X, y).score(X, y) > 0.95
 
 

@@ -113,10 +113,7 @@ class Flat:
     def preconditioned(
         self, point: FlatPoint, SG: Array, moment: Array, whiten: Callable[[Array], Array] | None
     ) -> tuple[Array | None, Array | None]:
-        """The gradient in the metric 4 tr(D1^T S D2 C), about the Hessian, for data with the mean square S.
-
-        The second is for what the polar geometry moves apart.
-        """
+        """The gradient in the metric 4 tr(D1^T S D2 C), about the Hessian, for data with the mean square S."""
         return (SG if whiten is None else whiten(SG)) @ _inverse(moment) / 2, None
 
     def inner(self, point: FlatPoint, a: Array, b: Array) -> float:
@@ -216,10 +213,7 @@ class Polar:
     def preconditioned(
         self, point: PolarPoint, SG: Array, moment: Array, whiten: Callable[[Array], Array] | None
     ) -> tuple[Array | None, Array | None]:
-        """As for `Flat`, apart for the two parts of the tangent space: D, and K for a part G K.
-
-        lambda only says which of them may move.
-        """
+        """As for `Flat`, and the part inside the subspace once more, by itself; lambda says which may move."""
         inverse, weight = _inverse(moment), self.subspace_weight
         direction = None
         if weight > 0:
@@ -240,26 +234,23 @@ class Polar:
         return total + (float(np.vdot(psi_a, psi_b)) / (1 - weight) if weight < 1 else 0.0)
 
     def retract(self, point: PolarPoint, step: Array) -> PolarPoint:
-        return self.retraction(point, step)[0]
+        """U' = (U + xi)(I + xi^T xi)^-1/2, and R' = R exp(Psi / 2) as in (20)."""
+        return self._moved(point, step)[0]
 
     def retraction(self, point: PolarPoint, step: Array) -> tuple[PolarPoint, Mix]:
-        """The new point, and how its factor mixes the old one and the step.
+        new, half, whiten = self._moved(point, step)
+        onward = point.core_inverse @ whiten @ new.core
+        return new, Mix(onward - half @ onward, onward)
 
-        U' = (U + xi)(I + xi^T xi)^-1/2, and R' = R exp(Psi / 2) as in (20).
-        """
-        U, R = point.basis, point.core
-        xi_R, half = point.parts(step)
-        growth = exponential(symmetric(half))
-        to_basis = point.core_inverse
-        if self.subspace_weight > 0:
-            moved = U + xi_R @ to_basis
-            whiten = _inverse(moved.T @ moved, smallest=0.0, power=0.5)
-            new = PolarPoint(moved @ whiten, R @ growth)
-            onward = to_basis @ whiten @ R @ growth
-        else:
-            new, onward = PolarPoint(U, R @ growth), growth
-        eye = np.eye(len(R))
-        return new, Mix((eye - half) @ onward, onward)
+    def _moved(self, point: PolarPoint, step: Array) -> tuple[PolarPoint, Array, Array]:
+        """The new point, K, and (I + xi^T xi)^-1/2."""
+        outside, half = point.parts(step)
+        core = point.core @ exponential(symmetric(half))
+        if self.subspace_weight == 0:
+            return PolarPoint(point.basis, core), half, np.eye(len(half))
+        moved = point.basis + outside @ point.core_inverse
+        whiten = _inverse(moved.T @ moved, smallest=0.0, power=0.5)
+        return PolarPoint(moved @ whiten, core), half, whiten
 
     def straight(self, point: PolarPoint, step: Array) -> PolarPoint | None:
         return None if self.subspace_weight == 1 else self.point(point.factor + step)
@@ -269,7 +260,7 @@ class Polar:
 
         The second is parallel transport along the geodesic of R R^T.
         """
-        new, _ = self.retraction(point, step)
+        new = self.retract(point, step)
         outside, half = point.parts(vector)
         moved = outside @ exponential(symmetric(point.parts(step)[1]))
         return moved - new.basis @ (new.basis.T @ moved) + new.factor @ symmetric(half)
