@@ -145,9 +145,13 @@ def dimension(sizes: Sizes) -> Iterator[Table]:
         seconds.append(min(one["seconds"] for one in found))
         peak = max(one["peak"] for one in found) / 1e9
         row: Row = {"d": d, "seconds": seconds[-1], "iterations": int(found[0]["iterations"])}
+        if len(seconds) > 1:
+            before = sizes.dimensions[len(seconds) - 2]
+            row["exponent from the row above"] = math.log(seconds[-1] / seconds[-2]) / math.log(d / before)
         table.rows.append(row | {"peak memory, GB": peak, str(memory): memory.verdict(peak)})
     exponent = math.log(seconds[-1] / seconds[0]) / math.log(sizes.dimensions[-1] / sizes.dimensions[0])
-    table.rows.append({"d": "first to last", "exponent": exponent, str(growth): growth.verdict(exponent)})
+    last: Row = {"d": "first to last", "exponent from the row above": exponent}
+    table.rows.append(last | {str(growth): growth.verdict(exponent)})
     yield table
 
 

@@ -113,7 +113,7 @@ class Flat:
     def preconditioned(
         self, point: FlatPoint, SG: Array, moment: Array, whiten: Callable[[Array], Array] | None
     ) -> tuple[Array | None, Array | None]:
-        """The gradient in the metric 4 tr(D1^T S D2 C), about the Hessian, for data with the mean square S."""
+        """The gradient in the metric 4 tr(D1^T S D2 C), about the Hessian for data with mean square S."""
         return (SG if whiten is None else whiten(SG)) @ _inverse(moment) / 2, None
 
     def inner(self, point: FlatPoint, a: Array, b: Array) -> float:
@@ -213,7 +213,7 @@ class Polar:
     def preconditioned(
         self, point: PolarPoint, SG: Array, moment: Array, whiten: Callable[[Array], Array] | None
     ) -> tuple[Array | None, Array | None]:
-        """As for `Flat`, and the part inside the subspace once more, by itself; lambda says which may move."""
+        """As for `Flat`, and the part inside the subspace once more by itself; lambda says which may move."""
         inverse, weight = _inverse(moment), self.subspace_weight
         direction = None
         if weight > 0:
