@@ -143,6 +143,7 @@ def minimise(
             raise
         status, why = Status.INTERRUPTED, "interrupted"
     assert best is not None
+    cost = problem.evaluate(best.factor)[0]  # without the rounding that a method may allow itself on the way
     name = type(method).__name__
     message = f"{status.name.capitalize()} after {len(history)} iterations of {name}: {why}."
-    return FixedRankResult(best.factor, best.cost, status, tuple(history), name, message)
+    return FixedRankResult(best.factor, cost, status, tuple(history), name, message)
