@@ -127,6 +127,7 @@ def test_pages_name_everything_there_is() -> None:
             *(status.name for status in nw.Status),
             *(f.name for f in dataclasses.fields(nw.Certificate)),
         ],
+        "online.md": [*nw.OnlineLearner().get_params()],
         "learners.md": [*nw.MetricLearner().get_params(), *nw.KernelLearner().get_params()],
         "divergences.md": ["nw.LogDet()", "nw.VonNeumann()", "nw.Frobenius()"],
     }

@@ -13,6 +13,7 @@ CALLS = {
     "fixed_rank_subspace": ([], "learned"),
     "fixed_rank_lambda": (["--problems", "1"], "mean test error"),
     "fixed_rank_online": (["--samples", "400"], "polar, online, p = 32"),
+    "streaming_feedback": ([], "bit by bit: True"),
 }
 
 
@@ -28,3 +29,11 @@ def test_an_example_prints_its_table(
     monkeypatch.setattr(sys, "argv", [name, *arguments])
     runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
     assert expected in capsys.readouterr().out
+
+
+def test_streaming_feedback_gives_the_same_metric_as_one_call(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(EXAMPLES / "streaming_feedback.py"), run_name="__main__")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1].endswith("bit by bit: True")
+    shares = [float(line.split()[1].rstrip("%")) for line in lines[1:-1]]
+    assert shares[-1] > shares[0] + 5

@@ -359,6 +359,22 @@ def test_lost_orthogonality_is_measured_and_repaired(name: str) -> None:
     assert np.abs(vectors @ vectors.T - np.eye(8)).max() < 1e-12
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LEARNERS)
+def test_a_million_updates_leave_a_positive_semidefinite_matrix(name: str) -> None:
+    learner = LEARNERS[name](5)
+    if isinstance(learner, ExponentiatedGradient):
+        learner._examples = None
+    for seed in range(10):
+        x, y = stream(100_000, 5, seed)
+        feed(learner, x, np.abs(y) if name == "unnormalised" else y)
+    M = learner.matrix
+    assert np.array_equal(M, M.T)
+    assert np.linalg.eigvalsh(M).min() >= -1e-14 * np.abs(M).max()
+    if name in ("exponentiated", "default rate", "pca"):
+        assert abs(np.trace(M) - 1.0) < 1e-9
+
+
 def test_long_streams_agree_with_extended_precision() -> None:
     mpmath = pytest.importorskip("mpmath")
     d, m = 3, 150

@@ -57,6 +57,9 @@ def not_semidefinite(estimator: object) -> dict[str, str]:
         nw.KernelLearner(),
         nw.KernelLearner(rank=5, penalty=1.0),
         nw.KernelLearner(kernel="precomputed", penalty=1.0),
+        nw.OnlineLearner(),
+        nw.OnlineLearner("exponentiated_gradient", rank=2),
+        nw.OnlineLearner("pola"),
     ],
     expected_failed_checks=not_semidefinite,
 )

@@ -27,7 +27,7 @@ DIVERGENCES: dict[str, Divergence] = {
     "vonneumann": VonNeumann(),
     "frobenius": Frobenius(),
 }
-_METADATA = {"constraints": True, "sample_ids": True}
+METADATA = {"constraints": True, "sample_ids": True}
 
 
 class PriorKeptWarning(UserWarning):
@@ -50,8 +50,8 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     """The common part of `MetricLearner` and `KernelLearner`; a subclass has `fit`, which sets `metric_`."""
 
     # With metadata routing, both names go to fit and score without being asked for: they have one meaning.
-    __metadata_request__fit = _METADATA
-    __metadata_request__score = _METADATA
+    __metadata_request__fit = METADATA
+    __metadata_request__score = METADATA
 
     metric_: Any
 

@@ -60,7 +60,7 @@ def of_tuples(tuples: Any, y: ArrayLike | None, squared_distances: ArrayLike | N
     if squared_distances is not None:
         if y is not None:
             raise ValueError("pairs have a kind (y) or squared_distances: give one of them")
-        vectors, _ = _reading.tuples_of_vectors(tuples, 1.0)
+        vectors, _ = _reading.tuples_of_vectors(tuples, 1.0 if np.shape(tuples)[1] == 2 else None)
         if vectors.shape[1] != 2:
             raise ValueError(f"squared_distances belong to pairs, got tuples of {vectors.shape[1]} vectors")
         bound = _reading.column(
@@ -133,18 +133,18 @@ def calibrated(distances: Array, known: Array) -> tuple[Array, Array]:
     """Upper bound, unit and lower bound for each of some squared distances, and the distances known after.
 
     They are percentiles of the first `CALIBRATED` distances that are not zero, of as many as there are so
-    far.
+    far. The distances known are in ascending order.
     """
     found = np.zeros((len(distances), 3))
     k = 0
     while k < len(distances) and len(known) < CALIBRATED:
         if distances[k] > 0.0:
-            known = np.append(known, distances[k])
+            known = np.insert(known, np.searchsorted(known, distances[k]), distances[k])
         if len(known):
-            found[k] = np.percentile(known, _PERCENTILES)
+            found[k] = _percentiles(known)
         k += 1
     if k < len(distances):
-        found[k:] = np.percentile(known, _PERCENTILES)
+        found[k:] = _percentiles(known)
     return found, known
 
 
@@ -177,6 +177,18 @@ def squared_lengths(features: Array, rows: Index) -> Array:
     out = np.empty(len(rows))
     fill(features, np.ascontiguousarray(rows[:, 0]), np.ascontiguousarray(rows[:, 1]), out)
     return out
+
+
+def _percentiles(ascending: Array) -> list[float]:
+    """As `np.percentile` has them, in a tenth of the time."""
+    last = len(ascending) - 1
+    found = []
+    for percentile in _PERCENTILES:
+        place = percentile / 100.0 * last
+        low = int(place)
+        below, above = float(ascending[low]), float(ascending[min(low + 1, last)])
+        found.append(below + (place - low) * (above - below))
+    return found
 
 
 def _numbered(vectors: Array, relation: NDArray[np.int8], bound: Array) -> tuple[Array, Pieces]:

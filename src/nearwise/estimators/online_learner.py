@@ -14,10 +14,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from nearwise import _drawing
-from nearwise._reading import symmetric
 from nearwise.constraints import Constraints
-from nearwise.estimators import _bases, _feedback, _side
-from nearwise.estimators._base import Learner, PriorKeptWarning, one_of, rank_wanted
+from nearwise.estimators import _feedback, _side, _starts
+from nearwise.estimators._base import METADATA, Learner, PriorKeptWarning, one_of
 from nearwise.estimators._feedback import Pieces
 from nearwise.input_kernels import paired_squared_distances
 from nearwise.metric import Metric, symmetric_root
@@ -25,6 +24,7 @@ from nearwise.online._streams import UPDATES, State, Stream, Update
 
 Array = NDArray[np.float64]
 
+_SETTLING = 100.0  # pieces of feedback after which the learning rate falls
 _CALIBRATION_PAIRS = 10_000  # drawn from the data of a fit
 
 
@@ -40,8 +40,11 @@ class OnlineLearner(Learner):
         Implicit updates in the LogDet divergence; unnormalised matrix exponentiated gradients; or projections
         with a learned threshold (`nearwise.online` describes them).
     learning_rate : float, default=None
-        How far an update goes; by default 1 for "logdet", 0.1 for "exponentiated_gradient", 1 (all the way)
-        for "pola". Errors count relative to the distances compared, so no unit of the data matters.
+        How far the first updates go; by default 0.2 for "logdet", 0.1 for "exponentiated_gradient", and 1,
+        all the way, for "pola". Errors count relative to the distances compared: no unit of the data matters.
+    decay : float, default=None
+        The rate of piece t is learning_rate / (1 + t / 100)^decay: 0.75 settles, 0 goes on following a stream
+        that changes. By default 0.75, and 0 for "pola".
     prior : "identity", (d, d) array, `Metric`, or a fitted learner of a metric, default="identity"
         M before all feedback. A `Metric` or fitted learner with a basis brings its subspace.
     rank : int, default=None
@@ -77,8 +80,10 @@ class OnlineLearner(Learner):
     0
     """
 
+    __metadata_request__partial_fit = METADATA
+
     state_: State
-    _metric: Metric | None
+    _made: dict[str, Metric]  # the metric, once it was asked for
     _subspace: Array | None
     _prior_factor: Array | None
     _calibration: Array
@@ -89,6 +94,7 @@ class OnlineLearner(Learner):
         self,
         update: str = "logdet",
         learning_rate: float | None = None,
+        decay: float | None = None,
         prior: Any = "identity",
         rank: int | None = None,
         basis: str | ArrayLike = "auto",
@@ -98,6 +104,7 @@ class OnlineLearner(Learner):
     ) -> None:
         self.update = update
         self.learning_rate = learning_rate
+        self.decay = decay
         self.prior = prior
         self.rank = rank
         self.basis = basis
@@ -169,7 +176,11 @@ class OnlineLearner(Learner):
                 if constraints is not None or sample_ids is not None:
                     raise ValueError("constraints and sample_ids refer to rows of (n, d) data, not to tuples")
                 vectors, pieces = _feedback.of_tuples(X, y, squared_distances)
-                vectors = validate_data(self, vectors, reset=first, dtype=np.float64, ensure_min_samples=0)
+                if first:
+                    validate_data(self, vectors, dtype=np.float64, ensure_min_samples=0)
+                elif vectors.shape[1] != self.n_features_in_:
+                    known = f"this OnlineLearner has seen {self.n_features_in_}"
+                    raise ValueError(f"the vectors have {vectors.shape[1]} features, but {known}")
                 self._start_once(vectors.shape[1])
                 inside, features = self._features(vectors)
                 self._follow(features, self._inside(vectors, inside, pieces))
@@ -203,12 +214,12 @@ class OnlineLearner(Learner):
         """The learned metric, worked out when it is asked for."""
         if not hasattr(self, "state_"):
             raise AttributeError("metric_ exists after fit or partial_fit")
-        if self._metric is None:
+        if "metric" not in self._made:
             factor = self._rule().factor(self.state_)
             if self._prior_factor is not None:
                 factor = self._prior_factor @ factor
-            self._metric = Metric(symmetric_root(factor), self._subspace)
-        return self._metric
+            self._made["metric"] = Metric(symmetric_root(factor), self._subspace)
+        return self._made["metric"]
 
     @property
     def components_(self) -> Array:
@@ -230,11 +241,17 @@ class OnlineLearner(Learner):
     def _rule(self) -> Update:
         return UPDATES[one_of(self.update, "update", tuple(UPDATES))]
 
-    def _rate(self) -> float:
-        rate: Any = self._rule().learning_rate if self.learning_rate is None else self.learning_rate
+    def _rates(self, m: int) -> Array:
+        """Of the next m pieces."""
+        rule = self._rule()
+        rate: Any = rule.learning_rate if self.learning_rate is None else self.learning_rate
+        decay: Any = rule.decay if self.decay is None else self.decay
         if isinstance(rate, bool) or not isinstance(rate, int | float | np.number) or not 0 < rate < np.inf:
             raise ValueError(f"learning_rate must be a finite number > 0 or None, got {rate!r}")
-        return float(rate)
+        if isinstance(decay, bool) or not isinstance(decay, int | float | np.number) or not 0 <= decay <= 1:
+            raise ValueError(f"decay must be a number from 0 to 1 or None, got {decay!r}")
+        age = 1.0 + np.arange(self.n_feedback_, self.n_feedback_ + m) / _SETTLING
+        return np.asarray(float(rate) / age ** float(decay), dtype=np.float64)
 
     def _start_once(self, d: int) -> None:
         if not hasattr(self, "state_"):
@@ -245,56 +262,20 @@ class OnlineLearner(Learner):
     ) -> None:
         """The prior, its subspace, and a state in which nothing is learned."""
         d = X.shape[1] if d is None else d
-        self._subspace, self._prior_factor = self._prior(d)
+        self._subspace, self._prior_factor = _starts.prior(self.prior, d)
         if self._subspace is None and self._prior_factor is None:
-            self._subspace = self._chosen_subspace(X, side, rng, d)
+            codes = None if side is None else side.codes
+            self._subspace = _starts.subspace(self.basis, self.rank, X, codes, rng, d)
         elif self.rank is not None or not (isinstance(self.basis, str) and self.basis == "auto"):
             raise ValueError("rank and basis choose a subspace for the prior 'identity'")
         widths = (self._prior_factor, self._subspace)
         self.rank_ = next((part.shape[1] for part in widths if part is not None), d)
         self.state_ = self._rule().start(self.rank_)
-        self._metric = None
+        self._made = {}
         self._calibration = np.empty(0)
         self._seen_labels = []
         self._seen_features = np.empty((0, self.rank_))
         self.n_feedback_ = self.n_violated_ = self.n_constraints_dropped_ = 0
-
-    def _prior(self, d: int) -> tuple[Array | None, Array | None]:
-        """The basis of the prior's subspace and a factor of its matrix there; None for all, and for I."""
-        prior = getattr(self.prior, "metric_", self.prior)
-        if isinstance(prior, str):
-            one_of(prior, "prior", ("identity",))
-            return None, None
-        if isinstance(prior, Metric):
-            if prior.n_features != d:
-                raise ValueError(f"prior is a metric of {prior.n_features} features, but X has {d}")
-            return prior.basis, prior.factor
-        if hasattr(prior, "get_params"):
-            raise ValueError("prior is a learner that is not fitted, as a clone is; pass its metric_")
-        matrix = symmetric(prior, "prior")
-        if matrix.shape != (d, d):
-            raise ValueError(f"prior must have shape {(d, d)} like the features, got {matrix.shape}")
-        values, V = np.linalg.eigh(matrix)
-        if values[0] < -1e-8 * abs(values[-1]) or values[-1] <= 0.0:
-            raise ValueError(f"prior must be positive semidefinite, but has the eigenvalue {values[0]:.3g}")
-        return None, symmetric_root(V * np.sqrt(np.maximum(values, 0.0)))
-
-    def _chosen_subspace(
-        self, X: Any, side: _side.SideInformation | None, rng: np.random.RandomState, d: int
-    ) -> Array | None:
-        rank, kind = rank_wanted(self.rank, d), self.basis
-        if isinstance(kind, str):
-            one_of(kind, "basis", ("auto", "random", *_bases.BASES))
-            if rank is None and kind == "auto":
-                return None
-            rank = min(d, 100) if rank is None else rank
-            if kind == "random" or (kind == "auto" and X is None):
-                return np.linalg.qr(rng.standard_normal((d, rank))).Q
-            if X is None:
-                raise ValueError(f"basis={kind!r} needs the data of a fit; 'random' or an array does not")
-        columns = np.empty((0, d)) if X is None else X
-        codes = None if side is None else side.codes
-        return _bases.linear_basis(columns, kind, rank or d, codes, rng)
 
     def _features(self, X: Any) -> tuple[Array | None, Array]:
         """Coordinates in the subspace, None where there is none, and features in which the prior is I."""
@@ -321,6 +302,8 @@ class OnlineLearner(Learner):
             target[vacant] = np.where(pieces.relation[vacant] < 0, upper, lower)
         elif vacant.any():
             lengths = _feedback.squared_lengths(features, pieces.rows[vacant])
+            if not np.isfinite(lengths).all():
+                raise _overflow(int(np.flatnonzero(vacant)[np.argmin(np.isfinite(lengths))]))
             filled, self._calibration = _feedback.calibrated(lengths, self._calibration)
             upper, unit, lower = filled.T
             relation = pieces.relation[vacant]
@@ -328,14 +311,11 @@ class OnlineLearner(Learner):
                 target[vacant], slope[vacant] = relation * unit, unit
             else:
                 target[vacant] = np.where(relation < 0, upper, lower)
-        stream = Stream(features, pieces.rows, pieces.relation, target, slope)
-        state, done, missed = self._rule().follow(self.state_, stream, self._rate())
+        stream = Stream(features, pieces.rows, pieces.relation, target, slope, self._rates(len(pieces)))
+        state, done, missed = self._rule().follow(self.state_, stream)
         if done < len(pieces):
-            raise ValueError(
-                f"row {done} of the feedback: a squared distance is too large for a floating-point number; "
-                "scale X, or lower learning_rate"
-            )
-        self.state_, self._metric = state, None
+            raise _overflow(done)
+        self.state_, self._made = state, {}
         self.n_feedback_ += len(pieces)
         self.n_violated_ += missed
 
@@ -354,6 +334,13 @@ class OnlineLearner(Learner):
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
+
+
+def _overflow(row: int) -> ValueError:
+    return ValueError(
+        f"row {row} of the feedback: a squared distance is too large for a floating-point number; "
+        "scale X, or lower learning_rate"
+    )
 
 
 def _outside(X: Any, inside: Array, rows: NDArray[np.int64]) -> Array:

@@ -33,6 +33,7 @@ class Stream:
     relation : -1 for value <= target, +1 for >=, 0 for ==
     target : (m,)
     slope : (m,) how much of a learned threshold is taken from the value, 0 where there is none to learn
+    rate : (m,) learning rates; errors count relative to the distances compared
     """
 
     features: Array
@@ -40,22 +41,23 @@ class Stream:
     relation: NDArray[np.int8]
     target: Array
     slope: Array
+    rate: Array
 
-    def feedback(self, learning_rate: float) -> Feedback:
+    def feedback(self) -> Feedback:
         from nearwise._kernels.online import Feedback
 
-        rates = np.full(len(self.rows), learning_rate)
-        return Feedback(self.features, self.rows, self.relation, self.target, rates, True)
+        return Feedback(self.features, self.rows, self.relation, self.target, self.rate, True)
 
 
 class Update(Protocol):
     """How a matrix follows a stream."""
 
     learning_rate: float
+    decay: float
 
     def start(self, r: int) -> State: ...
 
-    def follow(self, state: State, stream: Stream, learning_rate: float) -> tuple[State, int, int]:
+    def follow(self, state: State, stream: Stream) -> tuple[State, int, int]:
         """The state after all rows, how many of them could be done, and how many were not met before."""
 
     def factor(self, state: State) -> Array: ...
@@ -64,14 +66,15 @@ class Update(Protocol):
 class LogDetUpdate:
     """Implicit updates for the squared relative error, see `LogDetOnline`."""
 
-    learning_rate = 1.0
+    learning_rate = 0.2
+    decay = 0.75
 
     def start(self, r: int) -> State:
         return {"transposed": np.eye(r)}
 
-    def follow(self, state: State, stream: Stream, learning_rate: float) -> tuple[State, int, int]:
+    def follow(self, state: State, stream: Stream) -> tuple[State, int, int]:
         held, values = FactorState(state["transposed"]), np.empty(len(stream.rows))
-        done = held.follow(stream.feedback(learning_rate), values)
+        done = held.follow(stream.feedback(), values)
         return {"transposed": held.transposed}, done, _n_missed(stream, values, done)
 
     def factor(self, state: State) -> Array:
@@ -82,14 +85,15 @@ class ExponentiatedUpdate:
     """Unnormalised exponentiated gradients of the squared relative error, TRW05 (3.4)."""
 
     learning_rate = 0.1
+    decay = 0.75
 
     def start(self, r: int) -> State:
         return {"values": np.zeros(r), "vectors": np.eye(r), "counts": np.zeros(2, np.int64)}
 
-    def follow(self, state: State, stream: Stream, learning_rate: float) -> tuple[State, int, int]:
+    def follow(self, state: State, stream: Stream) -> tuple[State, int, int]:
         from nearwise._kernels.online_spectral import follow_exponentiated
 
-        feedback, values = stream.feedback(learning_rate), np.empty(len(stream.rows))
+        feedback, values = stream.feedback(), np.empty(len(stream.rows))
 
         def step(first: int, last: int, spectrum: Spectrum, room: Room) -> int:
             cut = slice(first, last)
@@ -108,6 +112,7 @@ class PolaUpdate:
     """Projections onto half spaces and the cone, with a threshold for pairs without bounds, see `Pola`."""
 
     learning_rate = 1.0
+    decay = 0.0
 
     def start(self, r: int) -> State:
         return {
@@ -117,10 +122,10 @@ class PolaUpdate:
             "threshold": np.ones(1),
         }
 
-    def follow(self, state: State, stream: Stream, learning_rate: float) -> tuple[State, int, int]:
+    def follow(self, state: State, stream: Stream) -> tuple[State, int, int]:
         from nearwise._kernels.online_spectral import follow_pola
 
-        feedback, m = stream.feedback(learning_rate), len(stream.rows)
+        feedback, m = stream.feedback(), len(stream.rows)
         values, errors, threshold = np.empty(m), np.zeros(m), state["threshold"].copy()
 
         def step(first: int, last: int, spectrum: Spectrum, room: Room) -> int:
