@@ -338,6 +338,20 @@ def test_open_bounds_are_percentiles_of_the_distances_so_far() -> None:
     np.testing.assert_array_equal(known, np.sort(positive[:CALIBRATED]))
 
 
+def test_many_features_are_learned_in_a_subspace() -> None:
+    rows = sparse.random_array((40, 3000), density=0.02, rng=0, format="csr")
+    labels = np.arange(40) % 2
+    learner = (
+        nw.OnlineLearner(random_state=0)
+        .partial_fit(rows[:30], labels[:30])
+        .partial_fit(rows[30:], labels[30:])
+    )
+    same_state(learner, nw.OnlineLearner(random_state=0).partial_fit(rows, labels))
+    assert learner.rank_ == 100
+    assert learner.transform(rows).shape == (40, 100)
+    assert learner.fit(rows, labels).rank_ <= 40
+
+
 def test_fit_starts_anew_and_improves_the_order_of_flowers() -> None:
     plain = nw.OnlineLearner(learning_rate=1e-12, random_state=0).fit(X, y)
     for update in UPDATES:
@@ -348,6 +362,8 @@ def test_fit_starts_anew_and_improves_the_order_of_flowers() -> None:
         assert nw.OnlineLearner(update, rank=2, basis="svd", random_state=0).fit(X, y).rank_ == 2
     with pytest.warns(nw.PriorKeptWarning):
         nw.OnlineLearner().fit(X)
+    with pytest.raises(ValueError, match="n_pairs"):
+        nw.OnlineLearner(n_pairs=0).fit(X, y)
 
 
 def test_settings_are_refused_by_name() -> None:

@@ -160,9 +160,9 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
                 prior=prior,
                 penalty=_penalty(self.penalty),
                 pairs=one_of(self.pairs, "pairs", ("auto", "random", "local")),
-                n_pairs=_count(self.n_pairs, "n_pairs"),
+                n_pairs=whole_number(self.n_pairs, "n_pairs"),
                 tol=self.tol,
-                max_iter=_count(self.max_iter, "max_iter"),
+                max_iter=whole_number(self.max_iter, "max_iter"),
                 random_state=self.random_state,
                 callback=report,
             )
@@ -219,7 +219,7 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
 def rank_wanted(rank: Any, largest: int) -> int | None:
     """The parameter `rank`, at most `largest`."""
-    count = _count(rank, "rank")
+    count = whole_number(rank, "rank")
     return None if count is None else min(count, largest)
 
 
@@ -244,7 +244,7 @@ def one_of(value: Any, name: str, allowed: tuple[str, ...]) -> str:
     return value
 
 
-def _count(value: Any, name: str) -> int | None:
+def whole_number(value: Any, name: str) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:

@@ -14,7 +14,8 @@ from nearwise.metric import Metric, symmetric_root
 
 Array = NDArray[np.float64]
 
-DEFAULT_RANK = 100  # of a subspace that is named without one
+FULL_FEATURES = 1000  # the largest number of features for which all of M is learned by default
+DEFAULT_RANK = 100  # of a subspace where not
 
 
 def prior(given: Any, d: int) -> tuple[Array | None, Array | None]:
@@ -48,7 +49,7 @@ def subspace(
     wanted = rank_wanted(rank, d)
     if isinstance(basis, str):
         one_of(basis, "basis", ("auto", "random", *_bases.BASES))
-        if wanted is None and basis == "auto":
+        if wanted is None and basis == "auto" and d <= FULL_FEATURES:
             return None
         wanted = min(d, DEFAULT_RANK) if wanted is None else wanted
         if basis == "random" or (basis == "auto" and X is None):

@@ -16,7 +16,7 @@ from sklearn.utils.validation import validate_data
 from nearwise import _drawing
 from nearwise.constraints import Constraints
 from nearwise.estimators import _feedback, _side, _starts
-from nearwise.estimators._base import METADATA, Learner, PriorKeptWarning, one_of
+from nearwise.estimators._base import METADATA, Learner, PriorKeptWarning, one_of, whole_number
 from nearwise.estimators._feedback import Pieces
 from nearwise.input_kernels import paired_squared_distances
 from nearwise.metric import Metric, symmetric_root
@@ -49,7 +49,8 @@ class OnlineLearner(Learner):
         M before all feedback. A `Metric` or fitted learner with a basis brings its subspace.
     rank : int, default=None
         Learn M = I + U (L - I) U^T in a subspace of this dimension only. The subspace is drawn at random in
-        `partial_fit`, which has not seen the data, and from the data in `fit`.
+        `partial_fit`, which has not seen the data, and from the data in `fit`. By default all of M is learned
+        for up to 1000 features, and 100 dimensions otherwise.
     basis : "auto", "random", "svd", "kmeans", "class_means", "class_clusters" or (d, k) array, default="auto"
         The subspace. The names other than "random" need the data of a `fit`.
     bounds : (upper, lower), default=None
@@ -125,6 +126,7 @@ class OnlineLearner(Learner):
         Parameters as in `MetricLearner.fit`.
         """
         with self._unchanged_on_error():
+            n_pairs = whole_number(self.n_pairs, "n_pairs")
             X = self._training_data(X)
             side = _side.read(X.shape[0], y, constraints, sample_ids)
             rng = check_random_state(self.random_state)
@@ -134,7 +136,7 @@ class OnlineLearner(Learner):
             self._calibration = _feedback.evenly_chosen(_feedback.squared_lengths(features, sample))
             pieces = _feedback.nothing()
             if side.codes is not None:
-                same, different = _drawing.random_pairs(side.codes, self.n_pairs, rng)
+                same, different = _drawing.random_pairs(side.codes, n_pairs, rng)
                 rows = np.full((len(same) + len(different), 4), -1, np.int64)
                 rows[:, :2] = np.concatenate([same, different])
                 relation = np.where(np.arange(len(rows)) < len(same), -1, 1).astype(np.int8)

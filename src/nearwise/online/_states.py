@@ -55,11 +55,6 @@ class FactorState:
         product = self.transposed.T @ self.transposed
         return (product + product.T) / 2
 
-    def value(self, z: Array) -> float:
-        """z^T M z."""
-        image = self.transposed @ z
-        return float(image @ image)
-
     def follow(self, feedback: Feedback, values: Array) -> int:
         """LogDet updates by all rows, or by none if fewer rows than that, which is returned, can be done."""
         from nearwise._kernels.online import follow_logdet
