@@ -36,8 +36,8 @@ def vectors(z: ArrayLike, d: int, name: str) -> tuple[Array, bool]:
     rows = _reading.numbers(z, name)
     if rows.shape[-1:] != (d,) or rows.ndim > 2:
         raise ValueError(f"{name} must be a vector of length {d}, or rows of such, got shape {rows.shape}")
-    wrong = np.argwhere(~np.isfinite(rows))
-    if len(wrong):
+    if not np.isfinite(rows).all():
+        wrong = np.argwhere(~np.isfinite(rows))
         place = f"row {wrong[0, 0]}: " if rows.ndim == 2 else ""
         raise ValueError(f"{place}{name} contains {rows[tuple(wrong[0])]}")
     return np.ascontiguousarray(np.atleast_2d(rows)), rows.ndim == 1
@@ -102,6 +102,8 @@ def is_pair(A: Any) -> bool:
 
 def added(total: float, terms: Array) -> float:
     """The sum, in order, so that it does not depend on how a stream is cut."""
+    if len(terms) == 1:
+        return total + float(terms[0])
     return float(np.add.accumulate(np.concatenate([[total], terms]))[-1])
 
 

@@ -63,7 +63,7 @@ class Examples:
 
 def _compact(instances: NDArray[Any]) -> NDArray[Any]:
     """Pairs as two numbers each, where all instances are pairs; else a copy."""
-    if instances.ndim == 2 and not np.iscomplexobj(instances):
+    if instances.ndim == 2 and not np.iscomplexobj(instances) and np.count_nonzero(instances[:1]) == 2:
         half = math.sqrt(0.5)
         is_pair = (np.count_nonzero(instances, axis=1) == 2).all()
         if is_pair and (instances.max(axis=1) == half).all() and (instances.min(axis=1) == -half).all():

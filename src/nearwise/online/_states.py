@@ -165,13 +165,16 @@ def squares_of(x: Array, relation: NDArray[np.int8], target: Array, rate: Array)
     from nearwise._kernels.online import Feedback
 
     m, d = x.shape
-    rows = np.full((m, 4), -1, np.int64)
+    features, rows = np.zeros((m + 1, d)), np.full((m, 4), -1, np.int64)
+    features[:m] = x
     rows[:, 0], rows[:, 1] = np.arange(m), m
-    return Feedback(np.vstack([x, np.zeros(d)]), rows, relation, target, rate, False)
+    return Feedback(features, rows, relation, target, rate, False)
 
 
 def part_of(feedback: Feedback, cut: slice) -> Feedback:
     """Some of its rows."""
+    if cut.stop - cut.start == len(feedback.rows):
+        return feedback
     columns = {name: getattr(feedback, name)[cut] for name in ("rows", "relation", "target", "rate")}
     return feedback._replace(**columns)
 
