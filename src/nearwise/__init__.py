@@ -34,6 +34,11 @@ if TYPE_CHECKING:
         Problem as Problem,
         check_infeasibility as check_infeasibility,
     )
+    from .problems import (
+        NearestMatrix as NearestMatrix,
+        nearest_correlation as nearest_correlation,
+        nearest_covariance as nearest_covariance,
+    )
     from .result import (
         Certificate as Certificate,
         Record as Record,
@@ -67,6 +72,9 @@ _EXPORTS: dict[str, str | None] = {
     "MetricLearner": "estimators",
     "KernelLearner": "estimators",
     "PriorKeptWarning": "estimators",
+    "nearest_correlation": "problems",
+    "nearest_covariance": "problems",
+    "NearestMatrix": "problems",
     "save": "models",
     "load": "models",
     "ModelFileError": "models",
