@@ -35,7 +35,10 @@ if TYPE_CHECKING:
         check_infeasibility as check_infeasibility,
     )
     from .problems import (
+        BoostResult as BoostResult,
+        BoostStep as BoostStep,
         NearestMatrix as NearestMatrix,
+        definite_boost as definite_boost,
         nearest_correlation as nearest_correlation,
         nearest_covariance as nearest_covariance,
     )
@@ -75,6 +78,9 @@ _EXPORTS: dict[str, str | None] = {
     "nearest_correlation": "problems",
     "nearest_covariance": "problems",
     "NearestMatrix": "problems",
+    "definite_boost": "problems",
+    "BoostResult": "problems",
+    "BoostStep": "problems",
     "save": "models",
     "load": "models",
     "ModelFileError": "models",
