@@ -3,12 +3,19 @@
 from nearwise.problems._result import NearestMatrix
 from nearwise.problems.boosting import BoostResult, BoostStep, definite_boost
 from nearwise.problems.correlation import nearest_correlation, nearest_covariance
+from nearwise.problems.cut import Cut, balanced_cut
+from nearwise.problems.sdp import SdpResult, logdet_sdp, minimax_sdp
 
 __all__ = [
     "BoostResult",
     "BoostStep",
+    "Cut",
     "NearestMatrix",
+    "SdpResult",
+    "balanced_cut",
     "definite_boost",
+    "logdet_sdp",
+    "minimax_sdp",
     "nearest_correlation",
     "nearest_covariance",
 ]

@@ -12,14 +12,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
-from typing import Any, Literal
+from numbers import Integral
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
 from nearwise import _reading
+from nearwise.problems._arguments import check_positive, stacked
 from nearwise.result import Certificate, Status, Violation
 
 Array = NDArray[np.float64]
@@ -116,7 +117,7 @@ def definite_boost(
     >>> abs(np.trace(result.matrix @ np.diag([1.0, -1.0, 0.5]))) < 1e-9
     True
     """
-    C = _stack(matrices)
+    C = stacked(matrices)
     log_prior = _log_prior(prior, C.shape[1])
     _check(epsilon, projections, max_iter)
     own: Array = np.asarray(np.linalg.eigvalsh(C)[:, [0, -1]], dtype=np.float64)
@@ -231,13 +232,6 @@ def _normalised(exponent: Array) -> tuple[Array, float]:
     return (W + W.T) / 2, log_trace
 
 
-def _stack(matrices: Any) -> Array:
-    C = _reading.finite(matrices, "matrices", ndim=3)
-    if C.shape[0] == 0 or C.shape[1] == 0 or C.shape[1] != C.shape[2]:
-        raise ValueError(f"matrices must be square and at least one, got an array of shape {C.shape}")
-    return (C + C.swapaxes(1, 2)) / 2
-
-
 def _log_prior(prior: ArrayLike | None, d: int) -> Array:
     if prior is None:
         return np.eye(d) * -math.log(d)
@@ -263,8 +257,7 @@ def _common_range(interval: tuple[float, float], own: Array) -> Array:
 
 
 def _check(epsilon: float, projections: str, max_iter: int) -> None:
-    if not (isinstance(epsilon, Real) and epsilon > 0):
-        raise ValueError(f"epsilon must be a positive number, got {epsilon!r}")
+    check_positive(epsilon, "epsilon")
     if projections not in ("exact", "approximate"):
         raise ValueError(f"projections must be 'exact' or 'approximate', got {projections!r}")
     if isinstance(max_iter, bool) or not isinstance(max_iter, Integral) or max_iter < 1:
