@@ -10,7 +10,7 @@ from scipy import sparse
 from scipy.spatial import Delaunay
 
 import nearwise as nw
-from nearwise.problems.cut import _swap
+from nearwise.problems.cut import swap_pairs
 
 
 def mesh(n: int, seed: int = 0) -> np.ndarray:
@@ -102,7 +102,7 @@ def test_swaps_keep_the_balance_and_never_add_weight() -> None:
     A = mesh(60)
     sides = np.random.default_rng(0).permutation(np.arange(60) < 30)
     before = weight(A, sides)
-    _swap(A, sides)
+    swap_pairs(A, sides)
     assert sides.sum() == 30
     assert weight(A, sides) < before
     pairs = [(i, j) for i in np.flatnonzero(sides) for j in np.flatnonzero(~sides)]

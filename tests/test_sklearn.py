@@ -28,6 +28,7 @@ LEARNERS = {
     "subspace": nw.MetricLearner(rank=3, basis="svd", penalty=1.0, random_state=0),
     "kernel": nw.KernelLearner(penalty=1.0, random_state=0),
     "reduced kernel": nw.KernelLearner(rank=10, penalty=1.0, random_state=0),
+    "reducer": nw.KernelReducer(random_state=0),
 }
 every_learner = pytest.mark.parametrize("learner", LEARNERS.values(), ids=LEARNERS)
 
@@ -57,6 +58,8 @@ def not_semidefinite(estimator: object) -> dict[str, str]:
         nw.KernelLearner(),
         nw.KernelLearner(rank=5),
         nw.KernelLearner(kernel="precomputed"),
+        nw.KernelReducer(),
+        nw.KernelReducer(kernel="precomputed"),
     ],
     expected_failed_checks=not_semidefinite,
 )

@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     )
     from .estimators import (
         KernelLearner as KernelLearner,
+        KernelReducer as KernelReducer,
         MetricLearner as MetricLearner,
         PriorKeptWarning as PriorKeptWarning,
     )
-    from .metric import KernelMetric as KernelMetric, Metric as Metric
+    from .metric import KernelMap as KernelMap, KernelMetric as KernelMetric, Metric as Metric
     from .models import ModelFileError as ModelFileError, load as load, save as save
     from .problem import (
         InfeasibilityCheck as InfeasibilityCheck,
@@ -77,8 +78,10 @@ _EXPORTS: dict[str, str | None] = {
     "solve": "solve",
     "Metric": "metric",
     "KernelMetric": "metric",
+    "KernelMap": "metric",
     "MetricLearner": "estimators",
     "KernelLearner": "estimators",
+    "KernelReducer": "estimators",
     "PriorKeptWarning": "estimators",
     "nearest_correlation": "problems",
     "nearest_covariance": "problems",

@@ -31,8 +31,10 @@ SCHEMA = 1
 _CLASSES = {
     "MetricLearner": "estimators",
     "KernelLearner": "estimators",
+    "KernelReducer": "estimators",
     "Metric": "metric",
     "KernelMetric": "metric",
+    "KernelMap": "metric",
     "InputKernel": "input_kernels",
     "LogDet": "divergences",
     "VonNeumann": "divergences",

@@ -6,6 +6,7 @@ labels and constraints, `_bases` and `_kernel_bases` make features, `_learning` 
 
 from nearwise.estimators._base import PriorKeptWarning
 from nearwise.estimators.kernel_learner import KernelLearner
+from nearwise.estimators.kernel_reducer import KernelReducer
 from nearwise.estimators.metric_learner import MetricLearner
 
-__all__ = ["KernelLearner", "MetricLearner", "PriorKeptWarning"]
+__all__ = ["KernelLearner", "KernelReducer", "MetricLearner", "PriorKeptWarning"]

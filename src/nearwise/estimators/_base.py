@@ -155,9 +155,9 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
                 prior=prior,
                 penalty=_penalty(self.penalty),
                 pairs=one_of(self.pairs, "pairs", ("auto", "random", "local")),
-                n_pairs=_count(self.n_pairs, "n_pairs"),
+                n_pairs=count_wanted(self.n_pairs, "n_pairs"),
                 tol=self.tol,
-                max_iter=_count(self.max_iter, "max_iter"),
+                max_iter=count_wanted(self.max_iter, "max_iter"),
                 random_state=self.random_state,
                 callback=callback,
             )
@@ -214,7 +214,7 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
 def rank_wanted(rank: Any, largest: int) -> int | None:
     """The parameter `rank`, at most `largest`."""
-    count = _count(rank, "rank")
+    count = count_wanted(rank, "rank")
     return None if count is None else min(count, largest)
 
 
@@ -228,8 +228,13 @@ def _divergence(divergence: Any) -> Divergence:
 def _penalty(penalty: Any) -> float | str:
     if isinstance(penalty, str) and penalty == "auto":
         return penalty
+    return penalty_wanted(penalty, "'auto', ")
+
+
+def penalty_wanted(penalty: Any, others: str = "") -> float:
+    """The parameter `penalty` as a number; `others` names what else it could have been."""
     if isinstance(penalty, bool) or not isinstance(penalty, int | float | np.number) or not penalty > 0:
-        raise ValueError(f"penalty must be 'auto', a number > 0 or inf, got {penalty!r}")
+        raise ValueError(f"penalty must be {others}a number > 0 or inf, got {penalty!r}")
     return float(penalty)
 
 
@@ -239,7 +244,8 @@ def one_of(value: Any, name: str, allowed: tuple[str, ...]) -> str:
     return value
 
 
-def _count(value: Any, name: str) -> int | None:
+def count_wanted(value: Any, name: str) -> int | None:
+    """A parameter that is a whole number or None."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:

@@ -223,7 +223,7 @@ def _best_split(A: Array, X: Array, n_roundings: int, refine: bool, seed: int) -
         sides = np.zeros(len(A), bool)
         sides[np.argsort(column, kind="stable")[: len(A) // 2]] = True
         if refine:
-            _swap(A, sides)
+            swap_pairs(A, sides)
         value = float(A[np.ix_(sides, ~sides)].sum())
         if best is None or value < best[1]:
             best = sides, value
@@ -231,7 +231,7 @@ def _best_split(A: Array, X: Array, n_roundings: int, refine: bool, seed: int) -
     return best
 
 
-def _swap(A: Array, sides: Sides) -> None:
+def swap_pairs(A: Array, sides: Sides) -> None:
     """Swap pairs across the cut, each time the best among those nodes that gain most by moving alone."""
     sign = np.where(sides, 1.0, -1.0)
     gain = -sign * (A @ sign)  # of moving one node: weight to the other side less weight to its own
