@@ -47,7 +47,7 @@ class Groups:
         if self.is_trivial:
             return block
         root = np.sqrt(self.sizes)
-        values = block / root[:, None] / root
+        values = block / (root[:, None] * root)
         values[np.diag_indices_from(values)] -= difference / self.sizes
         full = values[np.ix_(self.member_of, self.member_of)]
         full[np.diag_indices_from(full)] += difference[self.member_of]

@@ -233,7 +233,8 @@ class Point:
         scale = np.sqrt(problem.diagonal / np.maximum(found, _TINY))
         return scale[:, None] * self.projection * scale, scale**2 * self.kept
 
-    def grade(self) -> tuple[Grade, Array, Array]:
+    @cached_property
+    def graded(self) -> tuple[Grade, Array, Array]:
         """What the corrected X and y prove; gap = |X - X(y)|^2 + 2 <X, negative part> + 2 y'(A X - b)."""
         problem = self.problem
         block, difference = self.corrected()
@@ -265,12 +266,11 @@ def minimise(problem: Entries, constant: float, tol: float, max_iter: int) -> So
     solved, iteration = False, 0
     while True:
         error = float(np.linalg.norm(point.gradient)) / size
-        if error <= np.sqrt(tol):
-            grade = point.grade()[0]
+        if error <= tol:
+            grade = point.graded[0]
             primal = grade.primal + constant
             reference = max(primal, primal - grade.gap, unit)
-            # the gradient too, so that the last step of a quadratic convergence is not left undone
-            solved = error <= tol and abs(grade.gap) <= tol * reference and grade.violation <= tol
+            solved = abs(grade.gap) <= tol * reference and grade.violation <= tol
         if solved or iteration >= max_iter:
             status = Status.SOLVED if solved else Status.LIMIT
             break
@@ -283,7 +283,7 @@ def minimise(problem: Entries, constant: float, tol: float, max_iter: int) -> So
             status = Status.INFEASIBLE if _proves_infeasible(problem, point.y) else Status.STALLED
             break
         point, iteration = following, iteration + 1
-    grade, block, difference = point.grade()
+    grade, block, difference = point.graded
     grade = Grade(grade.primal + constant, grade.gap, grade.violation)
     return Solution(block, difference, point.y, grade, status, iteration, decompositions)
 

@@ -154,7 +154,8 @@ def _by_dual(A: Array, fixed: ArrayLike | None, root: Array, tol: float) -> Near
     """Frobenius, any rank; weights by X -> root X root."""
     n = len(A)
     wanted = root**2
-    C = A * root[:, None] * root
+    weighted = bool(np.any(root != 1.0))
+    C = A * root[:, None] * root if weighted else A.copy()
     constant = float(np.sum((np.diagonal(C) - wanted) ** 2))
     C.flat[:: n + 1] = wanted
     pairs = np.empty((0, 2), np.int64) if fixed is None else _fixed_pairs(fixed, n)
@@ -162,8 +163,10 @@ def _by_dual(A: Array, fixed: ArrayLike | None, root: Array, tol: float) -> Near
     block, difference = groups.reduced(C, inside)
     problem = _semismooth.Entries(block, difference, groups, wanted[groups.first], pairs, C[tuple(pairs.T)])
     found = _semismooth.minimise(problem, constant, tol, _MAX_ITER)
-    X = groups.expanded(found.block, found.difference) / root[:, None] / root
-    X = (X + X.T) / 2
+    X = groups.expanded((found.block + found.block.T) / 2, found.difference)
+    if weighted:
+        X = X / root[:, None] / root
+        X = (X + X.T) / 2
     X.flat[:: n + 1] = 1.0
     k = len(groups.sizes)
     # a multiplier belongs to X_ij = b_ij before the weights, and to |X - C|^2 without 1/2
