@@ -30,6 +30,7 @@ ORDER = (
     ("input_kernels",),
     ("metric",),
     ("estimators",),
+    ("problems",),
     ("models",),
     ("datasets",),
     ("__init__",),

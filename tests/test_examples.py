@@ -14,6 +14,8 @@ CALLS = {
     "fixed_rank_lambda": (["--problems", "1"], "mean test error"),
     "fixed_rank_online": (["--samples", "400"], "polar, online, p = 32"),
     "streaming_feedback": ([], "bit by bit: True"),
+    "portfolio_correlation": ([], "nearest: SOLVED"),
+    "digit_map": ([], "KernelReducer"),
 }
 
 
@@ -37,3 +39,25 @@ def test_streaming_feedback_gives_the_same_metric_as_one_call(capsys: pytest.Cap
     assert lines[-1].endswith("bit by bit: True")
     shares = [float(line.split()[1].rstrip("%")) for line in lines[1:-1]]
     assert shares[-1] > shares[0] + 5
+
+
+def printed(name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr("sys.argv", [name])
+    monkeypatch.delenv("NEARWISE_DATA", raising=False)
+    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    return capsys.readouterr().out
+
+
+def test_portfolio(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = printed("portfolio_correlation.py", capsys, monkeypatch).splitlines()
+    assert "smallest eigenvalue -" in lines[0]
+    assert lines[1].startswith("nearest: SOLVED")
+    assert lines[2].startswith("nearest, stress kept: SOLVED")
+    assert lines[2].endswith("stress 0.800")
+    assert "loadings (20, 3)" in lines[3]
+
+
+def test_digit_map(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = printed("digit_map.py", capsys, monkeypatch).splitlines()
+    assert [line.split(":")[0] for line in lines] == ["KernelReducer", "kernel PCA"]
+    assert all("1,697 unseen digits of digits" in line for line in lines)

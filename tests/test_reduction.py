@@ -208,3 +208,13 @@ def test_priors_of_any_size_are_equal(divergence: nw.Divergence, scale: float) -
     )
     assert there.status is nw.Status.SOLVED
     assert_allclose(there.matrix / scale, here.matrix, atol=1e-5)
+
+
+def test_outside_the_measured_span_a_negative_prior_leaves_nothing() -> None:
+    """Frobenius to -I/2 with one measured direction: M is 0 in all others, by the optimality condition."""
+    z = np.array([1.0, 2.0, 0.0, -1.0])
+    side = c.at_least([(0, 1)], 3.0)
+    problem = nw.Problem([z, 0 * z], side, nw.Frobenius(), prior=-0.5 * np.eye(4), penalty=np.inf)
+    result = nw.solve(problem)
+    assert result.status is nw.Status.SOLVED
+    assert result.matrix == pytest.approx(3.0 / (z @ z) ** 2 * np.outer(z, z), abs=1e-6)

@@ -28,6 +28,7 @@ LEARNERS = {
     "subspace": nw.MetricLearner(rank=3, basis="svd", penalty=1.0, random_state=0),
     "kernel": nw.KernelLearner(penalty=1.0, random_state=0),
     "reduced kernel": nw.KernelLearner(rank=10, penalty=1.0, random_state=0),
+    "reducer": nw.KernelReducer(random_state=0),
 }
 every_learner = pytest.mark.parametrize("learner", LEARNERS.values(), ids=LEARNERS)
 
@@ -60,6 +61,8 @@ def not_semidefinite(estimator: object) -> dict[str, str]:
         nw.OnlineLearner(),
         nw.OnlineLearner("exponentiated_gradient", rank=2),
         nw.OnlineLearner("pola"),
+        nw.KernelReducer(),
+        nw.KernelReducer(kernel="precomputed"),
     ],
     expected_failed_checks=not_semidefinite,
 )

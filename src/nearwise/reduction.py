@@ -38,7 +38,8 @@ class Reduction:
         """A factor of M in the coordinates of the original formulation, from one of M'."""
         if self.span is not None:
             c, U = self.formulation.prior[0], self.span
-            factor = np.sqrt(c) * (np.eye(len(U)) - U @ U.T) + U @ factor @ U.T
+            # where nothing is measured M is the prior, or 0 where that is negative (Frobenius allows it)
+            factor = np.sqrt(max(c, 0.0)) * (np.eye(len(U)) - U @ U.T) + U @ factor @ U.T
         lifted: Array = np.sqrt(self.matrix_scale) * (self.root_prior[:, None] * factor)
         return lifted
 

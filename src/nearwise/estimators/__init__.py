@@ -10,6 +10,7 @@ from nearwise.estimators.fixed_rank_embedding import FixedRankEmbedding
 from nearwise.estimators.fixed_rank_learner import FixedRankLearner
 from nearwise.estimators.fixed_rank_regressor import FixedRankRegressor
 from nearwise.estimators.kernel_learner import KernelLearner
+from nearwise.estimators.kernel_reducer import KernelReducer
 from nearwise.estimators.metric_learner import MetricLearner
 from nearwise.estimators.online_learner import OnlineLearner
 
@@ -18,6 +19,7 @@ __all__ = [
     "FixedRankLearner",
     "FixedRankRegressor",
     "KernelLearner",
+    "KernelReducer",
     "MetricLearner",
     "OnlineLearner",
     "PriorKeptWarning",

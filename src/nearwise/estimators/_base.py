@@ -233,8 +233,13 @@ def _divergence(divergence: Any) -> Divergence:
 def _penalty(penalty: Any) -> float | str:
     if isinstance(penalty, str) and penalty == "auto":
         return penalty
+    return penalty_wanted(penalty, "'auto', ")
+
+
+def penalty_wanted(penalty: Any, others: str = "") -> float:
+    """The parameter `penalty` as a number; `others` names what else it could have been."""
     if isinstance(penalty, bool) or not isinstance(penalty, int | float | np.number) or not penalty > 0:
-        raise ValueError(f"penalty must be 'auto', a number > 0 or inf, got {penalty!r}")
+        raise ValueError(f"penalty must be {others}a number > 0 or inf, got {penalty!r}")
     return float(penalty)
 
 

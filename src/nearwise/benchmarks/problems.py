@@ -1,0 +1,313 @@
+"""Named problems: correlation matrices beside statsmodels, factors of 20,000 rows, cuts beside spectral ones.
+
+Everything is measured in one run; what is short enough takes turns, and the least time of each counts.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+import tracemalloc
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import nearwise as nw
+from nearwise import datasets
+from nearwise.benchmarks import _tables
+from nearwise.benchmarks._tables import Row, Table, Target, Unavailable, require
+from nearwise.problems.cut import swap_pairs
+
+Array = NDArray[np.float64]
+
+SEED = 0
+TOL = 1e-8
+TARGETS = {
+    "statsmodels / nearwise": Target(20, at_least=True),
+    "decompositions": Target(8),
+    "GB": Target(1),
+    "exponent": Target(1.2),
+    "cut / spectral": Target(1),
+    "relative difference": Target(1e-3),
+}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is run.
+
+    Attributes
+    ----------
+    names : the small matrices
+    repeats : timings of each
+    bank : rows of the bank matrix
+    peer_iterations : of statsmodels on the bank matrix
+    factor_orders, rank : rows and columns of the factors
+    mesh, small_mesh : nodes
+    """
+
+    names: tuple[str, ...] = (
+        "high02",
+        "tec03",
+        "bhwi01",
+        "tyda99r1",
+        "tyda99r2",
+        "tyda99r3",
+        "fing97",
+        "beyu11",
+        "mmb13",
+        "usgs13",
+    )
+    repeats: int = 3
+    bank: int = 3250
+    peer_iterations: int = 6
+    factor_orders: tuple[int, ...] = (5000, 10_000, 20_000)
+    rank: int = 20
+    mesh: int = 1000
+    small_mesh: int = 60
+
+
+QUICK = Sizes(
+    names=("high02", "fing97"),
+    repeats=1,
+    bank=200,
+    factor_orders=(300, 700),
+    rank=4,
+    mesh=80,
+    small_mesh=12,
+)
+
+
+def main(argv: list[str]) -> int:
+    """Run what the command line asks for and return the exit code."""
+    return _tables.run(argv, "problems", (__doc__ or "").partition("\n")[0], SECTIONS, Sizes(), QUICK)
+
+
+def small(sizes: Sizes) -> Iterator[Table]:
+    """The published invalid correlation matrices, beside statsmodels, and with fixed entries."""
+    peer = _statsmodels()
+    matrices = _extra("corr_invalid_small")
+    target = TARGETS["statsmodels / nearwise"]
+    table = Table(
+        f"nearest correlation matrix, Frobenius, to {TOL:g}",
+        [
+            "statsmodels: corr_nearest with its defaults; distance: |X - A|; the least of "
+            f"{sizes.repeats} runs each, in turns",
+            "fixed: with the published pattern of entries to keep, for which statsmodels has nothing",
+        ],
+    )
+    for name in sizes.names:
+        A = matrices[name]
+        ours, theirs = _in_turns([partial(nw.nearest_correlation, A), partial(peer, A)], sizes.repeats)
+        row = _correlation_row(name, A, *ours)
+        row |= {
+            "statsmodels, ms": 1000 * theirs[0],
+            "its distance": float(np.linalg.norm(theirs[1] - A)),
+            "statsmodels / nearwise": theirs[0] / ours[0],
+            str(target): target.verdict(theirs[0] / ours[0]),
+        }
+        table.rows.append(row)
+    for name in sizes.names:
+        if f"{name}_pattern" in matrices:
+            A, fixed = matrices[name], matrices[f"{name}_pattern"]
+            [ours] = _in_turns([partial(nw.nearest_correlation, A, fixed=fixed)], sizes.repeats)
+            table.rows.append(_correlation_row(f"{name}, fixed", A, *ours))
+    yield table
+
+
+def bank(sizes: Sizes) -> Iterator[Table]:
+    """The bank matrix, as it is and with noise that makes all its rows different."""
+    peer = _statsmodels()
+    A = _extra("corr_invalid_bccd16")["A"][: sizes.bank, : sizes.bank]
+    noise = np.random.default_rng(SEED).standard_normal(A.shape) * 1e-6
+    noisy = A + np.triu(noise, 1) + np.triu(noise, 1).T
+    target = TARGETS["statsmodels / nearwise"]
+    table = Table(
+        f"the bank matrix, {len(A)} x {len(A)}, to {TOL:g}",
+        [
+            f"statsmodels: corr_nearest limited to {sizes.peer_iterations} iterations by n_fact, after which "
+            f"its smallest eigenvalue is about that small; by itself it would go on to {100 * len(A):,}",
+            "many rows may be interchanged, which is used; with noise of 1e-6 none may",
+        ],
+    )
+    for name, matrix in (("as published", A), ("with noise", noisy)):
+        [ours] = _in_turns([partial(nw.nearest_correlation, matrix)], 1)
+        [theirs] = _in_turns(
+            [partial(peer, matrix, n_fact=sizes.peer_iterations / len(A))],
+            1,
+        )
+        row = _correlation_row(name, matrix, *ours)
+        limit = TARGETS["decompositions"]
+        row |= {
+            str(limit): limit.verdict(float(ours[1].n_decompositions)),
+            "statsmodels, ms": 1000 * theirs[0],
+            "its distance": float(np.linalg.norm(theirs[1] - matrix)),
+            "its smallest eigenvalue": float(np.linalg.eigvalsh(theirs[1])[0]),
+            "statsmodels / nearwise": theirs[0] / ours[0],
+            str(target): target.verdict(theirs[0] / ours[0]),
+        }
+        table.rows.append(row)
+    yield table
+
+
+def factor(sizes: Sizes) -> Iterator[Table]:
+    """Correlation matrices of given rank, as factors."""
+    table = Table(
+        f"nearest correlation matrix of rank {sizes.rank}, as a factor",
+        [
+            "A = U U' with random loadings of 30 factors; memory: the peak of what was allocated on top, in "
+            "a run of its own",
+        ],
+    )
+    seconds = []
+    for n in sizes.factor_orders:
+        loadings = np.random.default_rng(SEED).standard_normal((n, 30)) * np.linspace(2, 0.1, 30) + 0.3
+        A = (loadings, np.ones(30))
+        [ours] = _in_turns([partial(nw.nearest_correlation, A, rank=sizes.rank)], sizes.repeats)
+        tracemalloc.start()
+        nw.nearest_correlation(A, rank=sizes.rank)
+        peak = tracemalloc.get_traced_memory()[1] / 1e9
+        tracemalloc.stop()
+        found = ours[1]
+        seconds.append(ours[0])
+        error = float(np.abs(np.einsum("ij,ij->i", found.factor, found.factor) - 1).max())
+        target = TARGETS["GB"]
+        row: Row = {"n": n, "seconds": ours[0], "status": found.status.name, "gap": found.certificate.gap}
+        row |= {"iterations": found.n_iter, "diagonal's error": error, "GB": peak}
+        table.rows.append(row | {str(target): target.verdict(peak)})
+    exponent = float(np.polyfit(np.log(sizes.factor_orders), np.log(seconds), 1)[0])
+    target = TARGETS["exponent"]
+    table.rows.append({"n": "exponent", "seconds": exponent, str(target): target.verdict(exponent)})
+    yield table
+
+
+def cut(sizes: Sizes) -> Iterator[Table]:
+    """Balanced cuts of a mesh beside spectral bisection."""
+    A = mesh(sizes.mesh)
+    [(spectral_seconds, spectral)] = _in_turns([partial(_spectral, A)], 1)
+    table = Table(
+        f"balanced cut of a triangulation of {sizes.mesh} random points",
+        [
+            "spectral bisection: the second eigenvector of the Laplacian, cut at its median; swapped: "
+            "improved by the same swaps of pairs as our roundings",
+        ],
+    )
+    target = TARGETS["cut / spectral"]
+    swapped = spectral.copy()
+    swap_pairs(A, swapped)
+    table.rows.append({"method": "spectral", "cut": _weight(A, spectral), "seconds": spectral_seconds})
+    table.rows.append({"method": "spectral, swapped", "cut": _weight(A, swapped)})
+    for name, refine in (("nearwise, no swaps", False), ("nearwise", True)):
+        [(seconds, found)] = _in_turns([partial(nw.balanced_cut, A, refine=refine)], 1)
+        ratio = found.value / _weight(A, spectral)
+        row: Row = {"method": name, "cut": found.value, "seconds": seconds, "cut / spectral": ratio}
+        row |= {str(target): target.verdict(ratio), "bound": found.certificate.dual}
+        table.rows.append(row | {"relaxation": found.status.name, "Newton steps": found.n_iter})
+    yield table
+
+
+def relaxation(sizes: Sizes) -> Iterator[Table]:
+    """The relaxation's value beside cvxpy's."""
+    require("cvxpy", "cvxpy")
+    A = mesh(sizes.small_mesh)
+    target = TARGETS["relative difference"]
+    [(seconds, found), (peer_seconds, value)] = _in_turns(
+        [partial(nw.balanced_cut, A), partial(_cvxpy_relaxation, A)], 1
+    )
+    difference = abs(found.certificate.primal - value / 4) / (value / 4)
+    table = Table(
+        f"the relaxation of a balanced cut of {sizes.small_mesh} nodes, tr(L X) / 4",
+        ["cvxpy: Clarabel, on the complement of the constant vector"],
+    )
+    row: Row = {"nearwise": found.certificate.primal, "its bound": found.certificate.dual, "seconds": seconds}
+    row |= {"cvxpy": value / 4, "cvxpy, seconds": peer_seconds, "relative difference": difference}
+    table.rows.append(row | {str(target): target.verdict(difference)})
+    yield table
+
+
+SECTIONS = {
+    "small": (small,),
+    "bank": (bank,),
+    "factor": (factor,),
+    "cut": (cut,),
+    "relaxation": (relaxation,),
+}
+
+
+def mesh(n: int) -> Array:
+    """The adjacency matrix of a Delaunay triangulation of random points."""
+    from scipy.spatial import Delaunay
+
+    triangles = Delaunay(np.random.default_rng(SEED).random((n, 2))).simplices
+    A = np.zeros((n, n))
+    for a, b in ((0, 1), (1, 2), (0, 2)):
+        A[triangles[:, a], triangles[:, b]] = A[triangles[:, b], triangles[:, a]] = 1.0
+    return A
+
+
+def _in_turns(calls: list[Callable[[], Any]], repeats: int) -> list[tuple[float, Any]]:
+    """The least seconds of each call, and what it returned."""
+    best: list[tuple[float, Any]] = [(np.inf, None)] * len(calls)
+    for _ in range(repeats):
+        for k, call in enumerate(calls):
+            start = time.perf_counter()
+            found = call()
+            best[k] = min(best[k][0], time.perf_counter() - start), found
+    return best
+
+
+def _correlation_row(name: str, A: Array, seconds: float, found: nw.NearestMatrix) -> Row:
+    return {
+        "matrix": name,
+        "n": len(A),
+        "nearwise, ms": 1000 * seconds,
+        "gap": found.certificate.gap,
+        "decompositions": found.n_decompositions,
+        "distance": float(np.linalg.norm(found.matrix - A)),
+    }
+
+
+def _statsmodels() -> Callable[..., Array]:
+    require("statsmodels", "statsmodels")
+    from statsmodels.stats.correlation_tools import corr_nearest
+
+    def quiet(A: Array, **settings: float) -> Array:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that its iterations were limited
+            return np.asarray(corr_nearest(A, **settings))
+
+    return quiet
+
+
+def _extra(name: str) -> dict[str, Array]:
+    try:
+        return dict(datasets.load(name).extra)
+    except datasets.DatasetUnavailable as error:
+        raise Unavailable(str(error)) from None
+
+
+def _spectral(A: Array) -> NDArray[np.bool_]:
+    fiedler = np.linalg.eigh(np.diag(A.sum(axis=1)) - A)[1][:, 1]
+    sides = np.zeros(len(A), bool)
+    sides[np.argsort(fiedler, kind="stable")[: len(A) // 2]] = True
+    return sides
+
+
+def _weight(A: Array, sides: NDArray[np.bool_]) -> float:
+    return float(A[np.ix_(sides, ~sides)].sum())
+
+
+def _cvxpy_relaxation(A: Array) -> float:
+    cvxpy: Any = importlib.import_module("cvxpy")
+    n = len(A)
+    basis = np.linalg.svd(np.ones((1, n)))[2][1:].T
+    S = cvxpy.Variable((n - 1, n - 1), PSD=True)
+    X = basis @ S @ basis.T
+    cost = basis.T @ (np.diag(A.sum(axis=1)) - A) @ basis
+    program = cvxpy.Problem(cvxpy.Minimize(cvxpy.trace(cost @ S)), [cvxpy.diag(X) == 1])
+    return float(program.solve(solver="CLARABEL"))

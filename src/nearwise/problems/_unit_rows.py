@@ -1,0 +1,205 @@
+"""The nearest matrix of given rank and diagonal: F F' with rows of F on spheres, by a trust-region method.
+
+    minimise 1/2 |F F' - C|^2   over F (n x k) with rows of given length
+
+The problem is not convex, but often its solution can be proved: with the multipliers y of a stationary F, no
+matrix of rank k is nearer than 1/2 |C|^2 + b'y - 1/2 (sum of the squares of the k largest eigenvalues of
+C + diag(y), where positive), which is what F reaches if F F' holds just these k eigenvalues. C is only ever
+multiplied with n x k matrices, so that a low-rank or sparse C costs time and memory linear in n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator, eigsh
+
+Array = NDArray[np.float64]
+
+_DENSE = 600  # up to this order, all eigenvalues are computed at once
+_CG_STEPS = 100
+_STARTS = 3
+_ACCEPTED, _GOOD = 0.1, 0.75  # ratios of true to predicted decrease: take the step, widen the region
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """C, known by its products with n x k matrices, the square of its norm, and the wanted diagonal b."""
+
+    product: Callable[[Array], Array]
+    squared_norm: float
+    diagonal: Array
+
+    @property
+    def order(self) -> int:
+        return len(self.diagonal)
+
+
+@dataclass(frozen=True, eq=False)
+class Factored:
+    """F, its multipliers, |F F' - C|^2, a lower bound, whether F is stationary, and whether it is best."""
+
+    factor: Array
+    y: Array
+    primal: float
+    dual: float
+    stationary: bool
+    n_iter: int
+    proved: bool = False
+
+
+class _Point:
+    """Objective, gradient and Hessian at F."""
+
+    def __init__(self, target: Target, F: Array) -> None:
+        self.target, self.F = target, F
+        self.gram = F.T @ F
+        self.image = target.product(F)
+        self.objective = float(np.sum(self.gram**2) / 2 - np.sum(F * self.image) + target.squared_norm / 2)
+        residual = F @ self.gram - self.image  # (F F' - C) F
+        self.y = np.einsum("ij,ij->i", residual, F) / target.diagonal
+        self.gradient = 2 * (residual - self.y[:, None] * F)
+
+    def tangent(self, U: Array) -> Array:
+        """U without its part along the rows of F."""
+        return U - (np.einsum("ij,ij->i", U, self.F) / self.target.diagonal)[:, None] * self.F
+
+    def hessian_product(self, U: Array) -> Array:
+        cross = self.F.T @ U
+        inner = self.F @ (cross + cross.T) + U @ self.gram - self.target.product(U) - self.y[:, None] * U
+        return self.tangent(2 * inner)
+
+    def moved(self, U: Array) -> _Point:
+        return _Point(self.target, with_rows_of_length(self.F + U, self.target.diagonal))
+
+
+def minimise(target: Target, rank: int, tol: float, max_iter: int) -> Factored:
+    """The best of some stationary F, with the highest of their bounds.
+
+    The first starts at the leading eigenvectors of C. As long as none is proved to be the best, another one
+    starts at the leading eigenvectors of C + diag(y) with the multipliers of the last.
+    """
+    y = np.zeros(target.order)
+    found: Factored | None = None
+    for _ in range(_STARTS):
+        latest = _from_start(
+            target, leading_eigenvectors(_shifted(target, y), target.order, rank), tol, max_iter
+        )
+        y = latest.y
+        best = latest if found is None or latest.primal < found.primal else found
+        found = best if found is None else replace(best, dual=max(found.dual, latest.dual))
+        rounding = 1e-12 * target.squared_norm
+        if found.primal - found.dual <= max(tol * found.primal, rounding):
+            return replace(found, proved=True)
+    assert found is not None
+    return found
+
+
+def _shifted(target: Target, y: Array) -> Callable[[Array], Array]:
+    """Products with C + diag(y)."""
+    return lambda U: target.product(U) + y[:, None] * U
+
+
+def _from_start(target: Target, start: Array, tol: float, max_iter: int) -> Factored:
+    """A stationary F, from a start whose rows are scaled to their lengths."""
+    point = _Point(target, with_rows_of_length(start, target.diagonal))
+    size = 2 * max(float(np.linalg.norm(point.image)), float(np.linalg.norm(point.F @ point.gram)))
+    radius = 0.1 * float(np.sqrt(target.diagonal.sum()))
+    stationary, iteration = False, 0
+    while iteration < max_iter:
+        error = float(np.linalg.norm(point.gradient))
+        if error <= 0.1 * tol * size:
+            stationary = True
+            break
+        step, predicted, at_edge = _steihaug(point, radius, min(0.1, np.sqrt(error / size)))
+        trial = point.moved(step)
+        iteration += 1
+        gained = point.objective - trial.objective
+        # below rounding of the objective a step counts as good if it makes the gradient smaller
+        rounding = 1e-14 * max(point.objective, target.squared_norm)
+        smaller = float(np.linalg.norm(trial.gradient)) < error
+        trust = (1.0 if smaller else 0.0) if predicted < rounding else gained / predicted
+        if trust < 0.25:
+            radius = 0.25 * float(np.linalg.norm(step))
+        elif trust > _GOOD and at_edge:
+            radius *= 2
+        if trust > _ACCEPTED:
+            point = trial
+        elif radius <= 1e-14 * float(np.sqrt(target.diagonal.sum())):
+            break
+    return _certified(point, stationary, iteration)
+
+
+def with_rows_of_length(F: Array, squared_lengths: Array) -> Array:
+    """F with rescaled rows; a row of zeros becomes a multiple of the first unit vector."""
+    squares = np.einsum("ij,ij->i", F, F)
+    zero = squares == 0
+    if zero.any():
+        F = F.copy()
+        F[zero, 0] = 1.0
+        squares = np.where(zero, 1.0, squares)
+    F = F * np.sqrt(squared_lengths / squares)[:, None]
+    return F * np.sqrt(squared_lengths / np.einsum("ij,ij->i", F, F))[:, None]
+
+
+def leading_eigenvectors(product: Callable[[Array], Array], n: int, count: int) -> Array:
+    """The `count` largest eigenvalues that are positive, as V sqrt(values), padded with zeros."""
+    values, V = _largest(product, n, count)
+    return V * np.sqrt(np.maximum(values, 0.0))
+
+
+def _certified(point: _Point, stationary: bool, n_iter: int) -> Factored:
+    target, rank, y = point.target, point.F.shape[1], point.y
+    largest = np.maximum(_largest(_shifted(target, y), target.order, rank)[0], 0.0)
+    dual = target.squared_norm / 2 + target.diagonal @ y - largest @ largest / 2
+    return Factored(point.F, y, 2 * point.objective, 2 * float(dual), stationary, n_iter)
+
+
+def _largest(product: Callable[[Array], Array], n: int, count: int) -> tuple[Array, Array]:
+    if n <= _DENSE or count >= n - 1:
+        matrix = product(np.eye(n))
+        values, V = np.linalg.eigh((matrix + matrix.T) / 2)
+        return values[::-1][:count], V[:, ::-1][:, :count]
+    operator: Any = LinearOperator(
+        (n, n), matvec=lambda x: product(x.reshape(n, -1))[:, 0], matmat=product, dtype=np.float64
+    )
+    start = np.random.default_rng(0).standard_normal(n)
+    values, V = eigsh(operator, k=count, which="LA", v0=start, tol=1e-12, ncv=min(n, 2 * count + 20))
+    return values[::-1], V[:, ::-1]
+
+
+def _steihaug(point: _Point, radius: float, accuracy: float) -> tuple[Array, float, bool]:
+    """A step within the radius, the decrease that the quadratic model predicts, whether it hit the edge."""
+    x = np.zeros_like(point.F)
+    Hx = np.zeros_like(x)
+    r = -point.gradient
+    p, rr = r, float(np.sum(r * r))
+    target = accuracy * np.sqrt(rr)
+    at_edge = False
+    for _ in range(_CG_STEPS):
+        Hp = point.hessian_product(p)
+        curvature = float(np.sum(p * Hp))
+        length = rr / curvature if curvature > 0 else np.inf
+        if curvature <= 0 or float(np.linalg.norm(x + length * p)) >= radius:
+            length, at_edge = _to_edge(x, p, radius), True
+        x = x + length * p
+        Hx = Hx + length * Hp
+        if at_edge:
+            break
+        r = r - length * Hp
+        rr, previous = float(np.sum(r * r)), rr
+        if np.sqrt(rr) <= target:
+            break
+        p = r + (rr / previous) * p
+    predicted = -float(np.sum(point.gradient * x) + np.sum(x * Hx) / 2)
+    return x, predicted, at_edge
+
+
+def _to_edge(x: Array, p: Array, radius: float) -> float:
+    """t >= 0 with |x + t p| = radius."""
+    pp, xp, xx = float(np.sum(p * p)), float(np.sum(x * p)), float(np.sum(x * x))
+    return float((-xp + np.sqrt(max(xp * xp + pp * (radius**2 - xx), 0.0))) / pp)
