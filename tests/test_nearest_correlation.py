@@ -207,6 +207,13 @@ def test_given_rank_beats_random_search_and_respects_its_bound(rank: int) -> Non
         assert np.sort(np.linalg.eigvalsh(found.matrix))[::-1][:rank] == pytest.approx(top, abs=1e-6)
 
 
+def test_a_start_at_a_saddle_point_is_left() -> None:
+    """All rows equal is stationary for A = 0, and the worst there is."""
+    found = nw.nearest_correlation(np.zeros((4, 4)), rank=2)
+    assert found.certificate.primal == pytest.approx(8.0)  # |F F'|^2 is least, n^2 / k, for a tight frame
+    assert nw.nearest_correlation(np.zeros((4, 4)), rank=4).matrix == pytest.approx(np.eye(4), abs=1e-7)
+
+
 def test_a_factor_is_stationary_by_finite_differences() -> None:
     A = invalid(9)
     found = nw.nearest_correlation(A, rank=3, weights=np.linspace(0.5, 2, 9), tol=1e-10)
@@ -242,8 +249,10 @@ def test_sparse_low_rank_and_dense_input_agree() -> None:
     assert low.certificate.primal == pytest.approx(dense.certificate.primal, rel=1e-10)
     A = sparse.random_array((60, 60), density=0.1, rng=rng, format="csr")
     A = A + A.T
-    thin = nw.nearest_correlation(A, rank=5)
-    assert thin.matrix == pytest.approx(nw.nearest_correlation(A.toarray(), rank=5).matrix, abs=1e-10)
+    thin = nw.nearest_correlation(A, rank=5, tol=1e-12)
+    assert thin.matrix == pytest.approx(
+        nw.nearest_correlation(A.toarray(), rank=5, tol=1e-12).matrix, abs=1e-10
+    )
     assert nw.nearest_correlation(A).matrix == pytest.approx(nw.nearest_correlation(A.toarray()).matrix)
 
 
@@ -311,6 +320,7 @@ def test_covariance_keeps_variances_and_ignores_units() -> None:
         ({"divergence": "logdet", "A": np.diag([1.0, 1.0, 0.0])}, "row 2 of A is zero"),
         ({"divergence": "logdet", "A": np.zeros((3, 3))}, "A is zero"),
         ({"tol": 0}, "tol"),
+        ({"A": 1e200 * np.eye(3)}, "too large"),
     ],
 )
 def test_what_is_refused(arguments: dict[str, object], error: str) -> None:

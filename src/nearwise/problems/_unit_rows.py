@@ -23,6 +23,7 @@ Array = NDArray[np.float64]
 _DENSE = 600  # up to this order, all eigenvalues are computed at once
 _CG_STEPS = 100
 _STARTS = 3
+_NUDGE = 1e-4  # of a start, relative to its largest entry
 _ACCEPTED, _GOOD = 0.1, 0.75  # ratios of true to predicted decrease: take the step, widen the region
 
 
@@ -81,14 +82,17 @@ def minimise(target: Target, rank: int, tol: float, max_iter: int) -> Factored:
     """The best of some stationary F, with the highest of their bounds.
 
     The first starts at the leading eigenvectors of C. As long as none is proved to be the best, another one
-    starts at the leading eigenvectors of C + diag(y) with the multipliers of the last.
+    starts at the leading eigenvectors of C + diag(y) with the multipliers of the last. Starts are moved a
+    little at random, so that none is caught in a saddle point.
     """
     y = np.zeros(target.order)
+    rng = np.random.default_rng(0)
     found: Factored | None = None
     for _ in range(_STARTS):
-        latest = _from_start(
-            target, leading_eigenvectors(_shifted(target, y), target.order, rank), tol, max_iter
-        )
+        start = leading_eigenvectors(_shifted(target, y), target.order, rank)
+        size = max(float(np.abs(start).max()), 1.0)
+        start = start + _NUDGE * size * rng.standard_normal(start.shape)
+        latest = _from_start(target, start, tol, max_iter)
         y = latest.y
         best = latest if found is None or latest.primal < found.primal else found
         found = best if found is None else replace(best, dual=max(found.dual, latest.dual))
@@ -135,14 +139,8 @@ def _from_start(target: Target, start: Array, tol: float, max_iter: int) -> Fact
 
 
 def with_rows_of_length(F: Array, squared_lengths: Array) -> Array:
-    """F with rescaled rows; a row of zeros becomes a multiple of the first unit vector."""
-    squares = np.einsum("ij,ij->i", F, F)
-    zero = squares == 0
-    if zero.any():
-        F = F.copy()
-        F[zero, 0] = 1.0
-        squares = np.where(zero, 1.0, squares)
-    F = F * np.sqrt(squared_lengths / squares)[:, None]
+    """F with rescaled rows, twice, because the first scaling rounds."""
+    F = F * np.sqrt(squared_lengths / np.einsum("ij,ij->i", F, F))[:, None]
     return F * np.sqrt(squared_lengths / np.einsum("ij,ij->i", F, F))[:, None]
 
 

@@ -32,6 +32,7 @@ _DIVERGENCES: dict[str, Divergence] = {
     "vonneumann": VonNeumann(),
 }
 _MAX_ITER = 200
+_LARGEST = 1e100  # entries of A
 _SLACK = 1.0  # penalty of a diagonal entry where not all of them can be met
 _ENDS = {
     Status.SOLVED: "Solved",
@@ -322,7 +323,11 @@ def _dense(A: Any) -> Array:
     if isinstance(A, tuple):
         U, w = _low_rank(A)
         return (U * w) @ U.T
-    return _reading.symmetric(A.toarray() if sparse.issparse(A) else A, "A")
+    matrix = _reading.symmetric(A.toarray() if sparse.issparse(A) else A, "A")
+    largest = float(np.abs(matrix).max())
+    if largest > _LARGEST:
+        raise ValueError(f"A has an entry of size {largest:g}, too large to be squared and added up")
+    return matrix
 
 
 def _low_rank(A: tuple[Any, Any]) -> tuple[Array, Array]:

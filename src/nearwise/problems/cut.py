@@ -42,12 +42,12 @@ class Cut:
     ----------
     sides : n truth values, half of them true (one more or less where n is odd)
     value : the weight of the edges that join the two sides
-    relaxation : X, the solution of the relaxation
-    dual : y, one multiplier per node
+    relaxation : X, the solution of the relaxation; where n is odd, with a last node that has no edges
+    dual : y, one multiplier per node of the relaxation
     epsilon : the weight of the log-determinant at the end
     status : of the relaxation
-    certificate : of the relaxation in units of cut weight, tr(L X) / 4: no balanced cut of an even number
-        of nodes weighs less than `certificate.dual`
+    certificate : of the relaxation in units of cut weight, tr(L X) / 4: no balanced cut weighs less than
+        `certificate.dual`
     n_iter : Newton steps
     message : one sentence on the outcome
     """
@@ -104,6 +104,9 @@ def balanced_cut(
     check_positive(tol, "tol")
     if not isinstance(n_roundings, Integral) or n_roundings < 0:
         raise ValueError(f"n_roundings must be a whole number >= 0, got {n_roundings!r}")
+    n = len(A)
+    if n % 2:  # a node without edges makes halves of an odd number, and joins the smaller one
+        A = np.pad(A, (0, 1))
     relaxation = _Relaxation(np.diag(A.sum(axis=1)) - A)
     status = relaxation.solve(epsilon, tol)
     sides, value = _best_split(A, relaxation.X, int(n_roundings), refine, random_state)
@@ -113,7 +116,7 @@ def balanced_cut(
     end = "Solved" if status is Status.SOLVED else "No further progress"
     message = f"{end}: relaxation between {dual:.6g} and {primal:.6g}, cut {value:.6g}."
     return Cut(
-        sides,
+        sides[:n],
         value,
         relaxation.X,
         relaxation.y,
