@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -97,3 +99,12 @@ def test_the_choice_is_compared_with_the_better_solver() -> None:
         assert row["chosen / better"] == pytest.approx(row["chosen, s"] / better)
         assert row["by"] in ("Newton", "CyclicProjections")
     assert worst["chosen / better"] == max(row["chosen / better"] for row in cells)
+
+
+@pytest.mark.usefixtures("digits")
+def test_infinite_penalties_are_written_as_text(tmp_path: Path) -> None:
+    written = tmp_path / "figures.json"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(projections, "QUICK", TINY)
+        assert projections.main(["--quick", "--only", "drift", "--json", str(written)]) == 0
+    assert json.loads(written.read_text())["sizes"]["penalties"] == [1.0, "inf"]

@@ -110,7 +110,8 @@ def run(
                 skipped[label] = str(error)
                 console.print(f"\n{label}: skipped: {error}")
     if arguments.json:
-        report = {"environment": environment, "sizes": vars(sizes), "tables": tables, "skipped": skipped}
+        plain_sizes = {name: _plain(value) for name, value in vars(sizes).items()}
+        report = {"environment": environment, "sizes": plain_sizes, "tables": tables, "skipped": skipped}
         arguments.json.write_text(json.dumps(report, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     return 0
 
@@ -172,8 +173,10 @@ def _print(console: Any, section: str, table: Table, repeat: str) -> None:
     console.print(grid)
 
 
-def _plain(cell: Cell) -> Cell:
-    return str(cell) if isinstance(cell, float) and not math.isfinite(cell) else cell
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _text(cell: Cell) -> str:
