@@ -16,6 +16,7 @@ import nearwise as nw
 from nearwise.benchmarks._tables import Row, Table, Target
 from nearwise.solvers._cauchy import cauchy_product
 from nearwise.solvers._eigenupdate import FAST_FROM, rank_one_update
+from nearwise.solvers._threads import blas_threads
 from nearwise.solvers._von_neumann import VonNeumannEngine
 
 Array = NDArray[np.float64]
@@ -42,7 +43,8 @@ def fast_product(orders: Sequence[int] = ORDERS, repeats: int = 3) -> Table:
         [
             "theta normal, v normal, rho 1; W random orthonormal; dense: forming U and a BLAS product",
             f"in turns, the least of {repeats}; error: largest of {_SAMPLE} rows against extended precision",
-            f"the library changes to the fast product at r = {FAST_FROM}",
+            f"the library changes to the fast product at r = {FAST_FROM} where BLAS has one thread, and at "
+            f"twice that where it has more; here it has {blas_threads()}",
         ],
     )
     fast, dense = [], []

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from nearwise.solvers._threads import one_blas_thread, thread_pools
+from nearwise.solvers._threads import blas_threads, one_blas_thread
 
 if TYPE_CHECKING:
     from nearwise._kernels.secular import Workspace
@@ -53,7 +53,7 @@ def cauchy_product(ws: Workspace, B: Array, out: Array) -> None:
     """
     n, r = B.shape
     operations = plan(ws, n)
-    threads = max((pool.num_threads for pool in thread_pools().lib_controllers), default=1)
+    threads = blas_threads()
     workers = max(1, min(threads, r // _FEWEST_COLUMNS))
     width = -(-r // max(workers, round(r / _COLUMNS)))
     blocks = [slice(first, first + width) for first in range(0, r, width)]

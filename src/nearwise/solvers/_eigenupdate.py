@@ -14,13 +14,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearwise.solvers._cauchy import cauchy_product
+from nearwise.solvers._threads import blas_threads
 
 if TYPE_CHECKING:
     from nearwise._kernels.secular import Workspace
 
 Array = NDArray[np.float64]
 
-FAST_FROM = 576  # poles from which on the hierarchical product wins, measured with one BLAS thread
+FAST_FROM = (
+    576  # poles from which on the hierarchical product wins with one BLAS thread; twice as many with two
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +75,7 @@ class RankOneUpdate:
 
     def _multiply(self, B: Array, out: Array) -> None:
         """out = the active part of U^T, times B."""
-        if len(B) >= FAST_FROM:
+        if len(B) >= (FAST_FROM if blas_threads() == 1 else 2 * FAST_FROM):
             cauchy_product(self.workspace, B, out)
             return
         from nearwise._kernels.secular import fill_block

@@ -22,3 +22,8 @@ def thread_pools() -> ThreadpoolController:
 def one_blas_thread(needed: bool = True) -> AbstractContextManager[Any]:
     """A context in which BLAS uses one thread."""
     return thread_pools().limit(limits=1) if needed else nullcontext()
+
+
+def blas_threads() -> int:
+    """How many threads BLAS uses at the moment."""
+    return max((pool.num_threads for pool in thread_pools().lib_controllers), default=1)
