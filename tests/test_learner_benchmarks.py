@@ -95,3 +95,11 @@ def test_unknown_methods_are_refused(capsys: pytest.CaptureFixture[str]) -> None
 def test_every_target_is_used() -> None:
     source = Path(learners.__file__).read_text(encoding="utf-8")
     assert all(f'TARGETS["{name}"]' in source for name in learners.TARGETS)
+
+
+def test_the_line_that_says_how_to_repeat_it_has_all_options(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    figures(tmp_path, "--only", "errors", "--sets", "iris", "--methods", "LDA", "--seeds", "1")
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "bench learners --only errors --quick --sets iris --methods LDA --seeds 1" in printed

@@ -81,8 +81,12 @@ def run(
     sections: Mapping[str, Sequence[Callable[[Sizes], Iterator[Table]]]],
     full: Sizes,
     quick: Sizes,
+    own_options: str = "",
 ) -> int:
-    """Run the sections that the command line asks for, print their tables, and return the exit code."""
+    """Run the sections that the command line asks for, print their tables, and return the exit code.
+
+    `own_options` are those that the benchmark has read by itself, for the line that says how to repeat it.
+    """
     parser = argparse.ArgumentParser(prog=f"nearwise bench {name}", description=description)
     parser.add_argument("--only", action="append", choices=sections, help="run this section; may be repeated")
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs: no evidence")
@@ -99,7 +103,7 @@ def run(
     if arguments.quick:
         console.print("small sizes: what follows shows that it runs, and is no evidence")
     for section in (key for key in sections if key in (arguments.only or sections)):
-        repeat = f"nearwise bench {name} --only {section}{' --quick' if arguments.quick else ''}"
+        repeat = f"nearwise bench {name} --only {section}{' --quick' if arguments.quick else ''}{own_options}"
         for part in sections[section]:
             label = section if len(sections[section]) == 1 else f"{section}, {part.__name__}"
             try:

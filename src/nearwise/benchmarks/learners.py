@@ -83,7 +83,9 @@ def main(argv: Sequence[str]) -> int:
             parser.error(f"--methods: {method!r} is not one of {', '.join(METHODS)}")
     chosen = {name: value for name, value in vars(own).items() if value is not None}
     full, quick = replace(Sizes(), **chosen), replace(QUICK, **chosen)
-    return _tables.run(rest, "learners", __doc__ or "", SECTIONS, full, quick)
+    texts = {k: ",".join(value) if isinstance(value, tuple) else value for k, value in chosen.items()}
+    options = "".join(f" --{name} {text}" for name, text in texts.items())
+    return _tables.run(rest, "learners", __doc__ or "", SECTIONS, full, quick, options)
 
 
 def errors(sizes: Sizes) -> Iterator[Table]:
