@@ -34,6 +34,8 @@ ORDER = (
     ("problems",),
     ("models",),
     ("datasets",),
+    ("_resampling",),
+    ("evaluation",),
     ("__init__",),
     ("report",),
     ("benchmarks",),
