@@ -34,6 +34,8 @@ ORDER = (
     ("problems",),
     ("models",),
     ("datasets",),
+    ("tables",),
+    ("side_files",),
     ("_resampling",),
     ("evaluation",),
     ("__init__",),
