@@ -57,9 +57,9 @@ class Figure:
 
     @property
     def verdict(self) -> str:
-        """Whether the change is larger than chance explains: "better", "worse" or "no clear change"."""
+        """Whether the change is larger than chance explains: "better", "worse" or "not clear"."""
         if self.change is None or self.change.low <= 0.0 <= self.change.high:
-            return "no clear change"
+            return "not clear"
         return "better" if (self.change.value < 0) is self.lower_is_better else "worse"
 
     def _text(self, found: Interval) -> str:
