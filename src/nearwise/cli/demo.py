@@ -32,7 +32,9 @@ class Trial:
     n_test: int
     error: tuple[float, float]
     order: tuple[float, float]
-    distances: tuple[tuple[NDArray[Any], NDArray[Any]], tuple[NDArray[Any], NDArray[Any]]]
+    X_test: NDArray[Any]
+    y_test: NDArray[Any]
+    pairs: tuple[NDArray[Any], NDArray[Any]]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -92,14 +94,13 @@ def _learn_digits(seed: int, callback: Callable[[nw.Record], object]) -> Trial:
     pairs = np.random.default_rng(seed).integers(len(y_test), size=(2, 40_000))
     pairs = pairs[:, pairs[0] != pairs[1]]
     similar = y_test[pairs[0]] == y_test[pairs[1]]
-    errors, orders, distances = [], [], []
+    errors, orders = [], []
     for factor in (np.eye(X.shape[1]), result.factor):
         classifier = KNeighborsClassifier(5).fit(X @ factor, y)
         errors.append(1 - float(classifier.score(X_test @ factor, y_test)))
         moved = X_test @ factor
         squared = ((moved[pairs[0]] - moved[pairs[1]]) ** 2).sum(axis=1)
         orders.append(float(roc_auc_score(similar, -squared)))
-        distances.append((squared[similar], squared[~similar]))
     return Trial(
         result=result,
         seconds=seconds,
@@ -108,7 +109,9 @@ def _learn_digits(seed: int, callback: Callable[[nw.Record], object]) -> Trial:
         n_test=len(y_test),
         error=(errors[0], errors[1]),
         order=(orders[0], orders[1]),
-        distances=(distances[0], distances[1]),
+        X_test=X_test,
+        y_test=y_test,
+        pairs=(pairs.T, similar),
     )
 
 
@@ -123,18 +126,22 @@ def _solution(result: nw.Result, seconds: float) -> str:
 
 
 def _demo_report(trial: Trial, seed: int) -> Report:
-    from nearwise.report import Report
+    from nearwise import report
 
     before, after = trial.error
-    return Report(
+    learner = nw.MetricLearner(penalty=trial.penalty)
+    learner.n_features_in_ = len(trial.result.factor)
+    learner.metric_, learner.result_ = nw.Metric(trial.result.factor), trial.result
+    learner.status_, learner.kept_prior_ = trial.result.status, False
+    return report.from_estimator(
+        learner,
+        trial.X_test,
+        y=trial.y_test,
         title="A distance for handwritten digits",
         summary=f"From {trial.n_constraints} pairs of equal or unequal labels, nearwise learned a distance "
         f"under which 5 nearest neighbours err on {after:.1%} of {trial.n_test} test images; with the "
         f"standardised pixels as they are, on {before:.1%}. {_solution(trial.result, trial.seconds)}.",
-        scores=_scores(trial),
-        history=trial.result.history,
-        distances=dict(zip(("before", "after"), trial.distances, strict=True)),
-        worst=trial.result.certificate.worst,
+        held_out=trial.pairs,
         settings={
             "command": f"nearwise demo --seed {seed}",
             "data": "digits of scikit-learn, standardised, half for training",
