@@ -242,6 +242,11 @@ def test_change_is_paired() -> None:
     assert found.change.high < 0
     assert found.verdict == "better"
     assert share("error", [after, before], True, 0).verdict == "worse"
+    few = before.copy()
+    few[:5] = 0  # five of five outcomes changed for the better: p = 1/16 by the sign test
+    assert share("error", [before, few], True, 0).verdict == "not clear"
+    few[:6] = 0  # p = 1/32
+    assert share("error", [before, few], True, 0).verdict == "better"
     assert share("share", [after, before], False, 0).verdict == "better"
     shuffled = np.random.RandomState(0).permutation(before)
     assert share("error", [before, shuffled], True, 0).verdict == "not clear"

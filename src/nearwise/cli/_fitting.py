@@ -178,7 +178,7 @@ def fit(
     ended = getattr(learner, "status_", None) in (nw.Status.SOLVED, nw.Status.STATIONARY)
     stopped = "" if ended else watch.stopped
     choosing = bool(stopped) and watch.phase == CHOOSING
-    if choosing and labels is not None:
+    if choosing and labels is not None and learner.result_ is not None:
         learner.result_ = _unnamed(learner.result_)
     return Fit(model, rows, seconds, stopped, choosing, _notices(caught, learner))
 

@@ -185,7 +185,7 @@ class Outcome:
         described = {found["row"]: _with_origin(found) for found in self.worst}
         facts = {
             "data": f"{table.source}, {len(table.X):,} rows, {table.X.shape[1]:,} features",
-            "fingerprint of the data": table.fingerprint(),
+            "data fingerprint": table.fingerprint(),
             "learned from": self.origin(),
             "held out": self.measured_on() or "nothing",
             "scaled": "standardised" if self.settings.scale else "as given",

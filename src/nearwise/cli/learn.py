@@ -186,8 +186,8 @@ def _tell(arguments: argparse.Namespace, outcome: Outcome, target: str) -> None:
     size = Path(target).stat().st_size
     next_command = _next(arguments, target)
     if arguments.json:
-        written = {"model": target, "report": arguments.report, "next": next_command}
-        print(json.dumps(outcome.as_json() | written, indent=2, allow_nan=False))
+        files = {"model": target, "report": arguments.report, "next": next_command}
+        print(json.dumps(outcome.as_json() | files, indent=2, allow_nan=False))
     elif not arguments.quiet:
         large = f" ({size / 1e6:.0f} MB)" if size >= _LARGE else ""
         report = [] if arguments.report is None else [f"report: {arguments.report}"]
