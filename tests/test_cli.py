@@ -2,35 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import io
-import json
 import os
 import re
 import subprocess
 import sys
 import types
-from pathlib import Path
 
 import pytest
 
 import nearwise as nw
 from nearwise import cli
-
-
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """One run of `nearwise demo --json`: its report and what it printed."""
-    path = tmp_path_factory.mktemp("demo") / "report.html"
-    with contextlib.redirect_stdout(io.StringIO()) as printed, contextlib.redirect_stderr(printed):
-        assert cli.main(["demo", "--json", "-o", str(path)]) == cli.DONE
-    return path, printed.getvalue()
-
-
-@pytest.fixture
-def page(demo: tuple[Path, str]) -> Path:
-    return demo[0]
 
 
 def test_help_names_every_command_and_version_is_the_package_s(capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,43 +67,6 @@ def test_without_a_command_the_help_is_shown_as_an_error(capsys: pytest.CaptureF
     assert all(f"  {name} " in error for name in cli.COMMANDS)
 
 
-def test_demo_learns_a_better_distance_and_says_so_in_json(demo: tuple[Path, str]) -> None:
-    figures = json.loads(demo[1])
-    assert figures["error_after"] < figures["error_before"]
-    assert figures["order_after"] > figures["order_before"]
-    assert figures["status"] == "SOLVED"
-    assert 0 <= figures["gap"] <= 1e-6
-    assert figures["report"] == str(demo[0])
-
-
-def test_demo_ends_with_the_report_and_the_next_command(
-    page: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["demo", "-o", str(page)]) == cli.DONE
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[-2] == f"report: {page}"
-    assert re.fullmatch(r"next:   .*nearwise bench", lines[-1])
-    assert any("SOLVED: relative gap" in line for line in lines)
-    assert any(re.search(r"5-NN error on the test half +\d+\.\d% +\d+\.\d%", line) for line in lines)
-
-
-def test_quiet_is_quiet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["demo", "--quiet", "--seed", "1", "-o", str(tmp_path / "r.html")]) == cli.DONE
-    assert capsys.readouterr() == ("", "")
-
-
-def test_interrupt_is_code_130_without_a_traceback(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def interrupt(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(nw, "solve", interrupt)
-    assert cli.main(["demo", "-o", str(tmp_path / "r.html")]) == cli.INTERRUPTED == 130
-    assert capsys.readouterr() == ("", "nearwise: interrupted\n")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_reader_that_went_away_is_no_error() -> None:
     read, write = os.pipe()
     os.close(read)
@@ -131,40 +75,6 @@ def test_a_reader_that_went_away_is_no_error() -> None:
             [sys.executable, "-m", "nearwise", "bench"], stdout=pipe, stderr=subprocess.PIPE, check=False
         )
     assert (done.returncode, done.stderr) == (cli.DONE, b"")
-
-
-def test_not_converged_is_code_1_and_the_report_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(nw, "solve", functools.partial(nw.solve, tol=1e-14, max_iter=1))
-    path = tmp_path / "r.html"
-    assert cli.main(["demo", "--json", "-o", str(path)]) == cli.NOT_CONVERGED
-    assert json.loads(capsys.readouterr().out)["status"] == "LIMIT"
-    assert "LIMIT" in path.read_text(encoding="utf-8")
-
-
-def test_output_is_checked_before_any_work(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def work(*_: object, **__: object) -> None:
-        raise AssertionError("the work began")
-
-    monkeypatch.setattr(nw, "solve", work)
-    other = tmp_path / "letter.html"
-    other.write_text("<p>Dear reader</p>", encoding="utf-8")
-    for path, message in [
-        (tmp_path / "absent" / "r.html", "is not a folder"),
-        (tmp_path, "is not a file"),
-        (other, "give --force"),
-    ]:
-        assert cli.main(["demo", "-o", str(path)]) == cli.BAD_INPUT
-        error = capsys.readouterr().err
-        assert message in error
-        assert str(path) in error
-    assert other.read_text(encoding="utf-8") == "<p>Dear reader</p>"
-    for arguments in (["-o", str(page)], ["-o", str(other), "--force"]):
-        with pytest.raises(AssertionError, match="the work began"):
-            cli.main(["demo", *arguments])
 
 
 def test_bench_lists_and_refuses_by_name(capsys: pytest.CaptureFixture[str]) -> None:
