@@ -16,6 +16,7 @@ import nearwise
 # Each line may import only from the lines above it. A folder stands for its files, which may use each other,
 # and "__init__" for `import nearwise` itself, so for everything it exports.
 ORDER = (
+    ("_writing",),
     ("_kernels", "_reading", "result"),
     ("_drawing",),
     ("constraints", "divergences"),

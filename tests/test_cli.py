@@ -84,7 +84,7 @@ def test_help_names_every_command_and_version_is_the_package_s(capsys: pytest.Ca
 def test_every_command_has_help_with_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         cli.main([name, "--help"])
-    assert f"example: nearwise {name}" in capsys.readouterr().out
+    assert re.search(rf"^examples?:\n  nearwise {name}\b", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_python_m_runs_the_same_program() -> None:
@@ -97,18 +97,30 @@ def test_python_m_runs_the_same_program() -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        [],
         ["nonsense"],
+        ["--nonsense"],
         ["demo", "--seed", "-1"],
         ["demo", "--seed", "x"],
         ["demo", "--seed", str(2**32)],
         ["demo", "extra"],
     ],
 )
-def test_bad_arguments_are_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_arguments_are_code_2_and_one_line(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit, match="2"):
         cli.main(arguments)
-    assert "usage: nearwise" in capsys.readouterr().err
+    out, error = capsys.readouterr()
+    assert out == ""
+    assert re.fullmatch(r"nearwise.*: .*; nearwise( demo)? --help explains\n", error)
+
+
+def test_without_a_command_the_help_is_shown_as_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == cli.BAD_INPUT
+    out, error = capsys.readouterr()
+    assert out == ""
+    assert error.startswith("usage: nearwise")
+    assert all(f"  {name} " in error for name in cli.COMMANDS)
 
 
 def test_demo_learns_a_better_distance_and_says_so_in_json(demo: tuple[Path, str]) -> None:
@@ -282,17 +294,3 @@ def test_pictures_survive_what_a_solver_may_record() -> None:
     assert not re.search(r"\b(nan|inf)\b", text)
     alone = Page(report.render(some_report(history=history[2:3])))
     assert alone.tags.count("circle") == 1
-
-
-def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "r.html"
-    report.write(path, "old")
-
-    def fail(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(report.os, "replace", fail)
-    with pytest.raises(OSError, match="No space"):
-        report.write(path, "new")
-    assert [file.name for file in tmp_path.iterdir()] == ["r.html"]
-    assert path.read_text(encoding="utf-8") == "old"

@@ -13,7 +13,6 @@ import enum
 import json
 import math
 import os
-import uuid
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -23,6 +22,7 @@ import numpy as np
 from scipy import sparse
 
 from nearwise import __version__
+from nearwise._writing import write_whole
 from nearwise.result import Result
 
 SCHEMA = 1
@@ -87,7 +87,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         "version": __version__,
         "model": json.dumps(tree, allow_nan=False),
     }
-    _write_whole(Path(path), to_bytes(writer.tensors, metadata=header))
+    write_whole(path, to_bytes(writer.tensors, metadata=header))
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -255,17 +255,3 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
             return header, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
         raise ModelFileError(f"{path} is damaged, or not a model file of nearwise: {error}") from error
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"cannot write {path}: there is no folder {path.parent}")
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
-    try:
-        with open(part, "xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)

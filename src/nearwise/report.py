@@ -10,9 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
-import os
 import platform
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -65,17 +63,6 @@ def render(report: Report) -> str:
         f"<title>{title}</title><style>{_STYLE}</style></head>"
         f"<body><main><h1>{title}</h1><p>{escape(report.summary)}</p>{body}</main></body></html>\n"
     )
-
-
-def write(path: Path, text: str) -> None:
-    """Write the file whole or not at all: a reader sees the old one or the new one."""
-    path = path.resolve()
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def is_report(path: Path) -> bool:

@@ -1,70 +1,24 @@
-"""The command line: a table of commands at the end of the file, one function each.
-
-Exit codes: 0 done, 1 not converged (the result is still written), 2 bad input, 130 interrupted. Numerical
-libraries and rich are imported by the command that needs them, so that `nearwise --help` is immediate.
-"""
+"""`nearwise demo`: learn a distance for scikit-learn's digits, show before and after, write a report."""
 
 from __future__ import annotations
 
 import argparse
-import ast
-import importlib.util
 import json
 import math
-import os
-import pkgutil
-import shutil
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import nearwise as nw
+from nearwise._writing import write_whole
+from nearwise.cli._common import DONE, NOT_CONVERGED, add_options, check_output, program, refusing_bad_input
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearwise.report import Report
-
-DONE, NOT_CONVERGED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
-
-
-class BadInput(Exception):
-    """What the user gave cannot be used; the message is shown without a traceback."""
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code."""
-    parser = argparse.ArgumentParser(
-        prog="nearwise", description='Learn what "near" means: distances and kernels from side information.'
-    )
-    parser.add_argument("--version", action="version", version=f"nearwise {nw.__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name, command in COMMANDS.items():
-        sub = commands.add_parser(
-            name,
-            help=command.help,
-            description=f"{command.help[0].upper()}{command.help[1:]}.",
-            epilog=f"example: nearwise {command.example}",
-        )
-        command.configure(sub)
-        sub.set_defaults(run=command.run)
-    arguments = parser.parse_args(argv)
-    try:
-        code: int = arguments.run(arguments)
-        sys.stdout.flush()
-    except BadInput as error:
-        print(f"nearwise: {error}", file=sys.stderr)
-        return BAD_INPUT
-    except KeyboardInterrupt:
-        print("nearwise: interrupted", file=sys.stderr)
-        return INTERRUPTED
-    except BrokenPipeError:  # the reader of a pipe has seen enough; nothing is left to flush at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
-    return code
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,25 +35,22 @@ class Trial:
     distances: tuple[tuple[NDArray[Any], NDArray[Any]], tuple[NDArray[Any], NDArray[Any]]]
 
 
-def _configure_demo(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seed", type=_seed, default=0, help="of the split and of the pairs (default 0)")
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
     parser.add_argument(
         "-o", "--output", type=Path, default=Path("report.html"), help="the report (default %(default)s)"
     )
-    parser.add_argument(
-        "--force", action="store_true", help="replace the output even if it is not a nearwise report"
-    )
-    parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    add_options(parser, "seed", "force", "quiet", "json")
 
 
-def _demo(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
+    """Learn, write the report, and print the figures."""
     from rich.console import Console
 
     from nearwise import report
 
     output: Path = arguments.output
-    _check_output(output, arguments.force)
+    check_output(output, arguments.force, report.is_report)
     talk = not (arguments.quiet or arguments.json)
     progress = Console(stderr=True, quiet=not talk, markup=False)
     with progress.status("learning a distance for handwritten digits") as line:
@@ -107,10 +58,8 @@ def _demo(arguments: argparse.Namespace) -> int:
             arguments.seed,
             lambda r: line.update(f"iteration {r.iteration}   gap {r.gap:.1e}   {r.seconds:.1f} s"),
         )
-    try:
-        report.write(output, report.render(_demo_report(trial, arguments.seed)))
-    except OSError as error:
-        raise BadInput(f"cannot write {output}: {error.strerror}") from error
+    with refusing_bad_input():
+        write_whole(output, report.render(_demo_report(trial, arguments.seed)).encode())
     if arguments.json:
         print(json.dumps(_demo_figures(trial, output), indent=2, allow_nan=False))
     elif talk:
@@ -236,85 +185,4 @@ def _print_demo(trial: Trial, output: Path) -> None:
             worst.add_row(violation.name, f"{violation.value:.3g}", f"{violation.relative:.0%}")
         console.print(worst)
     console.print(f"report: {output}")
-    console.print(f"next:   {_program()} bench")
-
-
-def _configure_bench(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", metavar="NAME", help="the benchmark; without it, list them")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="options of the benchmark")
-
-
-def _bench(arguments: argparse.Namespace) -> int:
-    package = importlib.import_module("nearwise.benchmarks")
-    modules = (m.name for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_"))
-    found = {name.replace("_", "-"): f"{package.__name__}.{name}" for name in modules}
-    if arguments.name is None:
-        for name, module in found.items():
-            print(f"{name:12} {_first_line(module)}")
-        return DONE
-    if arguments.name not in found:
-        raise BadInput(f"no benchmark is called {arguments.name!r}; there are: {', '.join(found)}")
-    code: int = importlib.import_module(found[arguments.name]).main(arguments.arguments)
-    return code
-
-
-def _first_line(module: str) -> str:
-    """The first line of a module's docstring, read without importing what the module needs."""
-    spec = importlib.util.find_spec(module)
-    source = Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
-    return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
-
-
-def _seed(text: str) -> int:
-    seed = int(text) if text.isdecimal() else -1
-    if not 0 <= seed < 2**32:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to 2**32 - 1")
-    return seed
-
-
-def _check_output(path: Path, force: bool) -> None:
-    """Refuse, before any work, a path that cannot be written or that holds something else."""
-    from nearwise.report import is_report
-
-    if not path.parent.is_dir():
-        raise BadInput(f"cannot write {path}: {path.parent} is not a folder")
-    if not path.exists():
-        return
-    if not path.is_file():
-        raise BadInput(f"cannot write {path}: it is not a file")
-    if not (force or is_report(path)):
-        raise BadInput(f"{path} exists and is not a nearwise report; give --force to replace it")
-
-
-def _program() -> str:
-    """What to type to run this again: the script where it is on the path, else this interpreter."""
-    if shutil.which("nearwise"):
-        return "nearwise"
-    interpreter = Path(sys.executable)
-    here = Path.cwd()
-    return f"{interpreter.relative_to(here) if interpreter.is_relative_to(here) else interpreter} -m nearwise"
-
-
-class Command(NamedTuple):
-    """One command: a line of help, an example, its options, and the function that runs it."""
-
-    help: str
-    example: str
-    configure: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], int]
-
-
-COMMANDS = {
-    "demo": Command(
-        "learn on scikit-learn's digits, show before and after, write report.html",
-        "demo --seed 1 -o digits.html",
-        _configure_demo,
-        _demo,
-    ),
-    "bench": Command(
-        "measure against other solvers and packages in one run; without a name, list the benchmarks",
-        "bench solver",
-        _configure_bench,
-        _bench,
-    ),
-}
+    console.print(f"next:   {program()} bench")

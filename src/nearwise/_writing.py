@@ -1,0 +1,29 @@
+"""How a file is written: whole or not at all, so that a reader sees the old file or the new one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from pathlib import Path
+
+
+def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
+    """Write a file beside its destination, then move it there; nothing half-written is left behind.
+
+    A symbolic link is followed, and a file that is replaced hands its permissions on.
+    """
+    target = Path(path).resolve()
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"cannot write {path}: there is no folder {Path(path).parent}")
+    part = target.with_name(f".{uuid.uuid4().hex}.part")
+    try:
+        with open(part, "xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if target.exists():
+            shutil.copymode(target, part)
+        os.replace(part, target)
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,107 @@
+"""The command line: a table of commands, each in a module with `configure(parser)` and `run(arguments)`.
+
+Exit codes: 0 done, 1 not converged (the result is still written), 2 bad input, 130 interrupted. A command's
+module is imported when that command is given, and numerical libraries and rich when it runs, so that
+`nearwise --help` is immediate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+from nearwise import __version__
+from nearwise.cli._common import BAD_INPUT, DONE, INTERRUPTED, NOT_CONVERGED, BadInput
+
+__all__ = ["BAD_INPUT", "COMMANDS", "DONE", "INTERRUPTED", "NOT_CONVERGED", "BadInput", "main", "parser"]
+
+
+class Command(NamedTuple):
+    """One command: a line of help, examples of its use, and the module that has its options and runs it."""
+
+    help: str
+    examples: tuple[str, ...]
+    module: str
+
+
+COMMANDS = {
+    "demo": Command(
+        "learn on scikit-learn's digits, show before and after, write report.html",
+        ("demo --seed 1 -o digits.html",),
+        "demo",
+    ),
+    "bench": Command(
+        "measure against other solvers and packages in one run; without a name, list the benchmarks",
+        ("bench solver",),
+        "bench",
+    ),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    words = sys.argv[1:] if argv is None else list(argv)
+    # options before the command take no value, so the first other word is the command
+    command = next((word for word in words if not word.startswith("-")), None)
+    chosen = parser([command] if command in COMMANDS else [])
+    arguments = chosen.parse_args(words)
+    if command is None:
+        chosen.print_help(sys.stderr)
+        return BAD_INPUT
+    try:
+        code: int = arguments.run(arguments)
+        sys.stdout.flush()
+    except BadInput as error:
+        print(f"nearwise: {' '.join(str(error).split())}", file=sys.stderr)
+        return BAD_INPUT
+    except KeyboardInterrupt:
+        print("nearwise: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of a pipe has seen enough; nothing is left to flush at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    return code
+
+
+def parser(configured: Collection[str] = COMMANDS) -> argparse.ArgumentParser:
+    """The parser of all commands; of those not `configured`, no module is imported and no option known."""
+    program = Parser(
+        prog="nearwise",
+        description='Learn what "near" means: distances and kernels from side information.',
+        epilog=_epilog([command.examples[0] for command in COMMANDS.values()])
+        + "\n\nnearwise COMMAND --help explains the options of a command.",
+    )
+    program.add_argument("--version", action="version", version=f"nearwise {__version__}")
+    commands = program.add_subparsers(title="commands", metavar="COMMAND", dest="command")
+    for name, command in COMMANDS.items():
+        sub = commands.add_parser(
+            name,
+            help=command.help,
+            description=f"{command.help[0].upper()}{command.help[1:]}.",
+            epilog=_epilog(command.examples),
+        )
+        if name in configured:
+            module = importlib.import_module(f"{__name__}.{command.module}")
+            module.configure(sub)
+            sub.set_defaults(run=module.run)
+    return program
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, with errors in one line and examples kept as they are laid out."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{"formatter_class": argparse.RawDescriptionHelpFormatter, **settings})
+
+    def error(self, message: str) -> NoReturn:
+        """Say in one line what is wrong and where to read on, and exit with the code of bad input."""
+        self.exit(BAD_INPUT, f"{self.prog}: {message}; {self.prog} --help explains\n")
+
+
+def _epilog(examples: Sequence[str]) -> str:
+    word = "example" if len(examples) == 1 else "examples"
+    return f"{word}:\n" + "\n".join(f"  nearwise {example}" for example in examples)

@@ -1,0 +1,138 @@
+"""What the commands share: exit codes, errors of the user, options with one meaning, checks of outputs.
+
+Nothing here imports a numerical library before a command runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import math
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+DONE, NOT_CONVERGED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+STANDARD = "-"  # standard input, or standard output
+
+
+class BadInput(Exception):
+    """What the user gave cannot be used; the message is shown in one line, without a traceback."""
+
+
+@contextlib.contextmanager
+def refusing_bad_input() -> Iterator[None]:
+    """Turn errors that files and their contents cause into `BadInput`.
+
+    For reading data and models and for writing results, never around the work itself, where a ValueError is
+    a mistake of the program.
+    """
+    try:
+        yield
+    except OSError as error:
+        named = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+        raise BadInput(named) from error
+    except (ValueError, LookupError, TypeError, ImportError) as error:
+        raise BadInput(str(error.args[0]) if error.args else type(error).__name__) from error
+
+
+def add_options(parser: argparse._ActionsContainer, *names: str) -> None:
+    """Add options that mean the same in every command, by their name in `_OPTIONS`."""
+    for name in names:
+        parser.add_argument(f"--{name}", **_OPTIONS[name])
+
+
+def whole_number(smallest: int, largest: float = math.inf) -> Callable[[str], int]:
+    """A type of argument: a whole number within bounds."""
+
+    def parse(text: str) -> int:
+        value = int(text) if text.isascii() and text.removeprefix("-").isdecimal() else None
+        if value is None or not smallest <= value <= largest:
+            limit = f" to {largest}" if largest < math.inf else " or more"
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, {smallest}{limit}")
+        return value
+
+    return parse
+
+
+def positive_number(text: str) -> float:
+    """A type of argument: a finite number greater than 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0.0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number greater than 0")
+    return value
+
+
+def check_output(target: str | Path, force: bool, replaceable: Callable[[Path], bool] | None = None) -> None:
+    """Refuse, before any work, a path that cannot be written or that holds something else.
+
+    A file that exists is replaced only with `force`, or where `replaceable` says that it may be.
+    """
+    if str(target) == STANDARD:
+        return
+    path = Path(target)
+    if not path.parent.is_dir():
+        raise BadInput(f"cannot write {path}: {path.parent} is not a folder")
+    if path.exists():
+        if not path.is_file():
+            raise BadInput(f"cannot write {path}: it is not a file")
+        if not (force or (replaceable is not None and replaceable(path))):
+            kind = "" if replaceable is None else " and is not a nearwise report"
+            raise BadInput(f"{path} exists{kind}; give --force to replace it")
+    if not os.access(path.resolve().parent, os.W_OK):
+        raise BadInput(f"cannot write {path}: no permission to write in {path.resolve().parent}")
+
+
+def limit_threads(count: int | None) -> contextlib.AbstractContextManager[Any]:
+    """Keep BLAS and numba to that many threads; call it before any work. None leaves them alone."""
+    if count is None:
+        return contextlib.nullcontext()
+    if "numba" in sys.modules:
+        import numba
+
+        numba.set_num_threads(min(count, numba.get_num_threads()))
+    else:  # numba reads the variable when it is imported, and refuses a change later
+        os.environ["NUMBA_NUM_THREADS"] = str(count)
+    import numpy  # noqa: F401  # a BLAS that is not loaded cannot be limited
+    import scipy.linalg  # noqa: F401  # SciPy brings a BLAS of its own
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(limits=count)
+
+
+def program() -> str:
+    """What to type to run this again: the script where it is on the path, else this interpreter."""
+    if shutil.which("nearwise"):
+        return "nearwise"
+    interpreter = Path(sys.executable)
+    here = Path.cwd()
+    return f"{interpreter.relative_to(here) if interpreter.is_relative_to(here) else interpreter} -m nearwise"
+
+
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "seed": {
+        "type": whole_number(0, 2**32 - 1),
+        "default": 0,
+        "metavar": "N",
+        "help": "seed of everything that is drawn: same seed, same result (default 0)",
+    },
+    "threads": {
+        "type": whole_number(1),
+        "metavar": "N",
+        "help": "use at most N threads (default: all processors)",
+    },
+    "max-seconds": {
+        "type": positive_number,
+        "metavar": "S",
+        "help": "stop learning after S seconds and keep the best found so far (exit code 1)",
+    },
+    "force": {"action": "store_true", "help": "replace output files that exist"},
+    "quiet": {"action": "store_true", "help": "print nothing but errors and results asked for"},
+    "json": {"action": "store_true", "help": "print one JSON object on standard output, nothing else"},
+}
