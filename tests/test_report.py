@@ -345,12 +345,14 @@ def test_constraints_are_described_by_the_caller(pipeline: Any, wine: nw.dataset
 
 
 def test_missing_labels_have_a_mark_of_their_own() -> None:
-    found = _maps.classes(["b", None, "a", float("nan"), "", "a", *map(str, range(12)), *map(str, range(12))])
+    found = inspection.classes(
+        ["b", None, "a", float("nan"), "", "a", *map(str, range(12)), *map(str, range(12))]
+    )
     assert found.names["none"] == "no label"
     assert found.sizes["none"] == 3
     assert found.names["other"] == "4 other classes"
     assert [found.names[str(k)] for k in range(10)] == [*map(str, range(10))]
-    assert [_maps.label_text(label) for label in (3.0, 2.5, np.float64(7), "x", True)] == [
+    assert [inspection.label_text(label) for label in (3.0, 2.5, np.float64(7), "x", True)] == [
         "3",
         "2.5",
         "7",
@@ -456,7 +458,7 @@ BLIND = {
 @pytest.mark.parametrize("name", ["light", "dark"])
 def test_classes_differ_in_shape_or_to_every_eye_in_colour(name: str) -> None:
     colours = schemes()[name]
-    pairs = [*itertools.combinations(range(_maps.COLOURS), 2)]
+    pairs = [*itertools.combinations(range(inspection.COLOURS), 2)]
     assert len({_maps.SHAPES[k % len(_maps.SHAPES)] for k in range(4)}) == 4
     for one, other in pairs:
         if (one - other) % len(_maps.SHAPES) == 0:
