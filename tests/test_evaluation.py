@@ -93,7 +93,7 @@ def test_a_random_clustering_is_not_hidden_by_the_bias_of_resamples() -> None:
 def test_order_of_pairs_is_the_area_under_the_roc_curve() -> None:
     i, j = np.triu_indices(len(QUERIES), 1)
     i, j = QUERIES[i], QUERIES[j]
-    found = labelled()["similar pair nearer than dissimilar (ROC-AUC)"]
+    found = labelled()["pair ROC-AUC"]
     for distance, interval in ((BEFORE, found.before), (AFTER, found.after)):
         expected = roc_auc_score(y[i] == y[j], -distance.pairs(i, j))
         assert interval.value == pytest.approx(expected, abs=1e-9)  # there are fewer pairs than are drawn
@@ -128,7 +128,7 @@ def test_constraints_are_graded_by_what_they_say() -> None:
     similar = y[pairs[:, 0]] == y[pairs[:, 1]]
     found = constrained(c.similar(pairs[similar]) + c.dissimilar(pairs[~similar]))
     (order,) = found.values()
-    assert order.name == "similar pair nearer than dissimilar (ROC-AUC)"
+    assert order.name == "given pairs' ROC-AUC"
     assert order.after.value == pytest.approx(roc_auc_score(similar, -AFTER.pairs(*pairs.T)))
     assert order.n == len(pairs)
 
@@ -148,10 +148,10 @@ def test_constraints_are_graded_by_what_they_say() -> None:
 def test_pairs_of_one_kind_are_compared_with_random_pairs() -> None:
     same = np.flatnonzero(y == 0)[:40].reshape(-1, 2)
     (found,) = constrained(c.similar(same)).values()
-    assert found.name == "similar pair nearer than a random one (ROC-AUC)"
+    assert found.name == "given pairs' ROC-AUC, against random ones"
     assert found.after.value > 0.8
     (found,) = constrained(c.dissimilar(same)).values()
-    assert found.name == "random pair nearer than a dissimilar one (ROC-AUC)"
+    assert found.name == "given pairs' ROC-AUC, against random ones"
     assert found.after.value < 0.2
 
 
@@ -174,7 +174,7 @@ def test_error_of_distances_is_relative_and_before_has_its_best_unit() -> None:
 def test_same_seed_same_figures_and_another_seed_other_intervals() -> None:
     assert labelled() == labelled()
     other = labelled(seed=1)
-    name = "similar pair nearer than dissimilar (ROC-AUC)"
+    name = "pair ROC-AUC"
     assert other[name].before.value == labelled()[name].before.value
     assert other[name].before != labelled()[name].before
 
@@ -242,15 +242,20 @@ def test_change_is_paired() -> None:
     assert found.change.high < 0
     assert found.verdict == "better"
     assert share("error", [after, before], True, 0).verdict == "worse"
+    few = before.copy()
+    few[:5] = 0  # five of five outcomes changed for the better: p = 1/16 by the sign test
+    assert share("error", [before, few], True, 0).verdict == "not clear"
+    few[:6] = 0  # p = 1/32
+    assert share("error", [before, few], True, 0).verdict == "better"
     assert share("share", [after, before], False, 0).verdict == "better"
     shuffled = np.random.RandomState(0).permutation(before)
-    assert share("error", [before, shuffled], True, 0).verdict == "no clear change"
+    assert share("error", [before, shuffled], True, 0).verdict == "not clear"
 
 
 def test_texts() -> None:
     percent = Figure("5-NN error", Interval(0.103, 0.089, 0.118), Interval(0.05, 0.04, 0.0603), True)
     assert percent.texts() == ("10.3 % (8.9 to 11.8)", "5.0 % (4.0 to 6.0)")
-    assert percent.verdict == "no clear change"
+    assert percent.verdict == "not clear"
     number = Figure("NMI", Interval(0.5, 0.4, 0.6), Interval(1, 0.9, 1), False, None, 10, percent=False)
     assert number.texts() == ("0.50 (0.40 to 0.60)", "1.00 (0.90 to 1.00)")
 

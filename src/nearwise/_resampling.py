@@ -57,9 +57,9 @@ class Figure:
 
     @property
     def verdict(self) -> str:
-        """Whether the change is larger than chance explains: "better", "worse" or "no clear change"."""
+        """Whether the change is larger than chance explains: "better", "worse" or "not clear"."""
         if self.change is None or self.change.low <= 0.0 <= self.change.high:
-            return "no clear change"
+            return "not clear"
         return "better" if (self.change.value < 0) is self.lower_is_better else "worse"
 
     def _text(self, found: Interval) -> str:
@@ -72,7 +72,8 @@ def share(name: str, outcomes: Sequence[Array], lower_is_better: bool, seed: int
     """A share of outcomes before and after, each 0 or 1."""
     n = len(outcomes[0])
     found = figure(name, [mean(part) for part in outcomes], [n], lower_is_better, seed)
-    return replace(found, before=_never_certain(found.before, n), after=_never_certain(found.after, n))
+    before, after = _never_certain(found.before, n), _never_certain(found.after, n)
+    return replace(found, before=before, after=after, change=_tested(found.change, *outcomes))
 
 
 def figure(
@@ -128,6 +129,16 @@ def _never_certain(found: Interval, n: int) -> Interval:
     return Interval(1.0, 1.0 - bound, 1.0) if found.value == 1.0 else found
 
 
+def _tested(change: Interval | None, before: Array, after: Array) -> Interval | None:
+    """The change, reaching to 0 where the few outcomes that changed could have done so by a coin's toss."""
+    from scipy.stats import binomtest  # slow to import, and needed only here
+
+    risen, fallen = int(np.sum(after > before)), int(np.sum(after < before))
+    if change is None or (risen + fallen and binomtest(risen, risen + fallen).pvalue <= 0.05):
+        return change
+    return Interval(change.value, min(change.low, 0.0), max(change.high, 0.0))
+
+
 def _multiplicities(size: int, count: int, rng: np.random.Generator) -> Array:
     """How often each of `size` objects is in each of `count` samples of as many, with replacement."""
     drawn = rng.integers(size, size=(count, size)) + size * np.arange(count)[:, np.newaxis]
@@ -139,5 +150,5 @@ def _interval(value: float, drawn: Array, lowest: float, highest: float) -> Inte
     if not len(drawn):
         return Interval(float(value), lowest, highest)
     low, middle, high = np.quantile(drawn, (0.025, 0.5, 0.975))
-    low, high = (min(max(float(value + end - middle), lowest), highest) for end in (low, high))
+    low, high = (min(max(round(float(value + end - middle), 12), lowest), highest) for end in (low, high))
     return Interval(float(value), min(low, float(value)), max(high, float(value)))

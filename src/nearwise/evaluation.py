@@ -230,11 +230,11 @@ def _order_of_pairs(
     n_rows: int,
     rng: np.random.RandomState,
 ) -> Figure:
-    name = _ORDER
+    name = _GIVEN
     if not len(similar) or not len(dissimilar):
         i, j = rng.randint(n_rows, size=(2, LARGEST_SAMPLE))
         random = np.stack([i, j], axis=1)[i != j]
-        name = _AGAINST_RANDOM if len(similar) else _RANDOM_AGAINST
+        name = _AGAINST_RANDOM
         similar, dissimilar = (similar, random) if len(similar) else (random, dissimilar)
     pairs = np.concatenate([similar, dissimilar])
     is_similar = np.arange(len(pairs)) < len(similar)
@@ -295,6 +295,6 @@ def _dense(codes: Index) -> Index:
     return np.unique(codes, return_inverse=True)[1].astype(np.int64)
 
 
-_ORDER = "similar pair nearer than dissimilar (ROC-AUC)"
-_AGAINST_RANDOM = "similar pair nearer than a random one (ROC-AUC)"
-_RANDOM_AGAINST = "random pair nearer than a dissimilar one (ROC-AUC)"
+_ORDER = "pair ROC-AUC"
+_GIVEN = "given pairs' ROC-AUC"
+_AGAINST_RANDOM = "given pairs' ROC-AUC, against random ones"

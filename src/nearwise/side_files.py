@@ -22,6 +22,7 @@ from nearwise.tables._text import TextFile, number
 Rows = NDArray[np.int64]
 Cells = NDArray[np.object_]
 
+_TITLES = ("similar", "dissimilar", "same", "different")  # words that may also be the name of their column
 _WORDS = {word: True for word in ("1", "yes", "y", "true", "similar", "same")} | {
     word: False for word in ("0", "-1", "no", "n", "false", "dissimilar", "different")
 }
@@ -63,7 +64,7 @@ def read_pairs(source: str, n_rows: int, ids: NDArray[np.str_] | None) -> Side:
     n_rows : the number of rows of the data
     ids : their ids, or None where objects are given by row number, from 0
     """
-    file = _open(source, "pairs", (2, 3), 2, n_rows, ids, lambda cells: _word(cells[2]) is None)
+    file = _open(source, "pairs", (2, 3), 2, n_rows, ids, _may_be_titles_of_pairs)
     pairs = file.objects(2)
     similar = np.ones(len(pairs), dtype=bool)
     if len(file.columns) == 3:
@@ -224,7 +225,10 @@ def _open(
         first = [column[0] for column in columns]
         objects = [cell or "" for cell in first[:n_objects]]
         unknown = all(number(cell) is None if known is None else cell not in known for cell in objects)
-        if unknown and (len(first) == 2 or may_be_header(first)):
+        # a column of 1 and 0 may be called "similar": a word that is said once, of unknown objects, is a name
+        said = None if n_objects is None or len(first) <= n_objects else first[n_objects]
+        once = number(said or "") is None and said not in columns[len(objects)][1:] if said else False
+        if unknown and (len(first) == 2 or may_be_header(first) or once):
             titles = tuple(cell or "" for cell in first)
             if known is not None:
                 notices += (f"{opened.source}: line {opened.first + 1} is read as column names, not as ids",)
@@ -234,6 +238,10 @@ def _open(
         raise TableError(f"{opened.source} holds no {what}{reason}")
     decimal_comma = isinstance(opened, TextFile) and opened.decimal_comma
     return _File(opened.source, columns, titles, lines, decimal_comma, n_rows, known, notices)
+
+
+def _may_be_titles_of_pairs(cells: list[str | None]) -> bool:
+    return _word(cells[2]) is None or (cells[2] or "").casefold() in _TITLES
 
 
 def _word(cell: str | None) -> bool | None:

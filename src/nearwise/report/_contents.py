@@ -160,7 +160,8 @@ def _worst(learner: Any, describe: Callable[[int], str] | None) -> Sequence[Viol
     if certificate is None:
         return "There is no certificate that could name them."
     if not certificate.worst:
-        return "Every constraint is satisfied."
+        done = certificate.satisfied == 1.0
+        return "Every constraint is satisfied." if done else "The fit ended before it could name them."
     worst = certificate.worst[:WORST]
     return worst if describe is None else [replace(v, name=describe(v.row)) for v in worst]
 

@@ -157,7 +157,8 @@ def checked(file: Opened, choice: Choice, loaded: Loaded, least: int) -> Table:
         row, column = np.argwhere(~finite)[0]
         where = f"{file.source}, {place(loaded.lines, row)}, column {loaded.names[column]!r}"
         if np.isnan(loaded.X[row, column]):
-            raise TableError(f"{where}: {missing_advice(loaded.names[column])}")
+            advice = missing_advice(loaded.names[column]) if loaded.scalars else "the value is missing"
+            raise TableError(f"{where}: {advice}")
         raise TableError(f"{where}: the value is infinite or too large; numbers must be finite")
     return Table(
         source=file.source,
