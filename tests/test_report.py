@@ -169,7 +169,7 @@ def test_every_picture_says_what_it_shows_and_every_table_names_its_cells(page: 
     assert all('aria-label="' in tag or 'aria-hidden="true"' in tag for tag in pictures)
     assert all(len(label) > 10 for label in re.findall(r'role="img" aria-label="([^"]*)"', page))
     for head in re.findall(r"<th\b[^>]*>", page):
-        assert re.fullmatch(r'<th scope="(row|col)">', head)
+        assert re.match(r'<th scope="(row|col)"[ >]', head)
     assert '<html lang="en">' in page
     assert 'name="viewport"' in page
 
@@ -182,7 +182,7 @@ def test_map_marks_name_their_rows_in_both_maps(page: str, wine: nw.datasets.Dat
 
 
 def test_distances_before_and_after_share_their_axes(page: str) -> None:
-    before, after = re.findall(r'aria-label="(?:Before|After): a similar.*?</svg>', page)
+    before, after = re.findall(r'aria-label="(?:Before|After): A similar.*?</svg>', page)
     labels = [re.findall(r"<text[^>]*>[^<]*</text>", picture) for picture in (before, after)]
     assert labels[0] == labels[1] != []
 
@@ -345,12 +345,14 @@ def test_constraints_are_described_by_the_caller(pipeline: Any, wine: nw.dataset
 
 
 def test_missing_labels_have_a_mark_of_their_own() -> None:
-    found = _maps.classes(["b", None, "a", float("nan"), "", "a", *map(str, range(12)), *map(str, range(12))])
+    found = inspection.classes(
+        ["b", None, "a", float("nan"), "", "a", *map(str, range(12)), *map(str, range(12))]
+    )
     assert found.names["none"] == "no label"
     assert found.sizes["none"] == 3
     assert found.names["other"] == "4 other classes"
     assert [found.names[str(k)] for k in range(10)] == [*map(str, range(10))]
-    assert [_maps.label_text(label) for label in (3.0, 2.5, np.float64(7), "x", True)] == [
+    assert [inspection.label_text(label) for label in (3.0, 2.5, np.float64(7), "x", True)] == [
         "3",
         "2.5",
         "7",
@@ -388,7 +390,8 @@ def test_ticks_are_round_numbers(low: float, high: float, most: int, expected: l
 
 
 def test_ticks_of_whole_numbers_and_powers() -> None:
-    assert _svg.whole_ticks(1, 9) == [1, 4, 6, 8]
+    assert _svg.whole_ticks(1, 9) == [1, 3, 5, 7, 9]
+    assert _svg.whole_ticks(1, 4) == [1, 2, 3, 4]
     assert _svg.whole_ticks(1, 1) == [1]
     assert _svg.whole_ticks(1, 64) == [1, 20, 40, 60]
     assert _svg.exponent_range([1e-3, 1.0]) == (-3, 0)
@@ -456,7 +459,7 @@ BLIND = {
 @pytest.mark.parametrize("name", ["light", "dark"])
 def test_classes_differ_in_shape_or_to_every_eye_in_colour(name: str) -> None:
     colours = schemes()[name]
-    pairs = [*itertools.combinations(range(_maps.COLOURS), 2)]
+    pairs = [*itertools.combinations(range(inspection.COLOURS), 2)]
     assert len({_maps.SHAPES[k % len(_maps.SHAPES)] for k in range(4)}) == 4
     for one, other in pairs:
         if (one - other) % len(_maps.SHAPES) == 0:

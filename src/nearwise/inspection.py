@@ -8,6 +8,7 @@ rank, which have no prior, the distance of their input as it is.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,6 +35,8 @@ Index = NDArray[np.int64]
 
 MAP_POINTS = 1000  # rows on a map; of more, a sample is shown
 SHARE_PAIRS = 4000  # random pairs over which the features' shares are summed
+COLOURS = 10  # classes that are told apart
+OTHER, UNKNOWN = "other", "none"  # further classes, and rows without a label
 _GATHERED = 2**22  # numbers gathered at a time
 _NEGLIGIBLE = 1e-12  # eigenvalue relative to the largest that is only rounding
 
@@ -76,6 +79,22 @@ class Maps:
 
 
 @dataclass(frozen=True, eq=False)
+class Classes:
+    """Labels as few classes that can be told apart.
+
+    Attributes
+    ----------
+    slots : for every row its class: the text of a number below `COLOURS`, `OTHER` or `UNKNOWN`
+    names : what a legend calls every class that occurs, in its order
+    sizes : how many rows have it
+    """
+
+    slots: Sequence[str]
+    names: dict[str, str]
+    sizes: dict[str, int]
+
+
+@dataclass(frozen=True, eq=False)
 class Spectrum:
     """Eigenvalues in falling order.
 
@@ -115,7 +134,10 @@ def convergence(model: Any) -> Convergence:
     """What every iteration recorded: relative gap and worst violation, or for fixed rank the cost."""
     learner = learner_of(model)
     if isinstance(learner, OnlineLearner):
-        raise Missing("An online learner takes one piece of feedback after the other and keeps no history.")
+        raise Missing(
+            f"An online learner keeps no history. It has seen {learner.n_feedback_:,} pieces of feedback, of "
+            f"which {learner.n_violated_:,} did not hold when they came."
+        )
     found = learner.result_
     if found is None or not found.history:
         raise Missing("There were no iterations: the learner kept what it started from.")
@@ -144,6 +166,30 @@ def label_pairs(y: ArrayLike, n_pairs: int = PAIRS, seed: int = 0) -> tuple[Inde
 def has_label(label: Any) -> bool:
     """Whether a label says something: not None, NaN or empty text."""
     return label is not None and label == label and not (isinstance(label, str) and not label)
+
+
+def classes(y: Sequence[Any]) -> Classes:
+    """The most frequent labels, sorted, each as a class of its own, and the others together."""
+    texts = [label_text(label) if has_label(label) else None for label in y]
+    sizes = Counter(text for text in texts if text is not None)
+    frequent = sorted(sizes, key=lambda text: (-sizes[text], _by_value(text)))[:COLOURS]
+    slot_of = {text: str(k) for k, text in enumerate(sorted(frequent, key=_by_value))}
+    slots = [UNKNOWN if text is None else slot_of.get(text, OTHER) for text in texts]
+    names = {slot: text for text, slot in slot_of.items()}
+    if len(sizes) > COLOURS:
+        names[OTHER] = (
+            f"{len(sizes) - COLOURS:,} other classes" if len(sizes) > COLOURS + 1 else "1 other class"
+        )
+    if None in texts:
+        names[UNKNOWN] = "no label"
+    return Classes(slots, names, dict(Counter(slots)))
+
+
+def label_text(label: Any) -> str:
+    """A label as people write it: 3 rather than 3.0."""
+    if isinstance(label, float | np.floating) and float(label).is_integer():
+        return str(int(label))
+    return str(label)
 
 
 def pair_distances(model: Any, X: Any, pairs: ArrayLike, is_similar: ArrayLike) -> Distances:
@@ -219,13 +265,14 @@ def feature_shares(model: Any, X: Any, names: Sequence[str] | None = None, seed:
     metric = getattr(learner, "metric_", None)
     if not isinstance(metric, Metric):
         raise Missing("Only a distance that is linear in the features can be divided among them.")
+    named = _input_names(model, names, metric.n_features)
     rows = rows_of(model, X)
     pairs = np.random.RandomState(seed).randint(rows.shape[0], size=(2, SHARE_PAIRS))
     old, new = (_carried(found, rows, *pairs) for found in (prior_metric(learner, rows), metric))
     totals = float(old.sum()), float(new.sum())
     if not all(np.isfinite(total) and total > 0 for total in totals):
         raise Missing("All rows are at distance zero from each other, or too far apart to be measured.")
-    return FeatureShares(_input_names(model, names, len(new)), old / totals[0], new / totals[1])
+    return FeatureShares(named, old / totals[0], new / totals[1])
 
 
 def _principal_coordinates(squared: Array) -> tuple[Array, float]:
@@ -292,3 +339,11 @@ def _input_names(model: Any, names: Sequence[str] | None, count: int) -> tuple[s
     elif names is not None and len(names) != count:
         raise ValueError(f"there are {count} features, but {len(names)} names")
     return tuple(f"x{k}" for k in range(count)) if found is None else tuple(map(str, found))
+
+
+def _by_value(text: str) -> tuple[int, float, str]:
+    """Numbers by size and before other texts."""
+    try:
+        return (0, float(text), text)
+    except ValueError:
+        return (1, 0.0, text)

@@ -132,7 +132,7 @@ def features(found: FeatureShares) -> str:
     some = f"the {len(chosen)} of {len(found.names):,} features with the largest shares, together "
     first = shown(found.names[chosen[0]], LABEL)
     together = percent(float(found.after[chosen].sum()))
-    about = f"{first} carries most of the learned distance, {percent(float(found.after[chosen[0]]))}"
+    about = f"The largest is that of {first}, {percent(float(found.after[chosen[0]]))}"
     about += f"; shown are {some}{together}." if len(chosen) < len(found.names) else "."
     keys = legend([("bar after", "after"), ("tick before", "before")])
     return figure("Shares", about, lines + title, height) + keys
@@ -225,7 +225,7 @@ def _order(values: Array, similar: NDArray[np.bool_]) -> str:
     above = float(ranks[~similar].sum()) - far * (far + 1) / 2
     medians = [number(float(np.median(values[similar == kind]))) for kind in (True, False)]
     return (
-        f"a similar pair is nearer than a dissimilar one in {percent(above / (near * far))} of cases; "
+        f"A similar pair is nearer than a dissimilar one in {percent(above / (near * far))} of cases; "
         f"medians {medians[0]} and {medians[1]}."
     )
 
@@ -233,7 +233,7 @@ def _order(values: Array, similar: NDArray[np.bool_]) -> str:
 def _about_spectrum(found: Spectrum) -> str:
     values = found.values
     inside = found.dimension - found.outside
-    text = f"effective rank {found.effective_rank:.1f} of {inside:,}; "
+    text = f"Effective rank {found.effective_rank:.1f} of {inside:,}; "
     text += f"the largest is {number(values[0])}, the smallest {number(values[-1])}"
     if len(values) < inside:
         text += f", and {inside - len(values):,} are zero"

@@ -14,8 +14,8 @@ from scipy import sparse
 from nearwise import inspection
 from nearwise._before_after import Missing, learner_of
 from nearwise.evaluation import Figure
-from nearwise.inspection import Convergence, Distances, FeatureShares, Maps, Spectrum
-from nearwise.report._maps import Classes, classes, row_label
+from nearwise.inspection import Classes, Convergence, Distances, FeatureShares, Maps, Spectrum
+from nearwise.report._maps import row_label
 from nearwise.report._text import count
 from nearwise.result import Status, Violation
 
@@ -105,7 +105,7 @@ def from_estimator(
         pairs=pairs,
         maps=found,
         point_labels=[row_label(int(row), called, labels) for row in rows],
-        classes=classes(labels) if shown and labels is not None else None,
+        classes=inspection.classes(labels) if shown and labels is not None else None,
         n_rows=n,
         features=_part(lambda: inspection.feature_shares(model, X, names)),
         spectrum=_part(lambda: inspection.spectrum(model, X)),

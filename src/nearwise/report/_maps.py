@@ -2,67 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nearwise.inspection import Maps, has_label
+from nearwise.inspection import Classes, Maps, has_label, label_text
 from nearwise.report._svg import WIDTH, figure, mark
 from nearwise.report._text import LABEL, count, html, percent, shown
 
 Array = NDArray[np.float64]
 
-COLOURS = 10  # classes with a colour of their own; the style sheet has as many
-OTHER, UNKNOWN = "other", "none"  # the marks of further classes, and of rows without a label
 # Drawn after the move to the point: a dot, a square, a triangle, a diamond. Neighbours in the list of classes
 # differ in shape, so that nobody needs to tell ten colours apart.
 SHAPES = ("h0", "m-3-3h6v6h-6z", "m0-4l4 7h-8z", "m0-4.5l4 4.5-4 4.5-4-4.5z")
 _MARGIN = 14.0
 _REACH = 1.6  # times the box around 98 % of the points in either coordinate, beyond which lie outliers
-
-
-@dataclass(frozen=True, eq=False)
-class Classes:
-    """The labels as classes.
-
-    Attributes
-    ----------
-    slots : for every row the class of its mark: a number below `COLOURS`, `OTHER` or `UNKNOWN`
-    names : what the legend calls every mark, in its order
-    sizes : how many rows have it
-    """
-
-    slots: Sequence[str]
-    names: dict[str, str]
-    sizes: dict[str, int]
-
-
-def classes(y: Sequence[Any]) -> Classes:
-    """The most frequent labels, sorted, each with a mark of its own; the others together."""
-    texts = [label_text(label) if has_label(label) else None for label in y]
-    sizes = Counter(text for text in texts if text is not None)
-    frequent = sorted(sizes, key=lambda text: (-sizes[text], _by_value(text)))[:COLOURS]
-    slot_of = {text: str(k) for k, text in enumerate(sorted(frequent, key=_by_value))}
-    slots = [UNKNOWN if text is None else slot_of.get(text, OTHER) for text in texts]
-    names = {slot: text for text, slot in slot_of.items()}
-    if len(sizes) > COLOURS:
-        names[OTHER] = (
-            f"{len(sizes) - COLOURS:,} other classes" if len(sizes) > COLOURS + 1 else "1 other class"
-        )
-    if None in texts:
-        names[UNKNOWN] = "no label"
-    return Classes(slots, names, dict(Counter(slots)))
-
-
-def label_text(label: Any) -> str:
-    """A label as people write it: 3 rather than 3.0."""
-    if isinstance(label, float | np.floating) and float(label).is_integer():
-        return str(int(label))
-    return str(label)
 
 
 def maps(found: Maps, known: Classes | None, labels: Sequence[str], n_rows: int) -> str:
@@ -75,13 +31,13 @@ def maps(found: Maps, known: Classes | None, labels: Sequence[str], n_rows: int)
             groups = _marks(_placed(points), slots, labels)
             pictures += figure(name, _about(points, share), _FRAME + groups, WIDTH, "map")
     keys = "" if known is None else _legend(known)
-    sampled = (
-        f" A sample of {len(labels):,} of {count(n_rows, 'row')} is shown." if len(labels) < n_rows else ""
-    )
+    turned = "" if found.before is None else "Both maps are turned the same way, each on its own scale. "
+    sampled = ""
+    if len(labels) < n_rows:
+        sampled = f"A sample of {len(labels):,} of {count(n_rows, 'row')} is shown. "
     return (
         '<p class="note">Two principal coordinates of the rows: what lies close together here tends to be '
-        f"near. Both maps are turned the same way, each has a scale of its own.{sampled} Point at a mark, "
-        "tap it, or use the arrow keys to see which row it is.</p>"
+        f"near. {turned}{sampled}Point at a mark, tap it, or use the arrow keys to see which row it is.</p>"
         f'<div class="maps"><div class="two">{pictures}</div>{keys}</div>'
     )
 
@@ -99,6 +55,8 @@ def _core(points: Array) -> tuple[Array, Array]:
     """The box around all points, or where a few lie far outside the others, around those."""
     low, high = points.min(axis=0), points.max(axis=0)
     inner_low, inner_high = np.quantile(points, [0.01, 0.99], axis=0)
+    if np.array_equal(inner_low, inner_high):
+        return low, high
     middle, half = (inner_low + inner_high) / 2, _REACH * (inner_high - inner_low) / 2
     return np.maximum(low, middle - half), np.minimum(high, middle + half)
 
@@ -143,14 +101,6 @@ def _shape(slot: str) -> str:
 
 def _style(slot: str) -> str:
     return f"round c{slot}" if _shape(slot) == SHAPES[0] else f"c{slot}"
-
-
-def _by_value(text: str) -> tuple[int, float, str]:
-    """Numbers by size and before other texts."""
-    try:
-        return (0, float(text), text)
-    except ValueError:
-        return (1, 0.0, text)
 
 
 def row_label(row: int, ids: Sequence[Any] | None, y: Sequence[Any] | None) -> str:

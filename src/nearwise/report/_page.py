@@ -77,7 +77,9 @@ def _figures(figures: Sequence[Figure]) -> str:
             f'<tr><th scope="row">{html(item.name, LINE)}<span class="soft">{better}</span></th>'
             f'{cells}<td class="roomy">{_charts.intervals(item)}</td></tr>'
         )
-    head = "".join(f'<th scope="col">{name}</th>' for name in ("figure", "before", "after"))
+    head = '<th scope="col">figure</th>' + "".join(
+        f'<th scope="col" class="{name}">{name}</th>' for name in ("before", "after")
+    )
     table = (
         f'<table class="numbers"><thead><tr>{head}<td class="roomy"></td></tr></thead>'
         f"<tbody>{lines}</tbody></table>"

@@ -43,8 +43,10 @@ def linear_ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 def whole_ticks(low: int, high: int, most: int = 6) -> list[float]:
     """The same, of whole numbers, with the lowest one first."""
-    found = [tick for tick in linear_ticks(low, max(high, low + 1), most) if tick == int(tick)]
-    step = found[1] - found[0] if len(found) > 1 else 1
+    if high - low <= 2 * most:
+        return [float(k) for k in range(low, high + 1, max(1, math.ceil((high - low) / most)))]
+    found = [tick for tick in linear_ticks(low, high, most) if tick == int(tick)]
+    step = found[1] - found[0]
     return [float(low), *(tick for tick in found if low + 0.6 * step <= tick <= high)]
 
 
@@ -94,7 +96,7 @@ def figure(title: str, description: str, content: str, height: float, live: str 
     kind = f' class="live" data-group="{live}"' if live else ""
     return (
         f'<figure><svg{kind} viewBox="0 0 {WIDTH} {height:g}" role="img" aria-label="{label}">{content}</svg>'
-        f"<figcaption><b>{html(title)}</b> {html(description)}</figcaption></figure>"
+        f"<figcaption><b>{html(title)}.</b> {html(description)}</figcaption></figure>"
     )
 
 
