@@ -17,10 +17,10 @@ from sklearn.pipeline import Pipeline
 
 from nearwise import evaluation
 from nearwise._before_after import measures
-from nearwise.cli import _fitting, _holding_out
+from nearwise.cli import _fitting
 from nearwise.cli._common import DONE, NOT_CONVERGED, BadInput
 from nearwise.cli._fitting import Fit, Settings, Watch
-from nearwise.cli._holding_out import Split
+from nearwise.cli._holding_out import Split, counts, hold_out, numbered
 from nearwise.cli._known import Known
 from nearwise.evaluation import Figure
 
@@ -105,23 +105,25 @@ class Outcome:
         parts = []
         if len(self.split.learned_rows):
             n_classes = len(np.unique(self._codes[self.split.learned_rows]))
-            parts.append(f"{len(self.split.learned_rows):,} labelled rows in {n_classes} classes")
-        parts += [f"{count:,} {kind}" for kind, count in _holding_out.counts(self.split.learned).items()]
+            parts.append(f"{numbered(len(self.split.learned_rows), 'labelled rows')} in {n_classes} classes")
+        parts += [numbered(count, kind) for kind, count in counts(self.split.learned).items()]
         return ", ".join(parts)
 
     def measured_on(self) -> str:
         """What was held out, as text."""
-        parts = [f"{len(self.split.held_rows):,} other rows"] if len(self.split.held_rows) else []
-        parts += [f"{count:,} other {kind}" for kind, count in _holding_out.counts(self.split.held).items()]
+        parts = [numbered(len(self.split.held_rows), "other rows")] if len(self.split.held_rows) else []
+        parts += [numbered(count, f"other {kind}") for kind, count in counts(self.split.held).items()]
         return ", ".join(parts)
 
     def ending(self) -> str:
         """How the fit ended, in one line."""
         learner, seconds = self.fit.learner, f"{self.fit.seconds:.1f} s"
+        if self.settings.rank is not None:  # dependent directions make fewer dimensions than asked for
+            seconds += f" in {numbered(learner.rank_, 'dimensions')}"
         if self.settings.method == "online":
             violated = f"{learner.n_violated_:,} of which did not hold when they came"
             return f"{self.status}: {learner.n_feedback_:,} pieces of feedback in {seconds}, {violated}"
-        iterations = "1 iteration" if learner.n_iter_ == 1 else f"{learner.n_iter_} iterations"
+        iterations = numbered(learner.n_iter_, "iterations")
         if learner.kept_prior_:
             return f"{self.status}: the distance before is kept, after {iterations} in {seconds}"
         result = learner.result_
@@ -213,7 +215,7 @@ class Outcome:
 
 def learn(known: Known, settings: Settings, watch: Watch) -> Outcome:
     """Hold a part out, fit, and measure."""
-    split = _holding_out.hold_out(known.codes, known.constraints, settings.held_out, settings.seed)
+    split = hold_out(known.codes, known.constraints, settings.held_out, settings.seed)
     X = known.table.X
     try:
         fit = _fitting.fit(X, known.codes, split.learned_rows, split.learned, settings, watch)
