@@ -43,13 +43,22 @@ _NEGLIGIBLE = 1e-12  # eigenvalue relative to the largest that is only rounding
 
 @dataclass(frozen=True, eq=False)
 class Convergence:
-    """One value per iteration. `series` maps what was recorded to its values, which may not be finite."""
+    """One value per iteration of the last solve.
+
+    Attributes
+    ----------
+    iteration, seconds : when it was
+    series : what was recorded, by its name; values may not be finite
+    solver, status : who solved, and how it ended
+    n_all : iterations of all solves, also of those that chose a penalty or pairs
+    """
 
     iteration: Index
     seconds: Array
     series: dict[str, Array]
     solver: str
     status: str
+    n_all: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +158,7 @@ def convergence(model: Any) -> Convergence:
     }
     iteration = np.array([record.iteration for record in found.history], dtype=np.int64)
     seconds = np.array([record.seconds for record in found.history], dtype=np.float64)
-    return Convergence(iteration, seconds, series, found.solver, found.status.name)
+    return Convergence(iteration, seconds, series, found.solver, found.status.name, int(learner.n_iter_))
 
 
 def label_pairs(y: ArrayLike, n_pairs: int = PAIRS, seed: int = 0) -> tuple[Index, NDArray[np.bool_]]:

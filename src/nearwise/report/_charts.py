@@ -189,7 +189,11 @@ def convergence(found: Convergence) -> str:
         content += f'<polyline class="{kinds[name]} line" points="{places}"/>'
         content += f'<g class="{kinds[name]} dots{_fine(points)}">{dots}</g>'
     ends = " and ".join(f"{name} {number(points[-1][1])}" for name, points in series.items())
-    about = f"{found.status} after {count(len(found.iteration), 'iteration')} of {found.solver}, with {ends}."
+    before = (
+        f" ({found.n_all:,} in all, with the solves before it)" if found.n_all > len(found.iteration) else ""
+    )
+    done = f"{count(len(found.iteration), 'iteration')} of {found.solver}{before}"
+    about = f"{found.status} after {done}, with {ends}."
     if "worst violation" in series:
         about += " A soft constraint may stay violated: the objective counts its loss."
     return figure("Progress", about, content, height, "convergence") + legend(
@@ -220,10 +224,10 @@ def _order(values: Array, similar: NDArray[np.bool_]) -> str:
     near, far = int(similar.sum()), int((~similar).sum())
     if not near or not far:
         kind, some = ("similar", near) if near else ("dissimilar", far)
-        return f"{count(some, f'{kind} pair')}, median distance {number(float(np.median(values)))}."
+        return f"{count(some, f'{kind} pair')}, median distance {np.median(values):.2f}."
     ranks = rankdata(values)
     above = float(ranks[~similar].sum()) - far * (far + 1) / 2
-    medians = [number(float(np.median(values[similar == kind]))) for kind in (True, False)]
+    medians = [f"{np.median(values[similar == kind]):.2f}" for kind in (True, False)]
     return (
         f"A similar pair is nearer than a dissimilar one in {percent(above / (near * far))} of cases; "
         f"medians {medians[0]} and {medians[1]}."
