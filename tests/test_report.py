@@ -395,7 +395,10 @@ def test_ticks_of_whole_numbers_and_powers() -> None:
     assert _svg.whole_ticks(1, 1) == [1]
     assert _svg.whole_ticks(1, 64) == [1, 20, 40, 60]
     assert _svg.exponent_range([1e-3, 1.0]) == (-3, 0)
-    assert _svg.exponent_range([2.0]) == (0, 1)
+    low, high = _svg.exponent_range([0.8, 1.1])
+    assert low < math.log10(0.8) < math.log10(1.1) < high
+    assert [label for _, label in _svg.log_ticks(_svg.Axis(low, high, 0.0, 1.0))] == ["0.5", "1", "2"]
+    assert [label for _, label in _svg.log_ticks(_svg.Axis(-2.0, 0.0, 0.0, 1.0))] == ["10⁻²", "10⁻¹", "10⁰"]
     assert _svg.decades(-12, 0) == [-12, -10, -8, -6, -4, -2, 0]
 
 

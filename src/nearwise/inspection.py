@@ -317,19 +317,19 @@ def _spectrum(factor: Array, dimension: int) -> Spectrum:
 
 
 def _carried(metric: Any, rows: Any, i: Index, j: Index) -> Array:
-    """The sum over pairs of z_k (M z)_k, one number per feature."""
+    """The sum over pairs of z_k (M z)_k, for every k; for M = A B^T the row sums of (Z^T Z A) * B."""
     total = np.zeros(rows.shape[1])
-    step = max(_GATHERED // max(rows.shape[1], 1), 1)
+    step = len(i) if sparse.issparse(rows) else max(_GATHERED // max(rows.shape[1], 1), 1)
     for first in range(0, len(i), step):
         z = rows[i[first : first + step]] - rows[j[first : first + step]]
-        z = z.toarray() if sparse.issparse(z) else z
-        image = z
+        if not isinstance(metric, Metric) or metric.basis is not None:  # the identity, or its part of M
+            total += np.asarray((z.multiply(z) if sparse.issparse(z) else z * z).sum(axis=0)).ravel()
         if isinstance(metric, Metric):
-            inside = z if metric.basis is None else dense_product(z, metric.basis)
-            image = inside @ metric.factor @ metric.factor.T
+            outer = metric.factor if metric.basis is None else metric.basis
+            inner = dense_product(z, outer)
             if metric.basis is not None:
-                image = z + (image - inside) @ metric.basis.T
-        total += np.einsum("ij,ij->j", z, image)
+                inner = inner @ metric.factor @ metric.factor.T - inner
+            total += np.einsum("kc,kc->k", dense_product(z.T, inner), outer)
     return total
 
 

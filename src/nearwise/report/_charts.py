@@ -238,9 +238,11 @@ def _about_spectrum(found: Spectrum) -> str:
     values = found.values
     inside = found.dimension - found.outside
     text = f"Effective rank {found.effective_rank:.1f} of {inside:,}; "
-    text += f"the largest is {number(values[0])}, the smallest {number(values[-1])}"
+    text += f"the largest is {number(values[0])}"
+    if len(values) > 1:
+        text += f", the smallest {number(values[-1])}"
     if len(values) < inside:
-        text += f", and {inside - len(values):,} are zero"
+        text += f", and {inside - len(values):,} {'is' if inside - len(values) == 1 else 'are'} zero"
     if found.outside:
         text += f". In the {found.outside:,} directions outside the learned subspace they are 1"
     return text + "."

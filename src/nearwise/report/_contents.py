@@ -158,7 +158,7 @@ def _worst(learner: Any, describe: Callable[[int], str] | None) -> Sequence[Viol
     """The constraints violated most, named by the caller."""
     certificate = getattr(getattr(learner, "result_", None), "certificate", None)
     if certificate is None:
-        return "There is no certificate that could name them."
+        return "This fit has no certificate, which would name them."
     if not certificate.worst:
         done = certificate.satisfied == 1.0
         return "Every constraint is satisfied." if done else "The fit ended before it could name them."

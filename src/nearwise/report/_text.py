@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 LABEL = 40  # characters of an id, a class or a feature that are shown
-LINE = 300  # of a title or a constraint
+LINE = 160  # of a title or a constraint
 PARAGRAPH = 4000  # of a sentence or a setting
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
