@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 import sys
 from pathlib import Path
@@ -13,14 +14,14 @@ CALLS = {
     "fixed_rank_subspace": ([], "learned"),
     "fixed_rank_lambda": (["--problems", "1"], "mean test error"),
     "fixed_rank_online": (["--samples", "400"], "polar, online, p = 32"),
-    "streaming_feedback": ([], "bit by bit: True"),
-    "portfolio_correlation": ([], "nearest: SOLVED"),
     "digit_map": ([], "KernelReducer"),
-}
+    "feedback_on_embeddings": ([], "have the same problem"),
+}  # with the data folder, if there is one
+OTHERS = {"streaming_feedback", "portfolio_correlation", "labels_in_a_pipeline", "kernel_for_svm"}
 
 
 def test_every_example_is_run() -> None:
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == set(CALLS)
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == CALLS.keys() | OTHERS
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -55,6 +56,37 @@ def test_portfolio(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monke
     assert lines[2].startswith("nearest, stress kept: SOLVED")
     assert lines[2].endswith("stress 0.800")
     assert "loadings (20, 3)" in lines[3]
+
+
+def percentages(text: str) -> list[float]:
+    """The first percentage of every line that has one."""
+    found = [re.search(r"([\d.]+)%", line) for line in text.splitlines()]
+    return [float(match[1]) for match in found if match]
+
+
+def test_a_learned_metric_errs_less_in_the_same_folds(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = printed("labels_in_a_pipeline.py", capsys, monkeypatch)
+    assert text.endswith("it transforms the same: True\n")
+    plain, learned, best = percentages(text)
+    assert learned < plain
+    assert best <= learned
+
+
+def test_feedback_finds_what_is_meant(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("faiss", reason="needs faiss")
+    plain, learned = percentages(printed("feedback_on_embeddings.py", capsys, monkeypatch))
+    assert learned > plain + 20
+
+
+def test_a_learned_kernel_helps_a_support_vector_machine(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, learned = percentages(printed("kernel_for_svm.py", capsys, monkeypatch))
+    assert learned > plain + 5
 
 
 def test_digit_map(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

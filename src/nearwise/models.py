@@ -70,8 +70,8 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     """Write a fitted estimator, or a metric, to a file.
 
     The file is written beside its destination and then moved there, so that no reader sees half of it.
-    Everything is stored but callbacks and the training features inside `result_`. A parameter that is a
-    function or a random state cannot be stored and is refused.
+    Everything is stored but callbacks, checkpoints and the training features inside `result_`. A parameter
+    that is a function or a random state cannot be stored and is refused.
 
     Parameters
     ----------
@@ -236,7 +236,7 @@ def _state(value: Any) -> dict[str, Any]:
     return {
         name: item
         for name, item in vars(value).items()
-        if name != "callback" and not name.startswith("_skl_")
+        if name not in ("callback", "checkpoint") and not name.startswith("_skl_")
     }
 
 

@@ -43,6 +43,15 @@ COMMANDS = {
         ),
         "learn",
     ),
+    "apply": Command(
+        "write the coordinates of data under a model",
+        (
+            "apply model.safetensors flowers.csv -o coordinates.csv",
+            "apply model.safetensors flowers.csv --id name --drop species -o coordinates.parquet",
+            "apply model.safetensors embeddings.npy -o better.npy",
+        ),
+        "apply",
+    ),
     "evaluate": Command(
         "measure a model on other data, before and after",
         (
@@ -51,10 +60,27 @@ COMMANDS = {
         ),
         "evaluate",
     ),
+    "neighbors": Command(
+        "list the nearest rows of data, by the learned distance",
+        (
+            "neighbors model.safetensors flowers.csv --id name",
+            "neighbors model.safetensors flowers.csv -k 10 --query new.csv -o neighbors.csv",
+        ),
+        "neighbors",
+    ),
     "bench": Command(
         "measure against other solvers and packages in one run; without a name, list the benchmarks",
         ("bench solver",),
         "bench",
+    ),
+    "completion": Command(
+        "print a script that completes commands, options and files in a shell",
+        (
+            'completion bash   # in ~/.bashrc:  eval "$(nearwise completion bash)"',
+            "completion zsh > _nearwise   # in a folder of $fpath",
+            "completion fish > ~/.config/fish/completions/nearwise.fish",
+        ),
+        "completion",
     ),
 }
 

@@ -91,6 +91,7 @@ class Watch:
         self.show, self.max_seconds = show, settings.max_seconds
         chooses = settings.penalty == "auto" and settings.method not in ("fixed-rank", "online")
         self.phase = CHOOSING if chooses else LEARNING
+        self.resume = "" if settings.checkpoint is None else f", and {settings.checkpoint} to go on from"
         self.started = time.perf_counter()
         self.gap = math.inf
         self.asked = False
@@ -112,12 +113,9 @@ class Watch:
     def step(self, text: str) -> bool:
         """Show what is done, and answer whether to end."""
         self.show(f"{self.phase}   {text}   {self.seconds:.1f} s")
-        if self.asked:
-            self.stopped = f"interrupted while {self.phase}; the best found so far is kept"
-        elif self.seconds >= self.max_seconds:
-            self.stopped = (
-                f"stopped after {self.max_seconds:g} s while {self.phase}; the best found so far is kept"
-            )
+        if self.asked or self.seconds >= self.max_seconds:
+            cause = "interrupted" if self.asked else f"--max-seconds {self.max_seconds:g} were over"
+            self.stopped = f"{cause} while {self.phase}; the best found so far is kept{self.resume}"
         return bool(self.stopped)
 
     @contextlib.contextmanager
@@ -169,7 +167,7 @@ def fit(
             else:
                 learner = estimator(settings).set_params(callback=watch)
                 learner.fit(part, labels, constraints=constraints, sample_ids=rows)
-                learner.set_params(callback=None)
+                learner.set_params(callback=None, checkpoint=None)
         except ValueError as error:
             raise Refused(str(error), rows) from error
         seconds = watch.seconds
@@ -185,9 +183,7 @@ def fit(
 
 def estimator(settings: Settings) -> Any:
     """The learner of a batch method."""
-    common: dict[str, Any] = {"random_state": settings.seed}
-    if settings.checkpoint is not None:
-        common["checkpoint"] = settings.checkpoint
+    common: dict[str, Any] = {"random_state": settings.seed, "checkpoint": settings.checkpoint}
     if settings.method == "fixed-rank":
         return nw.FixedRankLearner(settings.rank or FIXED_RANK, **common)
     common |= {"divergence": settings.method, "penalty": settings.penalty, "rank": settings.rank}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -83,13 +84,7 @@ class Known:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The data, and what is known about them."""
-    parser.add_argument(
-        "data",
-        metavar="DATA",
-        help="rows of numbers: .csv, .tsv, .parquet, .npy, .npz, - for standard input, or a data set by name "
-        "as in dataset:iris",
-    )
+    """What is known about the data."""
     side = parser.add_argument_group(
         "what is known",
         "Objects in side files are named by id (with --id), or by row number: the first row of DATA is 0.",
@@ -99,16 +94,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--pairs", metavar="FILE", help="two objects a line, and 1 or 0 (similar or not); without it: similar"
     )
     side.add_argument(
-        "--triplets", metavar="FILE", help="three objects a line: the first is nearer to the second"
+        "--triplets",
+        metavar="FILE",
+        help="three objects a line: the first is nearer to the second than to the third",
     )
     side.add_argument("--distances", metavar="FILE", help="two objects a line, and their distance")
     side.add_argument("--squared", action="store_true", help="the distances in FILE are squared ones")
-    columns = parser.add_argument_group("columns of DATA, by name or number (1 is the first, -1 the last)")
-    columns.add_argument("--id", metavar="COL", help="the column of ids, by which side files name objects")
-    columns.add_argument("--drop", metavar="COL", action="append", default=[], help="leave this column out")
-    columns.add_argument(
-        "--features", metavar="COL", action="append", default=[], help="use this column and no others"
-    )
 
 
 def check(arguments: argparse.Namespace) -> None:
@@ -123,19 +114,21 @@ def check(arguments: argparse.Namespace) -> None:
         raise BadInput("only one file can come from standard input")
 
 
-def read(arguments: argparse.Namespace, known: tuple[str, ...] = ()) -> Known:
-    """The table and all that is known about it; `known` names the features that a model wants."""
+def read(arguments: argparse.Namespace, read_table: Callable[[], Table] | None = None) -> Known:
+    """The table and all that is known about it; `read_table` reads it otherwise than as it is."""
     from nearwise import side_files, tables
 
     with refusing_bad_input():
-        table = tables.read(
-            arguments.data,
-            labels=arguments.labels,
-            ids=arguments.id,
-            drop=arguments.drop,
-            features=arguments.features,
-            known=known,
-        )
+        if read_table is not None:
+            table = read_table()
+        else:
+            table = tables.read(
+                arguments.data,
+                labels=arguments.labels,
+                ids=arguments.id,
+                drop=arguments.drop,
+                features=arguments.features,
+            )
         n, ids = len(table.X), table.ids
         sides = []
         if arguments.pairs is not None:
@@ -154,24 +147,30 @@ def known_of(table: Table, sides: tuple[Side, ...] = ()) -> Known:
     return Known(table, *_classes(table), sides)
 
 
-def _classes(table: Table) -> tuple[Index, tuple[str, ...]]:
-    """The class of every row, and the names of the classes, in order."""
+def class_codes(labels: NDArray[np.object_]) -> tuple[Index, tuple[str, ...]]:
+    """The class of every label as a number, -1 where it is missing; and the names of the classes."""
     import numpy as np
 
-    assert table.labels is not None
-    there = np.array([label is not None for label in table.labels])
+    there = np.array([label is not None for label in labels])
     codes = np.full(len(there), -1, np.int64)
-    classes, codes[there] = np.unique(table.labels[there].astype(str), return_inverse=True)
-    count = int(there.sum())
+    classes, codes[there] = np.unique(labels[there].astype(str), return_inverse=True)
+    return codes, tuple(map(str, classes))
+
+
+def _classes(table: Table) -> tuple[Index, tuple[str, ...]]:
+    """The classes of a table; refused where there is nothing to tell apart, or nothing alike."""
+    assert table.labels is not None
+    codes, classes = class_codes(table.labels)
+    count = int((codes >= 0).sum())
     if len(classes) < 2:
-        found = "no row has a label" if count == 0 else f"all {count} labels are {str(classes[0])!r}"
+        found = "no row has a label" if count == 0 else f"all {count} labels are {classes[0]!r}"
         raise BadInput(f"{table.source}: {found}; two classes or more are needed")
     if len(classes) == count:
         raise BadInput(
             f"{table.source}: all {count} labels differ, so no two rows are of one class; name a column of "
             "classes with --labels"
         )
-    return codes, tuple(map(str, classes))
+    return codes, classes
 
 
 def _place(side: Side, pairs: list[tuple[int, int]], relation: int | None) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -278,12 +277,6 @@ def outcome_lines(outcome: Outcome) -> list[str]:
         header = ("violated most (squared)", "value", "off by", "from")
         lines += ["", *_aligned([header, *rows], numbers=(1, 2)), ""]
     return lines
-
-
-def print_notices(notices: Sequence[str]) -> None:
-    """Each on a line of standard error."""
-    for notice in notices:
-        print(f"note: {notice}", file=sys.stderr)
 
 
 def _aligned(rows: Sequence[Sequence[str]], numbers: Sequence[int]) -> list[str]:

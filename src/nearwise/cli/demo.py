@@ -10,7 +10,7 @@ import json
 import shlex
 from pathlib import Path
 
-from nearwise.cli._common import add_options, check_output, program, refusing_bad_input
+from nearwise.cli._common import add_options, check_output, program, refusing_bad_input, tell
 
 _NEXT = "learn dataset:iris --labels target -o iris.safetensors --report iris.html"
 
@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     from nearwise._writing import write_whole
     from nearwise.cli._fitting import Settings, Watch
     from nearwise.cli._known import known_of
-    from nearwise.cli._outcome import learn, outcome_lines, print_notices
+    from nearwise.cli._outcome import learn, outcome_lines
     from nearwise.report import render
 
     known = known_of(tables.read("dataset:digits", labels="target"))
@@ -52,6 +52,5 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps(outcome.as_json() | written, indent=2, allow_nan=False))
     elif not arguments.quiet:
         print(*outcome_lines(outcome), f"report: {output}", f"next:   {next_command}", sep="\n")
-    if not arguments.quiet:
-        print_notices(outcome.notices)
+    tell(outcome.notices, arguments.quiet)
     return outcome.exit_code

@@ -13,11 +13,14 @@ from nearwise.cli import _known
 from nearwise.cli._common import (
     STANDARD,
     BadInput,
+    add_columns,
+    add_data,
     add_options,
     check_output,
     limit_threads,
     program,
     refusing_bad_input,
+    tell,
     whole_number,
 )
 
@@ -34,7 +37,9 @@ _LARGE = 10_000_000  # bytes of a model file from which on its size is worth a w
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
+    add_data(parser)
     _known.add_options(parser)
+    add_columns(parser)
     how = parser.add_argument_group("how to learn")
     how.add_argument(
         "--method",
@@ -181,7 +186,7 @@ def _write(arguments: argparse.Namespace, outcome: Outcome, target: str) -> None
 
 
 def _tell(arguments: argparse.Namespace, outcome: Outcome, target: str) -> None:
-    from nearwise.cli._outcome import outcome_lines, print_notices
+    from nearwise.cli._outcome import outcome_lines
 
     size = Path(target).stat().st_size
     next_command = _next(arguments, target)
@@ -193,19 +198,16 @@ def _tell(arguments: argparse.Namespace, outcome: Outcome, target: str) -> None:
         report = [] if arguments.report is None else [f"report: {arguments.report}"]
         written = [f"model:  {target}{large}", *report, f"next:   {next_command}"]
         print(*outcome_lines(outcome), *written, sep="\n")
-    if not arguments.quiet:
-        print_notices(outcome.notices)
+    tell(outcome.notices, arguments.quiet)
 
 
 def _next(arguments: argparse.Namespace, target: str) -> str:
     """The command that most people want now: the learned coordinates of the same data."""
     words = ["apply", target, arguments.data, "-o", f"{Path(target).stem}-coordinates.csv"]
-    for option in ("labels", "id"):
-        if getattr(arguments, option) is not None:
-            words += [f"--{option}", getattr(arguments, option)]
-    for option in ("drop", "features"):
-        for column in getattr(arguments, option):
-            words += [f"--{option}", column]
+    left_out = [*([] if arguments.labels is None else [arguments.labels]), *arguments.drop]
+    options = {"--id": arguments.id and [arguments.id], "--drop": left_out, "--features": arguments.features}
+    for option, columns in options.items():
+        words += [word for column in columns or () for word in (option, column)]
     return f"{program()} {shlex.join(words)}{' < DATA' if arguments.data == STANDARD else ''}"
 
 

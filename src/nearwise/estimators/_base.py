@@ -165,10 +165,11 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
                 max_iter=whole_number(self.max_iter, "max_iter"),
                 random_state=self.random_state,
                 callback=report,
+                checkpoint=self.checkpoint,
             )
         self.result_ = learned.result
         self.status_ = Status.SOLVED if learned.result is None else learned.result.status
-        self.n_iter_ = report.n_iterations
+        self.n_iter_ = learned.n_restored + report.n_iterations
         self.penalty_ = learned.penalty
         self.penalty_scores_ = learned.scores
         self.kept_prior_ = learned.kept_prior

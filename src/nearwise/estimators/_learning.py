@@ -19,6 +19,7 @@ from sklearn.utils import check_random_state
 from nearwise._drawing import Codes
 from nearwise.constraints import Constraints
 from nearwise.divergences import Divergence
+from nearwise.estimators._checkpoint import Checkpoint, open_checkpoint
 from nearwise.estimators._pairs import local_pairs, random_pairs, with_bounds
 from nearwise.estimators._selection import hold_out
 from nearwise.problem import Problem
@@ -48,6 +49,7 @@ class Learned:
     scores : pairs (penalty, score on what was held out) along the path, the prior's first with penalty 0
     kept_prior : whether the prior is returned: nothing to learn from, or no penalty helped
     n_constraints : how many constraints there were, drawn and given
+    n_restored : iterations that a checkpoint spared
     """
 
     factor: Array
@@ -56,6 +58,7 @@ class Learned:
     scores: tuple[tuple[float, float], ...]
     kept_prior: bool
     n_constraints: int
+    n_restored: int = 0
 
 
 def learn(
@@ -72,6 +75,7 @@ def learn(
     max_iter: int | None,
     random_state: Any,
     callback: Callable[[Record], Any] | None,
+    checkpoint: Any = None,
 ) -> Learned:
     """Learn M from pairs drawn from labels, from constraints, or from both.
 
@@ -90,6 +94,7 @@ def learn(
     tol, max_iter : of the last solve; the others stop at a gap of 0.01 if that is larger
     random_state : of all draws
     callback : called after every iteration of every solve; a true answer ends the fit with what is there
+    checkpoint : a file in which to keep what is found, and from which to go on; None for none
     """
     rng = check_random_state(random_state)
     side = Constraints() if constraints is None else constraints
@@ -97,9 +102,13 @@ def learn(
     root = np.eye(features.shape[1]) if prior is None else _root(prior)
     seed = int(rng.randint(2**31 - 1))
     task = _Task(features, codes, side, root, "local" if pairs == "auto" else pairs, n_pairs, seed)
-    run = _Run(divergence, prior, tol, max_iter, callback)
     if np.ptp(features, axis=0).max(initial=0.0) == 0.0 or len(drawn := task.side(root)) == 0:
         return Learned(root, None, None, (), True, 0)
+    coarse_limit = _COARSE_ITERATIONS if max_iter is None else min(max_iter, _COARSE_ITERATIONS)
+    settings = (divergence, prior, penalty, pairs, n_pairs, tol, coarse_limit)
+    memory = open_checkpoint(checkpoint, random_state, features, codes, side.blocks, *settings)
+    n_restored = 0 if memory is None else memory.n_restored
+    run = _Run(divergence, prior, tol, max_iter, coarse_limit, callback, memory)
     try:
         scores: tuple[tuple[float, float], ...] = ()
         share = UNTRIED
@@ -107,13 +116,16 @@ def learn(
             scores = tuple((_per_row(step.share, features, drawn), step.score) for step in path)
             best = _best(path)
             if best is path[0]:
-                return Learned(root, None, None, scores, True, len(drawn))
+                if memory is not None:
+                    memory.remove()
+                return Learned(root, None, None, scores, True, len(drawn), n_restored)
             share = best.share
         fixed = None if isinstance(penalty, str) else penalty
         result, gamma = run.fit(task, drawn, share, fixed)
-        return Learned(result.factor, result, gamma, scores, False, len(result.dual))
+        return Learned(result.factor, result, gamma, scores, False, len(result.dual), n_restored)
     except _Interrupted as stop:
-        return Learned(stop.result.factor, stop.result, stop.penalty, (), False, len(stop.result.dual))
+        found = stop.result
+        return Learned(found.factor, found, stop.penalty, (), False, len(found.dual), n_restored)
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +172,9 @@ class _Run:
     prior: Array | None
     tol: float
     max_iter: int | None
+    coarse_limit: int
     callback: Callable[[Record], Any] | None
+    checkpoint: Checkpoint | None
 
     def fit(
         self, task: _Task, drawn: Constraints, share: float, penalty: float | None
@@ -169,10 +183,20 @@ class _Run:
         features, start = task.features, None
         if task.draws_again:
             first = penalty if penalty is not None else _per_row(FIRST_ROUND, features, drawn)
-            start = self._coarse(features, drawn, first).factor
+            start = self._coarse(features, drawn, first)
             drawn = task.side(start)
         gamma = penalty if penalty is not None else _per_row(share, features, drawn)
-        return self._solve(features, drawn, gamma, self.tol, self.max_iter, start), gamma
+
+        def solved(start: Array | None, max_iter: int | None) -> Result:
+            return self._solve(features, drawn, gamma, self.tol, max_iter, start)
+
+        if self.checkpoint is None:
+            result = solved(start, self.max_iter)
+        else:
+            result = self.checkpoint.last(solved, start, self.max_iter, Record)
+        if result.status is Status.INTERRUPTED:
+            raise _Interrupted(result, gamma)
+        return result, gamma
 
     def path(self, task: _Task, rng: np.random.RandomState) -> list[_Step]:
         """The prior, then the penalties tried; nothing where there is too little to hold something out."""
@@ -185,11 +209,11 @@ class _Run:
             return []
         if part.draws_again:
             penalty = _per_row(FIRST_ROUND, part.features, drawn)
-            drawn = part.side(self._coarse(part.features, drawn, penalty).factor)
+            drawn = part.side(self._coarse(part.features, drawn, penalty))
         steps, factor = [_Step(0.0, trial.score(task.root))], None
         for share in PATH:
             penalty = _per_row(share, part.features, drawn)
-            factor = self._coarse(part.features, drawn, penalty, factor).factor
+            factor = self._coarse(part.features, drawn, penalty, factor)
             steps.append(_Step(share, trial.score(factor)))
             if all(step.score < _best(steps).score for step in steps[-_PATIENCE:]):
                 break
@@ -197,9 +221,15 @@ class _Run:
 
     def _coarse(
         self, features: Array, side: Constraints, penalty: float, start: Array | None = None
-    ) -> Result:
-        limit = _COARSE_ITERATIONS if self.max_iter is None else min(self.max_iter, _COARSE_ITERATIONS)
-        return self._solve(features, side, penalty, max(self.tol, _COARSE), limit, start)
+    ) -> Array:
+        def solved() -> Result:
+            tol = max(self.tol, _COARSE)
+            result = self._solve(features, side, penalty, tol, self.coarse_limit, start)
+            if result.status is Status.INTERRUPTED:
+                raise _Interrupted(result, penalty)
+            return result
+
+        return solved().factor if self.checkpoint is None else self.checkpoint.stage(solved)
 
     def _solve(
         self,
@@ -216,10 +246,7 @@ class _Run:
             size = float(np.median(problem.formulation.losses.sizes)) ** self.divergence.degree
             gamma = penalty * problem.formulation.unit / size
             problem = Problem(features, side, self.divergence, self.prior, gamma)
-        result = solve(problem, None, tol, max_iter, None, self.callback, start)
-        if result.status is Status.INTERRUPTED:
-            raise _Interrupted(result, penalty)
-        return result
+        return solve(problem, None, tol, max_iter, None, self.callback, start)
 
 
 @dataclass(frozen=True)

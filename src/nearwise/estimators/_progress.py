@@ -19,21 +19,25 @@ except ImportError:
 
 
 class Report:
-    """Called after every iteration; counts them, and answers whether some callback asks to stop."""
+    """Called after every iteration; counts them, and answers whether some callback has asked to stop.
+
+    The answer is kept: a fit of several solves stops also where the first of them had just ended by itself.
+    """
 
     def __init__(self, estimator: Any, X: Any, y: Any, context: Any) -> None:
         self.estimator, self.X, self.y, self.context = estimator, X, y, context
         self.n_iterations = 0
+        self.stop = False
 
     def __call__(self, record: Any) -> bool:
         self.n_iterations += 1
-        stop = False
         if self.context is not None:
             task = self.context.subcontext(task_name="iteration")
             task.call_on_fit_task_begin(estimator=self.estimator, X=self.X, y=self.y)
-            stop = task.call_on_fit_task_end(estimator=self.estimator, X=self.X, y=self.y)
+            self.stop |= bool(task.call_on_fit_task_end(estimator=self.estimator, X=self.X, y=self.y))
         own = self.estimator.callback
-        return bool(own is not None and own(record)) or stop
+        self.stop |= bool(own is not None and own(record))
+        return self.stop
 
 
 @contextmanager

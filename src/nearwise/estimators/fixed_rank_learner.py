@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +17,7 @@ from nearwise import constraints as c
 from nearwise.constraints import Constraints
 from nearwise.estimators import _fixed_rank as shared, _side
 from nearwise.estimators._base import Learner, PriorKeptWarning, one_of
+from nearwise.estimators._checkpoint import open_checkpoint
 from nearwise.estimators._kernel_features import KernelFeatures, LowRankKernelMetric, kernel_features
 from nearwise.estimators._progress import progress, with_callbacks
 from nearwise.metric import Metric
@@ -50,6 +53,8 @@ class FixedRankLearner(Learner):
         Seed of all random choices.
     callback : callable, default=None
         Called with a `FixedRankRecord` after every iteration or epoch; a true answer ends the fit.
+    checkpoint : path, default=None
+        As for `MetricLearner`; not with solver="online", whose `partial_fit` goes on from what was saved.
 
     Attributes
     ----------
@@ -99,6 +104,7 @@ class FixedRankLearner(Learner):
         annealing: str = "auto",
         random_state: int | np.random.RandomState | None = None,
         callback: Callable[[FixedRankRecord], Any] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         self.rank = rank
         self.geometry = geometry
@@ -117,6 +123,7 @@ class FixedRankLearner(Learner):
         self.annealing = annealing
         self.random_state = random_state
         self.callback = callback
+        self.checkpoint = checkpoint
 
     @with_callbacks
     def fit(
@@ -132,6 +139,8 @@ class FixedRankLearner(Learner):
         rng = check_random_state(self.random_state)
         side = self._known(X, y, constraints, sample_ids, rng)
         rows, start, chosen = self._begin(X, rng)
+        if self.checkpoint is not None and chosen.solver == "online":
+            raise ValueError("checkpoint is not for solver='online': save the learner between partial_fits")
         problem, units = self._problem(side, rows, None)
         found, self.schedule_, self.n_seen_ = None, None, 0
         if problem is not None:
@@ -142,7 +151,7 @@ class FixedRankLearner(Learner):
                         problem, inward, chosen, None, 0, rng, callback, chosen.epochs
                     )
                 else:
-                    found = shared.batch(problem, inward, chosen, callback)
+                    found = self._batch(problem, inward, chosen, callback)
         self._keep(found, units, start, side)
         if found is not None and found.status is Status.LIMIT and chosen.solver != "online":
             warnings.warn(f"{type(self).__name__}: {found.message}", ConvergenceWarning, stacklevel=2)
@@ -179,6 +188,20 @@ class FixedRankLearner(Learner):
             )
         self._keep(found, units, start, side)
         return self
+
+    def _batch(
+        self, problem: Regression, start: Array, chosen: shared.Settings, callback: Any
+    ) -> FixedRankResult:
+        settings = (self.geometry, self.subspace_weight, chosen.solver, chosen.tol)
+        memory = open_checkpoint(self.checkpoint, self.random_state, problem, start, *settings)
+        if memory is None:
+            return shared.batch(problem, start, chosen, callback)
+
+        def solved(factor: Array | None, max_iter: int) -> FixedRankResult:
+            limited = replace(chosen, max_iter=max_iter)
+            return shared.batch(problem, start if factor is None else factor, limited, callback)
+
+        return memory.last(solved, start, chosen.max_iter, FixedRankRecord)
 
     @property
     def components_(self) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
@@ -46,7 +47,8 @@ class KernelLearner(Learner):
         For poly and sigmoid.
     kernel_params : dict, default=None
         Further arguments of the kernel.
-    divergence, penalty, pairs, n_pairs, tol, max_iter, random_state, callback : as for `MetricLearner`
+    divergence, penalty, pairs, n_pairs, tol, max_iter, random_state, callback,
+    checkpoint : as for `MetricLearner`
     rank : int, default=None
         The number of dimensions of a reduced basis. Default: 100.
     basis : "auto", "full", "subset", "kmeans" or "random", default="auto"
@@ -91,6 +93,7 @@ class KernelLearner(Learner):
         max_iter: int | None = None,
         random_state: int | np.random.RandomState | None = None,
         callback: Callable[[Record], Any] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         self.kernel = kernel
         self.gamma = gamma
@@ -107,6 +110,7 @@ class KernelLearner(Learner):
         self.max_iter = max_iter
         self.random_state = random_state
         self.callback = callback
+        self.checkpoint = checkpoint
 
     @with_callbacks
     def fit(

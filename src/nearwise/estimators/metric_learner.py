@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -64,6 +65,10 @@ class MetricLearner(Learner):
     callback : callable, default=None
         Called with a `Record` after every iteration of a solve; a true answer ends the fit with what was
         found so far. scikit-learn's own callbacks (`set_callbacks`) see every iteration too.
+    checkpoint : path, default=None
+        A file that keeps what a long fit has found so far. If the fit is interrupted, the same call goes on
+        from there and ends with the same result; then the file is removed. Needs a whole number as
+        `random_state`.
 
     Attributes
     ----------
@@ -105,6 +110,7 @@ class MetricLearner(Learner):
         max_iter: int | None = None,
         random_state: int | np.random.RandomState | None = None,
         callback: Callable[[Record], Any] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         self.divergence = divergence
         self.prior = prior
@@ -117,6 +123,7 @@ class MetricLearner(Learner):
         self.max_iter = max_iter
         self.random_state = random_state
         self.callback = callback
+        self.checkpoint = checkpoint
 
     @with_callbacks
     def fit(

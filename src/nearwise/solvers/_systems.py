@@ -23,6 +23,11 @@ _DIRECT = (1_000_000, 500)
 _DIRECT_IF_STIFF = (4_000_000, 1_500)  # conjugate gradients take long where hard rows are stiff
 _FEW_ROWS = 500  # up to so many, the Gram matrix of the rows is solved where omega does not enter it
 _MAX_CG = 200
+# A rough step takes conjugate gradients about so many products with the Hessian, each so many operations more
+# than its arithmetic; a direct solution that takes more does not pay.
+_ROUGH = 0.03
+_ROUGH_STEPS = 12
+_OVERHEAD = 3e5
 
 
 def newton_step(
@@ -44,10 +49,15 @@ def newton_step(
     target = -gradient if omega is None else -omega * gradient
     if rows.n_rows == 0:
         return target, np.zeros_like(gradient)
-    if omega is None and max(len(rows.x), rows.n_rows) <= min(unknowns, _FEW_ROWS):
+    m, smaller = rows.n_rows, min(rows.n_rows, unknowns)
+    rough = tol > _ROUGH and not stiff
+    affordable = _ROUGH_STEPS * (4 * m * r**2 + _OVERHEAD) if rough else np.inf
+    few = omega is None and max(len(rows.x), m) <= min(unknowns, _FEW_ROWS)
+    if few and 2 * m**2 * (r + m / 3) <= affordable:
         return _in_row_space(rows, weights, target)
     entries, order = _DIRECT_IF_STIFF if stiff else _DIRECT
-    if rows.n_rows * unknowns <= entries and min(rows.n_rows, unknowns) <= order:
+    small = m * unknowns <= entries and smaller <= order
+    if small and m * unknowns * smaller + 2 * smaller**3 / 3 <= affordable:
         return _direct(rows, weights, target, omega)
     return _Gaussian(rows, weights, omega).solve(target, tol)
 

@@ -38,6 +38,7 @@ def read(
     *,
     labels: str | None = None,
     ids: str | None = None,
+    ids_optional: bool = False,
     drop: Sequence[str] = (),
     features: Sequence[str] = (),
     known: Sequence[str] = (),
@@ -54,13 +55,14 @@ def read(
         decimal mark and header of text are found out.
     labels : the column of labels
     ids : the column of ids
+    ids_optional : there are no ids where the file has no such column, instead of an error
     drop : columns to leave out
     features : the columns to use; by default all others
     known : names of features that a model knows; where the file has them all, the others are left out
     least : the number of rows that are needed
     """
     file = open_file(source)
-    choice = select(file, labels, ids, drop, features, known)
+    choice = select(file, labels, ids, ids_optional, drop, features, known)
     texts = [column for column in (choice.labels, choice.ids) if column is not None]
     return checked(file, choice, file.load(choice.features, texts), least)
 

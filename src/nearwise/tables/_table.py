@@ -115,13 +115,16 @@ def select(
     file: Opened,
     labels: str | None,
     ids: str | None,
+    ids_optional: bool,
     drop: Sequence[str],
     features: Sequence[str],
     known: Sequence[str],
 ) -> Choice:
     """The columns that are meant; see `tables.read` for the arguments."""
     label = None if labels is None else _column(file, labels)
-    identifier = None if ids is None else _column(file, ids)
+    identifier = None
+    if ids is not None and not (ids_optional and _find(file, ids) is None):
+        identifier = _column(file, ids)
     dropped = _columns(file, drop)
     asked = _columns(file, features)
     taken = {label: "label", identifier: "id"}
@@ -253,16 +256,23 @@ def _columns(file: Opened, wanted: Sequence[str]) -> list[int]:
     return list(dict.fromkeys(found))
 
 
-def _column(file: Opened, wanted: str) -> int:
+def _find(file: Opened, wanted: str) -> int | None:
     """The number, from 0, of a column that the user gave by name or by number, from 1 or from the end."""
-    if wanted in file.columns:
-        return file.columns.index(wanted)
-    if wanted.strip() in file.columns:
-        return file.columns.index(wanted.strip())
+    for name in (wanted, wanted.strip()):
+        if name in file.columns:
+            return file.columns.index(name)
     count = len(file.columns)
     if wanted.isascii() and wanted.removeprefix("-").isdecimal() and 1 <= abs(int(wanted)) <= count:
         number = int(wanted)
         return number - 1 if number > 0 else count + number
+    return None
+
+
+def _column(file: Opened, wanted: str) -> int:
+    """The number of a column that must be there."""
+    found = _find(file, wanted)
+    if found is not None:
+        return found
     folded = {name.casefold(): name for name in file.columns}
     near = difflib.get_close_matches(wanted.casefold(), folded, n=1)
     hint = f"did you mean {folded[near[0]]!r}? " if near else ""
