@@ -218,21 +218,6 @@ def test_output_is_checked_before_any_work(
             cli.main(["demo", *arguments])
 
 
-def test_threads_are_limited_before_the_libraries_start() -> None:
-    code = (
-        "from nearwise.cli._common import limit_threads\nfrom threadpoolctl import threadpool_info\n"
-        "with limit_threads(1):\n"
-        "    import numba\n"
-        "    print({pool['num_threads'] for pool in threadpool_info()}, numba.get_num_threads())"
-    )
-    names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS")
-    environment = {name: value for name, value in os.environ.items() if name not in names}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
-    )
-    assert done.stdout == "{1} 1\n"
-
-
 def test_bench_lists_and_refuses_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["bench"]) == cli.DONE
     assert re.search(r"^solver +\S", capsys.readouterr().out, re.MULTILINE)
