@@ -275,6 +275,7 @@ def test_convergence_is_the_history(data: Any) -> None:
     assert found.series["relative gap"].tolist() == [record.gap for record in history]
     assert found.series["worst violation"].tolist() == [record.violation for record in history]
     assert (found.solver, found.status) == (model.result_.solver, "SOLVED")
+    assert found.n_all == model.n_iter_ > len(history)
     fixed = nw.FixedRankLearner(2, random_state=0).fit(X, y)
     costs = [record.cost for record in fixed.result_.history]
     assert {name: list(v) for name, v in inspection.convergence(fixed).series.items()} == {"cost": costs}

@@ -60,7 +60,7 @@ def test_convergence_draws_the_history(learner: Any) -> None:
 
 def test_convergence_leaves_out_what_a_logarithm_cannot_show() -> None:
     gaps = np.array([np.inf, np.nan, 0.1, 0.0, -1e-18, 1e-9])
-    found = inspection.Convergence(np.arange(6), np.arange(6.0), {"relative gap": gaps}, "Newton", "LIMIT")
+    found = inspection.Convergence(np.arange(6), np.arange(6.0), {"relative gap": gaps}, "Newton", "LIMIT", 6)
     display = ConvergenceDisplay(found).plot()
     assert display.lines_[0].get_xdata().tolist() == [2, 5]
     display.figure_.canvas.draw()

@@ -475,6 +475,27 @@ def test_what_the_csv_module_writes_is_read_back_by_both_readers(
         assert lines.tolist() == [2, *(ends[:-1] + 2)]
 
 
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [
+        ('ab"c', 'ab"c'),
+        ('"ab"c', "abc"),
+        ('"a""b"', 'a"b'),
+        ('a""b', 'a""b'),
+        ('""', ""),
+        ("'a'", "'a'"),
+        ('"a,\n\nb"', "a,\n\nb"),
+        ("a\u2028b\x0cc\x85", "a\u2028b\x0cc\x85"),
+    ],
+)
+def test_both_readers_agree_on_odd_quotes_and_line_ends(cell: str, text: str) -> None:
+    file = _text.open_text("f", f"w,n\n{cell},1\n\nz,2\n".encode())
+    for X, cells, lines in (file._load_fast([1], [0]), file._load_by_record([1], [0])):
+        assert X.tolist() == [[1.0], [2.0]]
+        assert list(cells[0]) == [text, "z"]
+        assert lines.tolist() == [2, 4 + cell.count("\n")]
+
+
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.csv.gz", "t.parquet", "t.npz", "t.npy"])
 def test_what_is_written_is_read_back_bit_by_bit(name: str, tmp_path: Path) -> None:
     if name.endswith("parquet"):

@@ -106,7 +106,11 @@ class Measured:
         return int(self.rows.shape[0])
 
     def pairs(self, i: Index, j: Index) -> Array:
-        return np.asarray(self.metric.pair_squared_distances(self.rows, i, j))
+        used, places = np.unique(
+            np.stack([i, j]), return_inverse=True
+        )  # of many rows, most may not be asked for
+        first, second = places.reshape(2, -1)
+        return np.asarray(self.metric.pair_squared_distances(self.rows[used], first, second))
 
     def between(self, rows: Index, others: Index) -> Array:
         return np.asarray(self.metric.squared_distances(self.rows[rows], self.rows[others]))

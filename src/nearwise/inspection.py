@@ -43,13 +43,22 @@ _NEGLIGIBLE = 1e-12  # eigenvalue relative to the largest that is only rounding
 
 @dataclass(frozen=True, eq=False)
 class Convergence:
-    """One value per iteration. `series` maps what was recorded to its values, which may not be finite."""
+    """One value per iteration of the last solve.
+
+    Attributes
+    ----------
+    iteration, seconds : when it was
+    series : what was recorded, by its name; values may not be finite
+    solver, status : who solved, and how it ended
+    n_all : iterations of all solves, also of those that chose a penalty or pairs
+    """
 
     iteration: Index
     seconds: Array
     series: dict[str, Array]
     solver: str
     status: str
+    n_all: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +158,7 @@ def convergence(model: Any) -> Convergence:
     }
     iteration = np.array([record.iteration for record in found.history], dtype=np.int64)
     seconds = np.array([record.seconds for record in found.history], dtype=np.float64)
-    return Convergence(iteration, seconds, series, found.solver, found.status.name)
+    return Convergence(iteration, seconds, series, found.solver, found.status.name, int(learner.n_iter_))
 
 
 def label_pairs(y: ArrayLike, n_pairs: int = PAIRS, seed: int = 0) -> tuple[Index, NDArray[np.bool_]]:
@@ -308,19 +317,19 @@ def _spectrum(factor: Array, dimension: int) -> Spectrum:
 
 
 def _carried(metric: Any, rows: Any, i: Index, j: Index) -> Array:
-    """The sum over pairs of z_k (M z)_k, one number per feature."""
+    """The sum over pairs of z_k (M z)_k, for every k; for M = A B^T the row sums of (Z^T Z A) * B."""
     total = np.zeros(rows.shape[1])
-    step = max(_GATHERED // max(rows.shape[1], 1), 1)
+    step = len(i) if sparse.issparse(rows) else max(_GATHERED // max(rows.shape[1], 1), 1)
     for first in range(0, len(i), step):
         z = rows[i[first : first + step]] - rows[j[first : first + step]]
-        z = z.toarray() if sparse.issparse(z) else z
-        image = z
+        if not isinstance(metric, Metric) or metric.basis is not None:  # the identity, or its part of M
+            total += np.asarray((z.multiply(z) if sparse.issparse(z) else z * z).sum(axis=0)).ravel()
         if isinstance(metric, Metric):
-            inside = z if metric.basis is None else dense_product(z, metric.basis)
-            image = inside @ metric.factor @ metric.factor.T
+            outer = metric.factor if metric.basis is None else metric.basis
+            inner = dense_product(z, outer)
             if metric.basis is not None:
-                image = z + (image - inside) @ metric.basis.T
-        total += np.einsum("ij,ij->j", z, image)
+                inner = inner @ metric.factor @ metric.factor.T - inner
+            total += np.einsum("kc,kc->k", dense_product(z.T, inner), outer)
     return total
 
 

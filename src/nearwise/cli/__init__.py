@@ -138,11 +138,19 @@ class Parser(argparse.ArgumentParser):
     """argparse, with errors in one line and examples kept as they are laid out."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(**{"formatter_class": argparse.RawDescriptionHelpFormatter, **settings})
+        super().__init__(**{"formatter_class": _Formatter, **settings})
 
     def error(self, message: str) -> NoReturn:
         """Say in one line what is wrong and where to read on, and exit with the code of bad input."""
         self.exit(BAD_INPUT, f"{self.prog}: {message}; {self.prog} --help explains\n")
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Keeps line breaks, and leaves the longest command room for its help on the same line."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog)
+        self._action_max_length = 4 + max(map(len, COMMANDS))
 
 
 def _epilog(examples: Sequence[str]) -> str:

@@ -189,7 +189,11 @@ def convergence(found: Convergence) -> str:
         content += f'<polyline class="{kinds[name]} line" points="{places}"/>'
         content += f'<g class="{kinds[name]} dots{_fine(points)}">{dots}</g>'
     ends = " and ".join(f"{name} {number(points[-1][1])}" for name, points in series.items())
-    about = f"{found.status} after {count(len(found.iteration), 'iteration')} of {found.solver}, with {ends}."
+    before = (
+        f" ({found.n_all:,} in all, with the solves before it)" if found.n_all > len(found.iteration) else ""
+    )
+    done = f"{count(len(found.iteration), 'iteration')} of {found.solver}{before}"
+    about = f"{found.status} after {done}, with {ends}."
     if "worst violation" in series:
         about += " A soft constraint may stay violated: the objective counts its loss."
     return figure("Progress", about, content, height, "convergence") + legend(
@@ -220,10 +224,10 @@ def _order(values: Array, similar: NDArray[np.bool_]) -> str:
     near, far = int(similar.sum()), int((~similar).sum())
     if not near or not far:
         kind, some = ("similar", near) if near else ("dissimilar", far)
-        return f"{count(some, f'{kind} pair')}, median distance {number(float(np.median(values)))}."
+        return f"{count(some, f'{kind} pair')}, median distance {np.median(values):.2f}."
     ranks = rankdata(values)
     above = float(ranks[~similar].sum()) - far * (far + 1) / 2
-    medians = [number(float(np.median(values[similar == kind]))) for kind in (True, False)]
+    medians = [f"{np.median(values[similar == kind]):.2f}" for kind in (True, False)]
     return (
         f"A similar pair is nearer than a dissimilar one in {percent(above / (near * far))} of cases; "
         f"medians {medians[0]} and {medians[1]}."
@@ -234,9 +238,11 @@ def _about_spectrum(found: Spectrum) -> str:
     values = found.values
     inside = found.dimension - found.outside
     text = f"Effective rank {found.effective_rank:.1f} of {inside:,}; "
-    text += f"the largest is {number(values[0])}, the smallest {number(values[-1])}"
+    text += f"the largest is {number(values[0])}"
+    if len(values) > 1:
+        text += f", the smallest {number(values[-1])}"
     if len(values) < inside:
-        text += f", and {inside - len(values):,} are zero"
+        text += f", and {inside - len(values):,} {'is' if inside - len(values) == 1 else 'are'} zero"
     if found.outside:
         text += f". In the {found.outside:,} directions outside the learned subspace they are 1"
     return text + "."

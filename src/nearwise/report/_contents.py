@@ -158,7 +158,7 @@ def _worst(learner: Any, describe: Callable[[int], str] | None) -> Sequence[Viol
     """The constraints violated most, named by the caller."""
     certificate = getattr(getattr(learner, "result_", None), "certificate", None)
     if certificate is None:
-        return "There is no certificate that could name them."
+        return "This fit has no certificate, which would name them."
     if not certificate.worst:
         done = certificate.satisfied == 1.0
         return "Every constraint is satisfied." if done else "The fit ended before it could name them."
@@ -170,13 +170,14 @@ def _fingerprint(settings: Mapping[str, object], X: Any, *others: Sequence[Any] 
     """A hash of the data, unless the settings have one."""
     if FINGERPRINT in settings:
         return {}
-    parts = (X.data, X.indices, X.indptr) if sparse.issparse(X) else (np.asarray(X),)
+    dense = not sparse.issparse(X)
+    parts = (np.asarray(X, dtype=np.float64),) if dense else (X.data, X.indices, X.indptr)
     digest = hashlib.sha256()
     for part in parts:
         digest.update(f"{part.dtype}{part.shape}".encode() + np.ascontiguousarray(part).tobytes())
     for column in others:
         digest.update(repr(None if column is None else [str(value) for value in column]).encode())
-    return {FINGERPRINT: f"sha256 {digest.hexdigest()[:16]}"}
+    return {FINGERPRINT: digest.hexdigest()[:16]}
 
 
 def _n_rows(X: Any) -> int:

@@ -15,7 +15,7 @@ from nearwise import __version__
 from nearwise.evaluation import Figure
 from nearwise.report import _charts, _maps
 from nearwise.report._contents import Report
-from nearwise.report._text import LINE, html, number
+from nearwise.report._text import LINE, html, number, prose
 
 GENERATOR = '<meta name="generator" content="nearwise">'
 COMMAND = "command"  # the setting that is shown as something to type
@@ -29,13 +29,13 @@ def render(report: Report) -> str:
         "base-uri 'none'; form-action 'none'"
     )
     title = html(report.title, LINE)
-    notice = f'<p class="notice" role="note">{html(report.notice)}</p>' if report.notice else ""
+    notice = f'<p class="notice" role="note">{prose(report.notice)}</p>' if report.notice else ""
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">{GENERATOR}'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{title}</title><style>{style}</style></head><body><main>"
-        f'<header><h1>{title}</h1><p class="lead">{html(report.summary)}</p>{notice}</header>'
+        f'<header><h1>{title}</h1><p class="lead">{prose(report.summary)}</p>{notice}</header>'
         f"{_figures(report.figures)}{_distances(report)}{_map_section(report)}"
         f'<div class="two">{_charted("Features that matter", report.features, _charts.features)}'
         f"{_charted('Spectrum', report.spectrum, _charts.spectrum)}</div>"
@@ -70,9 +70,7 @@ def _figures(figures: Sequence[Figure]) -> str:
         cells = "".join(f"<td>{_value(text)}</td>" for text in item.texts())
         better = f"{'lower' if item.lower_is_better else 'higher'} is better"
         if item.change is not None:
-            better += (
-                "; no clear change" if item.verdict == "no clear change" else f"; clearly {item.verdict}"
-            )
+            better += f"; change: {html(item.verdict)}"
         lines += (
             f'<tr><th scope="row">{html(item.name, LINE)}<span class="soft">{better}</span></th>'
             f'{cells}<td class="roomy">{_charts.intervals(item)}</td></tr>'

@@ -11,6 +11,7 @@ from nearwise.report._text import html, number, power_of_ten
 WIDTH = 360  # of every picture, in its own units
 LEFT, RIGHT, TOP = 44.0, 352.0, 10.0  # edges of the plot in a picture with axes
 _BELOW = 38.0  # room for ticks and title of the axis below
+_SPAN = 1.5  # powers of ten that an axis covers, from which on it begins and ends at whole ones
 
 
 @dataclass(frozen=True)
@@ -56,16 +57,23 @@ def decades(low: int, high: int, most: int = 6) -> list[int]:
     return list(range(high, low - 1, -step))[::-1]
 
 
-def exponent_range(values: Iterable[float]) -> tuple[int, int]:
-    """The powers of ten between which positive numbers lie, at least one apart."""
+def exponent_range(values: Iterable[float]) -> tuple[float, float]:
+    """The exponents of ten between which positive numbers are shown: whole ones, unless these are close."""
     exponents = [math.log10(value) for value in values]
-    low = math.floor(min(exponents) + 1e-9)
-    return low, max(math.ceil(max(exponents) - 1e-9), low + 1)
+    low, high = min(exponents), max(exponents)
+    if high - low >= _SPAN:
+        return math.floor(low + 1e-9), math.ceil(high - 1e-9)
+    middle, half = (low + high) / 2, max(high - low, 0.7) * 0.55
+    return middle - half, middle + half
 
 
 def log_ticks(axis: Axis) -> list[tuple[float, str]]:
-    """Places and labels on an axis of exponents."""
-    return [(axis(e), power_of_ten(e)) for e in decades(int(axis.low), int(axis.high))]
+    """Places and labels on an axis of exponents: powers of ten, or round numbers where it is short."""
+    if axis.high - axis.low >= _SPAN:
+        return [(axis(e), power_of_ten(e)) for e in decades(int(axis.low), int(axis.high))]
+    low, high = math.floor(axis.low), math.ceil(axis.high)
+    exponents = [e + math.log10(m) for e in range(low, high + 1) for m in (1, 2, 5)]
+    return [(axis(e), number(10.0**e)) for e in exponents if axis.low <= e <= axis.high]
 
 
 def ticks(axis: Axis, values: Sequence[float]) -> list[tuple[float, str]]:

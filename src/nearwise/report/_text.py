@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from html import escape
 from typing import Any
 
 LABEL = 40  # characters of an id, a class or a feature that are shown
-LINE = 300  # of a title or a constraint
+LINE = 160  # of a title or a constraint
 PARAGRAPH = 4000  # of a sentence or a setting
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -29,6 +30,11 @@ def shown(value: Any, limit: int = PARAGRAPH) -> str:
 def html(value: Any, limit: int = PARAGRAPH) -> str:
     """The value as shown, for text and quoted attributes of the page."""
     return escape(shown(value, limit))
+
+
+def prose(value: Any) -> str:
+    """The same for sentences, in which a number and its unit stay on one line."""
+    return re.sub(r"(?<=\d) (?=%)", "&nbsp;", html(value))
 
 
 def number(value: float) -> str:

@@ -77,10 +77,9 @@
       if (next >= 0) choose(plot, next);
     });
   }
-  addEventListener("scroll", () => (tip.textContent = ""), { passive: true });
-  addEventListener("pointerdown", (event) => {
-    if (!event.target.closest("svg.live")) plots.forEach((plot) => plot.chosen >= 0 && choose(plot, -1));
-  });
+  const forget = () => plots.forEach((plot) => plot.chosen >= 0 && choose(plot, -1));
+  addEventListener("scroll", forget, { passive: true });
+  addEventListener("pointerdown", (event) => event.target.closest("svg.live") || forget());
 
   for (const button of document.querySelectorAll(".classes button")) {
     button.disabled = false;

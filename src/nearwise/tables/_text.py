@@ -7,7 +7,9 @@ file is read again record by record, which is slower and finds the line and the 
 from __future__ import annotations
 
 import csv
+import math
 import re
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -132,7 +134,8 @@ class TextFile:
             return None
         if len(read) == len(self.lines) - start:
             return X, cells, np.arange(start + 1, len(self.lines) + 1)
-        return X, cells, np.fromiter((record.line for record in self.rows()), np.int64, len(read))
+        places = np.array([record.line for record in self.rows()], dtype=np.int64)
+        return (X, cells, places) if len(places) == len(read) else None
 
     def _loadtxt(self, start: int, kinds: list[Any], decimal_comma: bool) -> NDArray[Any]:
         lines: Iterable[str] = (f"{line}\n" for line in islice(self.lines, start, None))
@@ -141,17 +144,27 @@ class TextFile:
         return np.loadtxt(lines, dtype=kinds, delimiter=self.separator, quotechar='"', comments=None, ndmin=1)
 
     def _load_by_record(self, numbers: Sequence[int], texts: Sequence[int]) -> _Columns:
-        values: list[NDArray[np.float64]] = []
-        lines: list[int] = []
+        values, lines = array("d"), array("q")
         cells: dict[int, list[str]] = {column: [] for column in texts}
         for record in self.rows():
-            row = np.array([self._number(record, column) for column in numbers])
-            values.append(row)
+            values.extend(self._numbers(record, numbers))
             lines.append(record.line)
             for column in texts:
                 cells[column].append(record.cells[column])
-        X = np.array(values).reshape(len(values), len(numbers))
+        X = np.array(values).reshape(len(lines), len(numbers))
         return X, dict(cells), np.array(lines, dtype=np.int64)
+
+    def _numbers(self, record: Record, columns: Sequence[int]) -> list[float]:
+        found = [record.cells[column] for column in columns]
+        try:
+            plain = "".join(found)
+            if not self.decimal_comma and "_" not in plain and plain.isascii():
+                row = list(map(float, found))
+                if math.isfinite(sum(row)):
+                    return row
+        except ValueError:
+            pass
+        return [self._number(record, column) for column in columns]
 
     def _number(self, record: Record, column: int) -> float:
         name = self.columns[column]
