@@ -34,6 +34,8 @@ ORDER = (
     ("problems",),
     ("models",),
     ("datasets",),
+    ("tables",),
+    ("side_files",),
     ("__init__",),
     ("report",),
     ("benchmarks",),

@@ -6,6 +6,8 @@ import json
 import math
 import os
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,9 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
 
 import nearwise as nw
 from nearwise import models
@@ -119,6 +124,31 @@ def test_what_a_file_cannot_hold_is_refused_by_its_place(model: object, place: s
     with pytest.raises(TypeError, match=place):
         nw.save(model, tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("learner", [MODELS["default"], MODELS["reduced kernel"]])
+def test_a_pipeline_that_scales_comes_back(learner: object, tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X, columns=["a", "b", "c", "d"])
+    saved = Pipeline([("scale", StandardScaler()), ("learn", clone(learner))]).fit(frame, y)
+    nw.save(saved, tmp_path / "model")
+    loaded = nw.load(tmp_path / "model")
+    assert repr(loaded) == repr(saved)
+    assert loaded.feature_names_in_.tolist() == ["a", "b", "c", "d"]
+    np.testing.assert_array_equal(loaded.transform(frame), saved.transform(frame))
+    assert loaded.score(frame, y) == saved.score(frame, y)
+    with pytest.raises(TypeError, match=r"Pipeline\.steps\[1\]\[1\] is SVC\(\)"):
+        nw.save(Pipeline([("scale", StandardScaler()), ("svm", SVC())]), tmp_path / "other")
+
+
+def test_equal_models_give_equal_files(tmp_path: Path) -> None:
+    # in other processes, because the order of safetensors' own header differs from process to process
+    script = "import sys, numpy as np, nearwise as nw; nw.save(nw.Metric(np.eye(3)), sys.argv[1])"
+    paths = [tmp_path / f"model{k}" for k in range(4)]
+    for path in paths[1:]:
+        subprocess.run([sys.executable, "-c", script, str(path)], check=True)
+    nw.save(nw.Metric(np.eye(3)), paths[0])
+    assert len({path.read_bytes() for path in paths}) == 1
 
 
 def test_only_models_of_nearwise_are_saved(tmp_path: Path) -> None:

@@ -3,13 +3,14 @@
 A file is in the safetensors format: the arrays as tensors, bit by bit, and in its header, as JSON text, a
 schema version and a tree that says what the arrays belong to. The tree holds numbers, texts, lists, dicts,
 arrays, and objects of the classes in `_CLASSES`; a class that is to be saved needs its line there, and
-nothing else. A file cannot name any other class, nor run code.
+nothing else. A file cannot name any other class, nor run code. Equal models give equal files.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import enum
+import inspect
 import json
 import math
 import os
@@ -29,31 +30,33 @@ SCHEMA = 1
 
 # class name -> the module that defines it
 _CLASSES = {
-    "MetricLearner": "estimators",
-    "KernelLearner": "estimators",
-    "FixedRankEmbedding": "estimators",
-    "FixedRankLearner": "estimators",
-    "FixedRankRegressor": "estimators",
-    "FixedRankResult": "solvers.fixed_rank",
-    "FixedRankRecord": "solvers.fixed_rank",
-    "Schedule": "solvers.fixed_rank_online",
-    "Units": "estimators._fixed_rank",
-    "KernelFeatures": "estimators._kernel_features",
-    "LowRankKernelMetric": "estimators._kernel_features",
-    "OnlineLearner": "estimators",
-    "KernelReducer": "estimators",
-    "Metric": "metric",
-    "KernelMetric": "metric",
-    "KernelMap": "metric",
-    "InputKernel": "input_kernels",
-    "LogDet": "divergences",
-    "VonNeumann": "divergences",
-    "Frobenius": "divergences",
-    "Result": "result",
-    "Certificate": "result",
-    "Violation": "result",
-    "Record": "result",
-    "Status": "result",
+    "MetricLearner": "nearwise.estimators",
+    "KernelLearner": "nearwise.estimators",
+    "FixedRankEmbedding": "nearwise.estimators",
+    "FixedRankLearner": "nearwise.estimators",
+    "FixedRankRegressor": "nearwise.estimators",
+    "FixedRankResult": "nearwise.solvers.fixed_rank",
+    "FixedRankRecord": "nearwise.solvers.fixed_rank",
+    "Schedule": "nearwise.solvers.fixed_rank_online",
+    "Units": "nearwise.estimators._fixed_rank",
+    "KernelFeatures": "nearwise.estimators._kernel_features",
+    "LowRankKernelMetric": "nearwise.estimators._kernel_features",
+    "OnlineLearner": "nearwise.estimators",
+    "KernelReducer": "nearwise.estimators",
+    "Metric": "nearwise.metric",
+    "KernelMetric": "nearwise.metric",
+    "KernelMap": "nearwise.metric",
+    "InputKernel": "nearwise.input_kernels",
+    "LogDet": "nearwise.divergences",
+    "VonNeumann": "nearwise.divergences",
+    "Frobenius": "nearwise.divergences",
+    "Result": "nearwise.result",
+    "Certificate": "nearwise.result",
+    "Violation": "nearwise.result",
+    "Record": "nearwise.result",
+    "Status": "nearwise.result",
+    "Pipeline": "sklearn.pipeline",
+    "StandardScaler": "sklearn.preprocessing",
 }
 _TENSOR_KINDS = "biuf"
 _SCALARS = (bool, int, str, type(None))
@@ -72,13 +75,15 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
 
     Parameters
     ----------
-    model : an estimator of nearwise, or a `Metric` or `KernelMetric`
+    model : an estimator of nearwise, a `Metric` or `KernelMetric`, or a scikit-learn `Pipeline` of an
+        estimator of nearwise and `StandardScaler`
     path : where to write; the customary suffix is .safetensors
     """
     from safetensors.numpy import save as to_bytes
 
     if type(model).__name__ not in _CLASSES or not _is_known(type(model)):
-        raise TypeError(f"cannot save a {type(model).__name__}: not an estimator or metric of nearwise")
+        kinds = "not an estimator or metric of nearwise, nor a Pipeline of one"
+        raise TypeError(f"cannot save a {type(model).__name__}: {kinds}")
     writer = _Writer()
     tree = writer.encoded(model, type(model).__name__)
     header = {
@@ -87,7 +92,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         "version": __version__,
         "model": json.dumps(tree, allow_nan=False),
     }
-    write_whole(path, to_bytes(writer.tensors, metadata=header))
+    write_whole(path, _in_order(to_bytes(writer.tensors, metadata=header)))
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -144,8 +149,8 @@ class _Writer:
             state = {name: self.encoded(item, f"{place}.{name}") for name, item in _state(value).items()}
             return {"object": type(value).__name__, "state": state}
         raise TypeError(
-            f"{place} is {value!r}, which a model file cannot hold; it holds numbers, texts, arrays, and the "
-            "divergences, kernels and metrics of nearwise by name"
+            f"{place} is {value!r}, which a model file cannot hold; it holds numbers, texts, arrays, the "
+            "divergences, kernels, metrics and estimators of nearwise, and StandardScaler"
         )
 
     def _array(self, value: np.ndarray[Any, Any], place: str) -> Any:
@@ -204,8 +209,16 @@ class _Reader:
         return _class_of(name)
 
 
+def _in_order(content: bytes) -> bytes:
+    """The file with its header sorted: safetensors writes metadata in an order that changes between runs."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = json.dumps(json.loads(content[8:end]), sort_keys=True, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)  # the arrays behind it stay aligned
+    return len(header).to_bytes(8, "little") + header + content[end:]
+
+
 def _class_of(name: str) -> Any:
-    return getattr(import_module(f"nearwise.{_CLASSES[name]}"), name)
+    return getattr(import_module(_CLASSES[name]), name)
 
 
 def _is_known(kind: type) -> bool:
@@ -233,7 +246,7 @@ def _restored(kind: Any, state: dict[str, Any]) -> Any:
         return Result(matrix=factor @ factor.T, features=np.empty((0, len(factor))), **state)
     if hasattr(kind, "__dataclass_fields__"):
         return kind(**state)
-    parameters = kind().get_params(deep=False)
+    parameters = inspect.signature(kind).parameters
     model = kind(**{name: state.pop(name) for name in parameters if name in state})
     for name, value in state.items():
         if callable(getattr(kind, name, None)):

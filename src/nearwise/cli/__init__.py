@@ -34,10 +34,36 @@ COMMANDS = {
         ("demo --seed 1 -o digits.html",),
         "demo",
     ),
+    "apply": Command(
+        "write the coordinates of data under a model",
+        (
+            "apply model.safetensors flowers.csv -o coordinates.csv",
+            "apply model.safetensors flowers.csv --id name --drop species -o coordinates.parquet",
+            "apply model.safetensors embeddings.npy -o better.npy",
+        ),
+        "apply",
+    ),
+    "neighbors": Command(
+        "list the nearest rows of data, by the learned distance",
+        (
+            "neighbors model.safetensors flowers.csv --id name",
+            "neighbors model.safetensors flowers.csv -k 10 --query new.csv -o neighbors.csv",
+        ),
+        "neighbors",
+    ),
     "bench": Command(
         "measure against other solvers and packages in one run; without a name, list the benchmarks",
         ("bench solver",),
         "bench",
+    ),
+    "completion": Command(
+        "print a script that completes commands, options and files in a shell",
+        (
+            'completion bash   # in ~/.bashrc:  eval "$(nearwise completion bash)"',
+            "completion zsh > _nearwise   # in a folder of $fpath",
+            "completion fish > ~/.config/fish/completions/nearwise.fish",
+        ),
+        "completion",
     ),
 }
 
@@ -95,11 +121,19 @@ class Parser(argparse.ArgumentParser):
     """argparse, with errors in one line and examples kept as they are laid out."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(**{"formatter_class": argparse.RawDescriptionHelpFormatter, **settings})
+        super().__init__(**{"formatter_class": _Formatter, **settings})
 
     def error(self, message: str) -> NoReturn:
         """Say in one line what is wrong and where to read on, and exit with the code of bad input."""
         self.exit(BAD_INPUT, f"{self.prog}: {message}; {self.prog} --help explains\n")
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Keeps line breaks, and leaves the longest command room for its help on the same line."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog)
+        self._action_max_length = 4 + max(map(len, COMMANDS))
 
 
 def _epilog(examples: Sequence[str]) -> str:

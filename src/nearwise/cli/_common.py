@@ -11,7 +11,7 @@ import math
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,17 +32,47 @@ def refusing_bad_input() -> Iterator[None]:
     """
     try:
         yield
+    except BrokenPipeError:  # the reader of standard output went away, which is nobody's mistake
+        raise
     except OSError as error:
         named = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
         raise BadInput(named) from error
     except (ValueError, LookupError, TypeError, ImportError) as error:
-        raise BadInput(str(error.args[0]) if error.args else type(error).__name__) from error
+        # a KeyError shows its message in quotes, a UnicodeError has several arguments
+        raise BadInput(str(error.args[0] if len(error.args) == 1 else error)) from error
 
 
 def add_options(parser: argparse._ActionsContainer, *names: str) -> None:
     """Add options that mean the same in every command, by their name in `_OPTIONS`."""
     for name in names:
         parser.add_argument(f"--{name}", **_OPTIONS[name])
+
+
+def add_model_and_data(parser: argparse.ArgumentParser) -> None:
+    """The model and the data that it is applied to."""
+    parser.add_argument("model", metavar="MODEL", help="a model that nearwise learn or nw.save wrote")
+    parser.add_argument(
+        "data",
+        metavar="DATA",
+        help="rows of numbers: .csv, .tsv, .parquet, .npy, .npz, - for standard input, or a data set by name "
+        "as in dataset:iris",
+    )
+
+
+def add_columns(parser: argparse.ArgumentParser) -> None:
+    """The options that say which columns of the data are meant."""
+    columns = parser.add_argument_group("columns of DATA, by name or number (1 is the first, -1 the last)")
+    columns.add_argument("--id", metavar="COL", help="the column of ids, which name the rows")
+    columns.add_argument(
+        "--drop", metavar="COL", action="append", default=[], help="leave this column out (again for more)"
+    )
+    columns.add_argument(
+        "--features",
+        metavar="COL",
+        action="append",
+        default=[],
+        help="use these columns alone (default: those the model names, else all)",
+    )
 
 
 def whole_number(smallest: int, largest: float = math.inf) -> Callable[[str], int]:
@@ -104,6 +134,13 @@ def limit_threads(count: int | None) -> contextlib.AbstractContextManager[Any]:
     from threadpoolctl import threadpool_limits
 
     return threadpool_limits(limits=count)
+
+
+def tell(notices: Iterable[str], quiet: bool) -> None:
+    """Print what the user should know on standard error."""
+    if not quiet:
+        for notice in notices:
+            print(f"nearwise: note: {notice}", file=sys.stderr)
 
 
 def program() -> str:

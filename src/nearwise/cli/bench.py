@@ -9,28 +9,37 @@ import importlib.util
 import pkgutil
 from pathlib import Path
 
-from nearwise.cli._common import DONE, BadInput
+from nearwise.cli._common import DONE
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("name", nargs="?", metavar="NAME", help="the benchmark; without it, list them")
+    parser.add_argument(
+        "name",
+        nargs="?",
+        metavar="NAME",
+        choices=tuple(_found()),
+        help="the benchmark; without it, list them",
+    )
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="options of the benchmark")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run one benchmark with its own options, or list them all."""
-    package = importlib.import_module("nearwise.benchmarks")
-    modules = (m.name for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_"))
-    found = {name.replace("_", "-"): f"{package.__name__}.{name}" for name in modules}
+    found = _found()
     if arguments.name is None:
         for name, module in found.items():
             print(f"{name:12} {_first_line(module)}")
         return DONE
-    if arguments.name not in found:
-        raise BadInput(f"no benchmark is called {arguments.name!r}; there are: {', '.join(found)}")
     code: int = importlib.import_module(found[arguments.name]).main(arguments.arguments)
     return code
+
+
+def _found() -> dict[str, str]:
+    """The modules of the benchmarks by name."""
+    package = importlib.import_module("nearwise.benchmarks")
+    modules = (m.name for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_"))
+    return {name.replace("_", "-"): f"{package.__name__}.{name}" for name in modules}
 
 
 def _first_line(module: str) -> str:

@@ -1,0 +1,115 @@
+"""A model file and the data that it is applied to: loading, matching of columns, coordinates in blocks."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import nearwise as nw
+from nearwise import tables
+from nearwise.cli._common import BadInput, refusing_bad_input
+from nearwise.tables import Table
+
+Array = NDArray[np.float64]
+
+_BLOCK = 4096  # rows that are transformed at a time: a kernel with many points needs memory for each
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A model that knows coordinates and distances of new objects.
+
+    Attributes
+    ----------
+    path : its file
+    scaler : what is done to the data before, or None
+    learner : the estimator, or the metric itself
+    metric : what measures
+    n_features : the number of columns that it needs, or None where it cannot tell
+    names : of these columns, or ()
+    """
+
+    path: str
+    scaler: Any
+    learner: Any
+    metric: Any
+    n_features: int | None
+    names: tuple[str, ...]
+
+    def read(self, source: str, arguments: argparse.Namespace, *, ids_optional: bool = False) -> Table:
+        """A data file with the columns of the model, in its order."""
+        with refusing_bad_input():
+            table = tables.read(
+                source,
+                ids=arguments.id,
+                ids_optional=ids_optional,
+                drop=arguments.drop,
+                features=arguments.features,
+                known=() if arguments.features else self.names,
+                least=1,
+            )
+        return self._matched(table)
+
+    def entered(self, X: Array) -> Array:
+        """The data as the learner sees them."""
+        return X if self.scaler is None else np.asarray(self.scaler.transform(X))
+
+    def transform(self, X: Array) -> Array:
+        """Coordinates, block by block."""
+        blocks = (X[start : start + _BLOCK] for start in range(0, len(X), _BLOCK))
+        with np.errstate(over="ignore", invalid="ignore"):
+            coordinates = np.concatenate([self.metric.transform(self.entered(block)) for block in blocks])
+        wrong = np.flatnonzero(~np.isfinite(coordinates).all(axis=1))
+        if wrong.size:
+            raise BadInput(f"row {wrong[0]} of the data has numbers so large that the coordinates overflow")
+        return coordinates
+
+    def _matched(self, table: Table) -> Table:
+        """The table with its columns in the model's order; columns that are not the model's are refused."""
+        if self.names and table.named and table.scalars:
+            missing = [name for name in self.names if name not in table.names]
+            others = [name for name in table.names if name not in self.names]
+            if missing or others:
+                wrong = f"lacks {_some(missing)}" if missing else f"has {_some(others)} too"
+                raise BadInput(f"{table.source} {wrong}; {self.path} was learned with {_some(self.names)}")
+            order = [table.names.index(name) for name in self.names]
+            table = replace(table, X=table.X[:, order], names=self.names)
+        if self.n_features is not None and table.X.shape[1] != self.n_features:
+            raise BadInput(
+                f"{table.source} has {_count(table.X.shape[1])}, but {self.path} was learned with "
+                f"{self.n_features}; leave out what is no feature with --drop or --id"
+            )
+        return table
+
+
+def load(path: str) -> Fitted:
+    """Load a model that can measure new objects."""
+    with refusing_bad_input():
+        model = nw.load(path)
+    steps = getattr(model, "steps", None)
+    learner = model if steps is None else model[-1]
+    metric = getattr(learner, "metric_", learner)
+    if not hasattr(metric, "squared_distances"):
+        kind = type(learner).__name__
+        state = "is not fitted" if hasattr(learner, "transform") else "has no distance for new objects"
+        raise BadInput(f"{path} holds a {kind} that {state}")
+    scaler = None if steps is None or len(steps) == 1 else model[:-1]
+    first = model if steps is None else model[0]
+    names = tuple(map(str, getattr(first, "feature_names_in_", ())))
+    if names:  # they are compared here, once, and not again with every array, which has none
+        del first.feature_names_in_
+    n_features = getattr(first, "n_features_in_", getattr(first, "n_features", None))
+    return Fitted(path, scaler, learner, metric, n_features, names)
+
+
+def _some(names: Any, most: int = 8) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(repr, names[:most])) + more
+
+
+def _count(columns: int) -> str:
+    return "1 column of numbers" if columns == 1 else f"{columns} columns of numbers"

@@ -1,0 +1,93 @@
+"""The k nearest rows by a learned distance, exactly, in memory that does not grow with the number of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearwise.metric import Metric
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+TILE = 2048  # rows on either side of a block of distances: 32 MB of them
+SPARE = 8  # more candidates than asked for: blocks of distances are rounded, the final ones are not
+
+
+def nearest(
+    metric: Any,
+    data: Array,
+    queries: Array | None,
+    k: int,
+    progress: Callable[[float], object] = lambda share: None,
+) -> tuple[Index, Array]:
+    """Row numbers of the k nearest rows of `data`, nearest first, and their distances.
+
+    Parameters
+    ----------
+    metric : what measures: `squared_distances(X, Y)` and `pair_squared_distances(X, i, j)`
+    data : (n, d) rows to search
+    queries : (m, d) rows to search for; by default those of `data`, each without itself
+    k : how many, at most n, or n - 1 without queries
+    progress : is told the share that is done
+
+    Returns
+    -------
+    (m, k) row numbers and (m, k) distances. Of equal distances, the smaller row number is first.
+    """
+    if isinstance(metric, Metric):  # moving all objects keeps digits, and the distances
+        centre = data.mean(axis=0)
+        data = data - centre
+        queries = None if queries is None else queries - centre
+    itself = queries is None
+    objects = data if queries is None else queries
+    count = min(k + SPARE, len(data) - itself)
+    rows = np.empty((len(objects), k), dtype=np.int64)
+    distances = np.empty((len(objects), k))
+    for start in range(0, len(objects), TILE):
+        block = slice(start, start + TILE)
+        found = _candidates(metric, objects[block], data, count, start if itself else None)
+        rows[block], distances[block] = _ordered(metric, objects[block], data, found, k)
+        progress(min(start + TILE, len(objects)) / len(objects))
+    return rows, distances
+
+
+def _candidates(metric: Any, block: Array, data: Array, count: int, itself: int | None) -> Index:
+    """For every row of the block, the rows of the data that are nearest up to rounding, in any order.
+
+    `itself` is the row of the data that the first of the block is, or None.
+    """
+    best = np.empty((len(block), 0))
+    rows = np.empty((len(block), 0), dtype=np.int64)
+    for start in range(0, len(data), TILE):
+        tile = metric.squared_distances(block, data[start : start + TILE])
+        if itself is not None:
+            own = np.arange(itself, itself + len(block)) - start
+            inside = np.flatnonzero((own >= 0) & (own < tile.shape[1]))
+            tile[inside, own[inside]] = np.inf
+        tile, columns = _smallest(tile, None, count)
+        best, rows = _smallest(np.hstack([best, tile]), np.hstack([rows, columns + start]), count)
+    return rows
+
+
+def _smallest(values: Array, rows: Index | None, count: int) -> tuple[Array, Index]:
+    """The smallest values of every row, and their entries of `rows`, by default the column numbers."""
+    if values.shape[1] > count:
+        chosen = np.argpartition(values, count - 1, axis=1)[:, :count]
+        values = np.take_along_axis(values, chosen, axis=1)
+        return values, chosen if rows is None else np.take_along_axis(rows, chosen, axis=1)
+    return values, np.tile(np.arange(values.shape[1]), (len(values), 1)) if rows is None else rows
+
+
+def _ordered(metric: Any, block: Array, data: Array, found: Index, k: int) -> tuple[Index, Array]:
+    """The k nearest of the rows found, by distances that are computed from differences."""
+    used, position = np.unique(found, return_inverse=True)
+    objects = np.vstack([block, data[used]])
+    own = np.repeat(np.arange(len(block)), found.shape[1])
+    squared = metric.pair_squared_distances(objects, own, len(block) + position.ravel())
+    squared = squared.reshape(found.shape)
+    order = np.lexsort((found, squared), axis=1)[:, :k]
+    return np.take_along_axis(found, order, axis=1), np.sqrt(np.take_along_axis(squared, order, axis=1))

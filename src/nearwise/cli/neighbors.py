@@ -1,0 +1,152 @@
+"""`nearwise neighbors`: the nearest rows of data for every row, or for every row of a query file."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from nearwise.cli._common import (
+    DONE,
+    STANDARD,
+    BadInput,
+    add_columns,
+    add_model_and_data,
+    add_options,
+    check_output,
+    limit_threads,
+    refusing_bad_input,
+    tell,
+    whole_number,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nearwise.cli._fitted import Fitted
+    from nearwise.tables import Table
+
+FORMATS = (".csv", ".tsv", ".json", ".parquet", ".npz")
+SHOWN = 20  # queries in a table on a terminal
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    add_model_and_data(parser)
+    parser.add_argument(
+        "-k", type=whole_number(1), default=5, metavar="K", help="neighbors of every row (default 5)"
+    )
+    parser.add_argument(
+        "--query",
+        metavar="FILE",
+        help="list the neighbors of the rows of FILE (default: of the rows of DATA, each without itself)",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="OUT",
+        help="where to write: .csv, .tsv, .json, .parquet, .npz, or - for CSV on standard output (default: a "
+        "table on a terminal, else -)",
+    )
+    add_columns(parser)
+    add_options(parser.add_argument_group("running"), "threads", "force", "quiet", "json")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Load, read, search, write."""
+    if arguments.json and arguments.output is not None:
+        raise BadInput("--json prints the neighbors on standard output; leave out -o, or write -o FILE.json")
+    if arguments.data == arguments.query == STANDARD:
+        raise BadInput("only one file can come from standard input")
+    if arguments.output is not None:
+        check_output(arguments.output, arguments.force)
+    with limit_threads(arguments.threads):
+        from nearwise import tables
+        from nearwise.cli import _fitted
+
+        if arguments.output is not None:
+            with refusing_bad_input():
+                tables.check_target(arguments.output, FORMATS)
+        fitted = _fitted.load(arguments.model)
+        data = fitted.read(arguments.data, arguments)
+        queries = (
+            None if arguments.query is None else fitted.read(arguments.query, arguments, ids_optional=True)
+        )
+        columns = _search(fitted, data, queries, arguments)
+    notices = [*data.notices, *(queries.notices if queries is not None else ())]
+    if arguments.json:
+        rows = _rows(columns)
+        print(json.dumps({"k": arguments.k, "neighbors": rows, "notices": notices}, indent=2))
+        return DONE
+    tell(notices, arguments.quiet)
+    if arguments.output is None and sys.stdout.isatty():
+        _show(columns, arguments.k)
+        return DONE
+    with refusing_bad_input():
+        tables.write_columns(arguments.output or STANDARD, columns, force=arguments.force)
+    if arguments.output not in (None, STANDARD) and not arguments.quiet:
+        count = len(columns["query"]) // arguments.k
+        print(f"wrote {arguments.output}: {arguments.k} neighbors of {count} rows")
+    return DONE
+
+
+def _search(
+    fitted: Fitted, data: Table, queries: Table | None, arguments: argparse.Namespace
+) -> dict[str, NDArray[Any]]:
+    """The columns of the result: query, rank, neighbor, distance."""
+    import numpy as np
+    from rich.console import Console
+
+    from nearwise.cli._nearest import nearest
+
+    k, most = arguments.k, len(data.X) - (queries is None)
+    if k > most:
+        others = "other rows" if queries is None else "rows"
+        raise BadInput(f"-k {k} is too large: {data.source} has {most} {others}")
+    quiet = arguments.quiet or arguments.json
+    console = Console(stderr=True, quiet=quiet, markup=False)
+    with console.status("searching") as line, np.errstate(over="ignore", invalid="ignore"):
+        rows, distances = nearest(
+            fitted.metric,
+            fitted.entered(data.X),
+            None if queries is None else fitted.entered(queries.X),
+            k,
+            lambda share: line.update(f"searching: {share:.0%}"),
+        )
+    if not np.isfinite(distances).all():
+        raise BadInput(f"{data.source}: the numbers are so large that distances between them overflow")
+    asked = data if queries is None else queries
+    query = np.arange(len(asked.X)) if asked.ids is None else asked.ids
+    return {
+        "query": np.repeat(query, k),
+        "rank": np.tile(np.arange(1, k + 1), len(query)),
+        "neighbor": rows.ravel() if data.ids is None else data.ids[rows.ravel()],
+        "distance": distances.ravel(),
+    }
+
+
+def _rows(columns: dict[str, NDArray[Any]]) -> list[dict[str, Any]]:
+    values = zip(*(column.tolist() for column in columns.values()), strict=True)
+    return [dict(zip(columns, row, strict=True)) for row in values]
+
+
+def _show(columns: dict[str, NDArray[Any]], k: int) -> None:
+    """A table of the first queries."""
+    from rich.box import SIMPLE
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    table = Table("query", box=SIMPLE)
+    for name in ("rank", "neighbor", "distance"):
+        table.add_column(name, justify="right")
+    shown = {name: values[: SHOWN * k] for name, values in columns.items()}
+    for row in _rows(shown):
+        first = Text(str(row["query"]) if row["rank"] == 1 else "")
+        table.add_row(first, str(row["rank"]), Text(str(row["neighbor"])), f"{row['distance']:.6g}")
+    console.print(table)
+    more = len(columns["query"]) // k - SHOWN
+    if more > 0:
+        console.print(f"and {more} queries more; -o FILE writes them all")

@@ -1,0 +1,301 @@
+"""What a data file becomes: a `Table`, checked. `Opened` is what the readers of every format hand over.
+
+A reader opens a file, which tells the names of its columns; `select` turns the user's wishes into column
+numbers; the reader then loads those columns; `checked` makes a `Table` of them or names what is wrong.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+LONGEST_ID = 1000
+MISSING = frozenset(("", "?", "na", "n/a", "nan", "null", "none", "<na>", "#n/a"))
+
+
+class TableError(ValueError):
+    """A data file that cannot be used; the message names the file, its line or row, and what to do."""
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A data file: numbers by row, and perhaps a label and an id for every row.
+
+    Attributes
+    ----------
+    source : as the user named it
+    X : (n, d) finite numbers
+    names : d names of features; "x0", "x1", ... where the file has none
+    labels : (n,) texts, None where a label is missing; or None
+    ids : (n,) texts, unique; or None
+    scalars : True for columns of numbers, False for vectors (arrays, a list column)
+    named : whether `names` are the file's own
+    lines : (n,) the line of the file of every row, for text files; or None
+    notices : what the user should know about how the file was read
+    """
+
+    source: str
+    X: NDArray[np.float64]
+    names: tuple[str, ...]
+    labels: NDArray[np.object_] | None
+    ids: NDArray[np.str_] | None
+    scalars: bool
+    named: bool = True
+    lines: NDArray[np.int64] | None = None
+    notices: tuple[str, ...] = ()
+
+    def place(self, row: int) -> str:
+        """Where a row is in the file, for messages: "line 17" of a text file, else "row 16"."""
+        return place(self.lines, row)
+
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits that change when numbers, labels, ids or names do."""
+        digest = hashlib.sha256(repr((self.X.shape, self.names)).encode())
+        digest.update(np.ascontiguousarray(self.X, dtype="<f8").tobytes())
+        for texts in (self.labels, self.ids):
+            digest.update(repr(None if texts is None else texts.tolist()).encode())
+        return digest.hexdigest()[:16]
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """Columns that were asked for: numbers, their names, and texts by column number (None: missing)."""
+
+    X: NDArray[np.float64]
+    names: tuple[str, ...]
+    scalars: bool
+    texts: dict[int, NDArray[np.object_]]
+    lines: NDArray[np.int64] | None = None
+    notices: tuple[str, ...] = ()
+
+
+class Opened(Protocol):
+    """A file whose columns are known; `features` are those that are features unless the user says else."""
+
+    @property
+    def source(self) -> str: ...
+
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+
+    @property
+    def named(self) -> bool: ...
+
+    @property
+    def features(self) -> tuple[int, ...]: ...
+
+    @property
+    def notices(self) -> tuple[str, ...]: ...
+
+    def load(self, numbers: Sequence[int], texts: Sequence[int]) -> Loaded:
+        """Those columns as numbers, and those as texts."""
+
+    def cells(self) -> tuple[list[NDArray[np.object_]], NDArray[np.int64] | None]:
+        """All columns as texts, and the line of every row of a text file."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Column numbers: of the features, the label and the id; and what the user should know about it."""
+
+    features: tuple[int, ...]
+    labels: int | None
+    ids: int | None
+    notices: tuple[str, ...] = ()
+
+
+def select(
+    file: Opened,
+    labels: str | None,
+    ids: str | None,
+    ids_optional: bool,
+    drop: Sequence[str],
+    features: Sequence[str],
+    known: Sequence[str],
+) -> Choice:
+    """The columns that are meant; see `tables.read` for the arguments."""
+    label = None if labels is None else _column(file, labels)
+    identifier = None
+    if ids is not None and not (ids_optional and _find(file, ids) is None):
+        identifier = _column(file, ids)
+    dropped = _columns(file, drop)
+    asked = _columns(file, features)
+    taken = {label: "label", identifier: "id"}
+    for column in (*dropped, *asked):
+        if column in taken and column is not None:
+            other = "left out" if column in dropped else "a feature"
+            raise TableError(
+                f"{file.source}: column {file.columns[column]!r} cannot be the {taken[column]} and {other}"
+            )
+    if both := set(dropped) & set(asked):
+        raise TableError(f"{file.source}: column {file.columns[both.pop()]!r} is both asked for and left out")
+    free = [column for column in file.features if column not in taken and column not in dropped]
+    chosen, notices = asked or free, file.notices
+    if not asked and known and file.named and set(known) <= {file.columns[column] for column in free}:
+        chosen = [file.columns.index(name) for name in known]
+        if unused := [file.columns[column] for column in free if column not in chosen]:
+            notices += (f"{file.source}: the model does not use {_listed(unused)}",)
+    if not chosen:
+        raise TableError(f"{file.source}: no column is left to be a feature")
+    return Choice(tuple(chosen), label, identifier, notices)
+
+
+def checked(file: Opened, choice: Choice, loaded: Loaded, least: int) -> Table:
+    """The table of the chosen columns, after the checks that are the same for every format."""
+    n = len(loaded.X)
+    if n < least:
+        count = "no rows" if n == 0 else "one row" if n == 1 else f"{n} rows"
+        where = f", {place(loaded.lines, 0)}" if n else ""
+        expected = f"at least {least} are needed" if least > 1 else "nothing can be done with it"
+        raise TableError(f"{file.source}{where}: the file has {count} of data; {expected}")
+    finite = np.isfinite(loaded.X)
+    if not finite.all():
+        row, column = np.argwhere(~finite)[0]
+        where = f"{file.source}, {place(loaded.lines, row)}, column {loaded.names[column]!r}"
+        if np.isnan(loaded.X[row, column]):
+            advice = missing_advice(loaded.names[column]) if loaded.scalars else "the value is missing"
+            raise TableError(f"{where}: {advice}")
+        raise TableError(f"{where}: the value is infinite or too large; numbers must be finite")
+    return Table(
+        source=file.source,
+        X=loaded.X,
+        names=loaded.names,
+        labels=None if choice.labels is None else _labels(loaded.texts[choice.labels]),
+        ids=None if choice.ids is None else _unique_ids(file, choice.ids, loaded),
+        scalars=loaded.scalars,
+        named=file.named,
+        lines=loaded.lines,
+        notices=choice.notices + loaded.notices,
+    )
+
+
+def place(lines: NDArray[np.int64] | None, row: int) -> str:
+    """A row as a user finds it: by its line in a text file, else by its number from 0."""
+    return f"row {row}" if lines is None else f"line {lines[row]}"
+
+
+def missing_advice(column: str) -> str:
+    """What to do about a value that is not there."""
+    return f"the value is missing; fill it in, or leave the column out with --drop {shlex.quote(column)}"
+
+
+def not_a_number_advice(value: str, column: str) -> str:
+    """What to do about a text where a number should be."""
+    return (
+        f"{shown(value)} is not a number; correct it, or leave the column out with --drop "
+        f"{shlex.quote(column)} (or name it with --labels or --id)"
+    )
+
+
+def shown(value: object) -> str:
+    """A value in a message: quoted, and cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:50]}...{text[-1]}"
+
+
+def as_texts(values: Iterable[Any]) -> NDArray[np.object_]:
+    """Values of any type as texts, None where one is missing; 7 and 7.0 are both "7"."""
+    found = [_text(value) for value in values]
+    texts = np.empty(len(found), dtype=object)
+    texts[:] = found
+    return texts
+
+
+def stripped(cells: Iterable[str]) -> NDArray[np.object_]:
+    """Cells of a text file without the blanks around them, None where nothing is left."""
+    found = [cell.strip() or None for cell in cells]
+    texts = np.empty(len(found), dtype=object)
+    texts[:] = found
+    return texts
+
+
+def refuse_duplicate_names(where: str, names: Sequence[str]) -> None:
+    """Refuse two columns of one name: nobody could say which is meant."""
+    seen: dict[str, int] = {}
+    for number, name in enumerate(names, start=1):
+        if name in seen:
+            raise TableError(
+                f"{where}: columns {seen[name]} and {number} are both called {name!r}; rename one of them"
+            )
+        seen[name] = number
+
+
+def _text(value: Any) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, bytes | bytearray):
+        value = bytes(value).decode("utf-8", "backslashreplace")
+    if isinstance(value, float | np.floating):
+        if np.isnan(value):
+            return None
+        value = float(value)
+        value = int(value) if value.is_integer() and abs(value) <= 2.0**53 else value
+    return str(value).strip() or None
+
+
+def _labels(texts: NDArray[np.object_]) -> NDArray[np.object_]:
+    """Labels, None where one is missing."""
+    found = texts.copy()
+    found[[text is not None and text.casefold() in MISSING for text in texts]] = None
+    return found
+
+
+def _columns(file: Opened, wanted: Sequence[str]) -> list[int]:
+    """Column numbers of several names; a text that is no name may be several with commas between."""
+    found: list[int] = []
+    for text in wanted:
+        whole = text in file.columns or "," not in text
+        found += (_column(file, name) for name in ([text] if whole else text.split(",")))
+    return list(dict.fromkeys(found))
+
+
+def _find(file: Opened, wanted: str) -> int | None:
+    """The number, from 0, of a column that the user gave by name or by number, from 1 or from the end."""
+    for name in (wanted, wanted.strip()):
+        if name in file.columns:
+            return file.columns.index(name)
+    count = len(file.columns)
+    if wanted.isascii() and wanted.removeprefix("-").isdecimal() and 1 <= abs(int(wanted)) <= count:
+        number = int(wanted)
+        return number - 1 if number > 0 else count + number
+    return None
+
+
+def _column(file: Opened, wanted: str) -> int:
+    """The number of a column that must be there."""
+    found = _find(file, wanted)
+    if found is not None:
+        return found
+    folded = {name.casefold(): name for name in file.columns}
+    near = difflib.get_close_matches(wanted.casefold(), folded, n=1)
+    hint = f"did you mean {folded[near[0]]!r}? " if near else ""
+    raise TableError(f"{file.source} has no column {wanted!r}; {hint}it has {_listed(file.columns)}")
+
+
+def _listed(names: Sequence[str], most: int = 12) -> str:
+    """Some names for a message."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(repr, names[:most])) + more
+
+
+def _unique_ids(file: Opened, column: int, loaded: Loaded) -> NDArray[np.str_]:
+    texts = loaded.texts[column]
+    first: dict[str, int] = {}
+    for row, text in enumerate(texts):
+        where = f"{file.source}, {place(loaded.lines, row)}, column {file.columns[column]!r}"
+        if text is None:
+            raise TableError(f"{where}: the id is empty; every row needs an id of its own")
+        if len(text) > LONGEST_ID:
+            raise TableError(f"{where}: the id has {len(text)} characters; at most {LONGEST_ID} are allowed")
+        if text in first:
+            before = place(loaded.lines, first[text])
+            raise TableError(f"{where}: the id {shown(text)} was already given in {before}; ids must differ")
+        first[text] = row
+    return texts.astype(np.str_)

@@ -1,0 +1,77 @@
+"""What all commands share: types of arguments, checks of outputs, errors of the user, threads."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nearwise.cli import _common
+from nearwise.cli._common import BadInput
+
+
+@pytest.mark.parametrize("text", ["", "-1", "+1", "1.0", "1e3", "x", "\u0661", "11", "0"])
+def test_whole_numbers_outside_their_bounds_are_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=r"is not a whole number, 1 to 10"):
+        _common.whole_number(1, 10)(text)
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "nan", "inf", "1e999", "x"])
+def test_numbers_that_are_not_positive_are_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=r"is not a number greater than 0"):
+        _common.positive_number(text)
+
+
+def test_numbers_within_their_bounds_are_read() -> None:
+    assert [_common.whole_number(-2)(text) for text in ("-2", "007", "12")] == [-2, 7, 12]
+    assert _common.positive_number("2.5") == 2.5
+
+
+def test_outputs_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "out.csv"
+    _common.check_output("-", False)
+    _common.check_output(path, False)
+    path.touch()
+    _common.check_output(path, True)
+    _common.check_output(path, False, lambda found: found == path)
+    with pytest.raises(BadInput, match=r"out\.csv exists; give --force to replace it"):
+        _common.check_output(path, False)
+    with pytest.raises(BadInput, match=r"exists and is not a nearwise report"):
+        _common.check_output(path, False, lambda _: False)
+    with pytest.raises(BadInput, match=r"it is not a file"):
+        _common.check_output(tmp_path, True)
+    with pytest.raises(BadInput, match=r"absent is not a folder"):
+        _common.check_output(tmp_path / "absent" / "out.csv", True)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(BadInput, match=r"no permission to write in"):
+        _common.check_output(path, True)
+
+
+def test_errors_of_files_are_bad_input_and_a_closed_pipe_is_not(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"absent: No such file"), _common.refusing_bad_input():
+        (tmp_path / "absent").read_bytes()
+    with pytest.raises(BadInput, match=r"^seven$"), _common.refusing_bad_input():
+        raise KeyError("seven")
+    with pytest.raises(BadInput, match=r"can't encode character"), _common.refusing_bad_input():
+        "\u2028".encode("ascii")
+    with pytest.raises(BrokenPipeError), _common.refusing_bad_input():
+        raise BrokenPipeError
+
+
+def test_threads_are_limited_before_the_libraries_start() -> None:
+    code = (
+        "from nearwise.cli._common import limit_threads\nfrom threadpoolctl import threadpool_info\n"
+        "with limit_threads(1):\n"
+        "    import numba\n"
+        "    print({pool['num_threads'] for pool in threadpool_info()}, numba.get_num_threads())"
+    )
+    names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS")
+    environment = {name: value for name, value in os.environ.items() if name not in names}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
+    assert done.stdout == "{1} 1\n"
