@@ -55,7 +55,9 @@ def test_errors_of_files_are_bad_input_and_a_closed_pipe_is_not(tmp_path: Path) 
     with pytest.raises(BadInput, match=r"absent: No such file"), _common.refusing_bad_input():
         (tmp_path / "absent").read_bytes()
     with pytest.raises(BadInput, match=r"^seven$"), _common.refusing_bad_input():
-        raise LookupError("seven")
+        raise KeyError("seven")
+    with pytest.raises(BadInput, match=r"can't encode character"), _common.refusing_bad_input():
+        "\u2028".encode("ascii")
     with pytest.raises(BrokenPipeError), _common.refusing_bad_input():
         raise BrokenPipeError
 

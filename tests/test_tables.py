@@ -128,6 +128,15 @@ def test_decimal_commas_leave_texts_alone(write: Write) -> None:
     assert table.labels.tolist() == ["x,y", "z"]
 
 
+@pytest.mark.parametrize("cell", ["1.234,5", "1.234"])
+def test_a_point_beside_decimal_commas_is_not_guessed_at(cell: str, write: Write) -> None:
+    rows = 3 * _text.SAMPLE
+    with pytest.raises(TableError, match=rf"line {rows + 2}, column 'a': '{cell}' is not a number"):
+        tables.read(write("a;b\n" + "1,5;2,5\n" * rows + f"{cell};6\n"))
+    with pytest.raises(TableError, match=r"line [23], column 'a': .* is not a number"):
+        tables.read(write(f"a;b\n1,5;2,5\n{cell};6\n"))
+
+
 def test_labels_are_stripped_texts_and_none_where_missing(write: Write) -> None:
     table = tables.read(write("a,y\n1, k \n2,\n3,NA\n4,?\n5,01\n"), labels="y")
     assert table.labels.tolist() == ["k", None, None, None, "01"]

@@ -38,7 +38,8 @@ def refusing_bad_input() -> Iterator[None]:
         named = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
         raise BadInput(named) from error
     except (ValueError, LookupError, TypeError, ImportError) as error:
-        raise BadInput(str(error.args[0]) if error.args else type(error).__name__) from error
+        # a KeyError shows its message in quotes, a UnicodeError has several arguments
+        raise BadInput(str(error.args[0] if len(error.args) == 1 else error)) from error
 
 
 def add_options(parser: argparse._ActionsContainer, *names: str) -> None:

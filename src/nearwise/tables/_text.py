@@ -31,6 +31,7 @@ from nearwise.tables._table import (
 
 SEPARATORS = ",;\t|"
 SAMPLE = 100  # records that are looked at to find out how the file is written
+_POINTS = str.maketrans(",.", "._")
 _BLANKS = re.compile(r"[ \t]+")
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
 _BYTE_ORDER_MARKS = {  # UTF-32 first: its mark begins with that of UTF-16
@@ -139,8 +140,8 @@ class TextFile:
 
     def _loadtxt(self, start: int, kinds: list[Any], decimal_comma: bool) -> NDArray[Any]:
         lines: Iterable[str] = (f"{line}\n" for line in islice(self.lines, start, None))
-        if decimal_comma:
-            lines = (line.replace(",", ".") for line in lines)
+        if decimal_comma:  # and a number with a point is none
+            lines = (line.translate(_POINTS) for line in lines)
         return np.loadtxt(lines, dtype=kinds, delimiter=self.separator, quotechar='"', comments=None, ndmin=1)
 
     def _load_by_record(self, numbers: Sequence[int], texts: Sequence[int]) -> _Columns:
@@ -213,9 +214,11 @@ def open_text(source: str, data: bytes, *, look_for_header: bool = True) -> Text
 
 
 def number(cell: str, decimal_comma: bool = False) -> float | None:
-    """The number that a cell holds, or None."""
+    """The number that a cell holds, or None; beside decimal commas, a point could only group thousands."""
     text = cell.strip()
     if decimal_comma:
+        if "." in text:
+            return None
         text = text.replace(",", ".")
     try:
         return None if "_" in text or not text.isascii() else float(text)
@@ -267,7 +270,7 @@ def _separator(source: str, lines: list[str]) -> tuple[int, str]:
             continue
         regular = sum(len(record.cells) == width for record in sample) / len(sample)
         cells = [cell for record in sample for cell in record.cells]
-        numeric = sum(number(cell, separator != ",") is not None for cell in cells) / len(cells)
+        numeric = sum(_may_be_number(cell, separator) for cell in cells) / len(cells)
         score = (regular, numeric, width)
         if score > best_score:
             best, best_score = separator, score
@@ -275,6 +278,10 @@ def _separator(source: str, lines: list[str]) -> tuple[int, str]:
         lines[:] = [_BLANKS.sub("\t", line.strip()) for line in lines]
         return first, "\t"
     return first, best
+
+
+def _may_be_number(cell: str, separator: str) -> bool:
+    return number(cell) is not None or (separator != "," and number(cell, decimal_comma=True) is not None)
 
 
 def _is_blank_separated(lines: list[str]) -> bool:
