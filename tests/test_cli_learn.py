@@ -173,12 +173,12 @@ def test_several_kinds_of_knowledge_together(folder: Path, run: Run) -> None:
     found = run(
         "flowers.csv --id name --labels species --pairs named.csv --penalty 0.1 --held-out 0.3 --scale none"
     )
-    assert found["learned_from"].startswith("105 labelled rows in 3 classes, ")
+    assert found["learned_from"].startswith("105 labelled rows in 3 classes and ")
     names = [figure["name"] for figure in found["figures"]]
     assert names[-2:] == ["pair ROC-AUC", "given pairs' ROC-AUC"]
     assert isinstance(nw.load("flowers.safetensors"), nw.MetricLearner)
     found = run("vectors.npy --triplets triplets.csv --distances distances.csv --penalty 1")
-    assert found["learned_from"].endswith("triplets, 158 distances")
+    assert found["learned_from"].endswith("triplets and 158 distances")
     names = [figure["name"] for figure in found["figures"]]
     assert names == ["triplets in order", "relative error of distances"]
     assert not found["scaled"]  # vectors are left as they are

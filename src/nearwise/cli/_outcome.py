@@ -22,7 +22,7 @@ from nearwise.cli._common import DONE, NOT_CONVERGED, BadInput
 from nearwise.cli._fitting import Fit, Settings, Watch
 from nearwise.cli._holding_out import Split, counts, hold_out, numbered
 from nearwise.cli._known import Known
-from nearwise.evaluation import Figure
+from nearwise.evaluation import VERDICTS, Figure
 
 if TYPE_CHECKING:
     from nearwise.report import Report
@@ -107,13 +107,13 @@ class Outcome:
             n_classes = len(np.unique(self._codes[self.split.learned_rows]))
             parts.append(f"{numbered(len(self.split.learned_rows), 'labelled rows')} in {n_classes} classes")
         parts += [numbered(count, kind) for kind, count in counts(self.split.learned).items()]
-        return ", ".join(parts)
+        return " and ".join(parts)
 
     def measured_on(self) -> str:
         """What was held out, as text."""
         parts = [numbered(len(self.split.held_rows), "other rows")] if len(self.split.held_rows) else []
         parts += [numbered(count, f"other {kind}") for kind, count in counts(self.split.held).items()]
-        return ", ".join(parts)
+        return " and ".join(parts)
 
     def ending(self) -> str:
         """How the fit ended, in one line."""
@@ -138,15 +138,12 @@ class Outcome:
         )
 
     def summary(self) -> str:
-        """One sentence for the report."""
-        text = f"Learned from {self.origin()} of {self.known.table.source}."
-        if self.figures:
-            first = self.figures[0]
-            before, after = first.texts()
-            text += (
-                f" On {self.measured_on()}, the {first.name} is {after} under the learned distance and "
-                f"{before} before: {first.verdict}."
-            )
+        """What was learned, in two sentences for the report."""
+        text = f"Learned on {self.known.table.source} from {self.origin()}."
+        found = {verdict: [f.name for f in self.figures if f.verdict == verdict] for verdict in VERDICTS}
+        verdicts = [f"{verdict}: {', '.join(names)}" for verdict, names in found.items() if names]
+        if verdicts:
+            text += f" On {self.measured_on()}, {'; '.join(verdicts)}."
         return f"{text} {self.ending()}."
 
     def as_json(self) -> dict[str, Any]:

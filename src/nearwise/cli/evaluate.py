@@ -100,7 +100,7 @@ def _measured_on(known: Known) -> str:
     if known.codes is not None:
         parts.append(f"{int((known.codes >= 0).sum()):,} labelled rows in {len(known.classes)} classes")
     parts += [numbered(count, kind) for kind, count in counts(known.constraints).items()]
-    return ", ".join(parts)
+    return " and ".join(parts)
 
 
 def _as_json(arguments: argparse.Namespace, known: Known, figures: list[Figure]) -> dict[str, Any]:

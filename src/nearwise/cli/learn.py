@@ -98,9 +98,9 @@ def run(arguments: argparse.Namespace) -> int:
         from nearwise.cli._fitting import Watch
         from nearwise.cli._outcome import learn
 
-        known = _known.read(arguments)
-        settings = _settings(arguments, known.table)
-        with Console(stderr=True, quiet=arguments.quiet, markup=False).status("learning") as line:
+        with Console(stderr=True, quiet=arguments.quiet, markup=False).status("reading") as line:
+            known = _known.read(arguments)
+            settings = _settings(arguments, known.table)
             outcome = learn(known, settings, Watch(line.update, settings))
             _write(arguments, outcome, target)
     _tell(arguments, outcome, target)
