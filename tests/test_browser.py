@@ -89,6 +89,12 @@ def overflow(page: Any) -> int:
     return int(page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
 
 
+def bring(page: Any, part: int) -> None:
+    """Scroll to a map, and wait until the page has noticed: scrolling hides the tip."""
+    page.locator("svg[data-group=map]").nth(part).scroll_into_view_if_needed()
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
 def mark(page: Any, part: int, k: int) -> tuple[float, float, str]:
     """Where mark k of a map is on the screen, and what its title says."""
     found: tuple[float, float, str] = page.evaluate(
@@ -132,7 +138,7 @@ def test_a_mark_that_is_pointed_at_shows_its_label(browser: Any, demo: Path) -> 
         page = visit.page
         tip = page.get_by_role("status")
         assert not tip.is_visible()
-        page.locator("svg[data-group=map]").first.scroll_into_view_if_needed()
+        bring(page, 0)
         x, y, title = mark(page, 0, 0)
         assert re.fullmatch(r".+ · \d", title)
         page.mouse.move(x, y)
@@ -151,6 +157,7 @@ def test_marks_are_reached_by_keys(browser: Any, demo: Path) -> None:
     with opened(browser, demo) as visit:
         page = visit.page
         tip = page.get_by_role("status")
+        bring(page, 1)
         page.locator("svg[data-group=map]").nth(1).focus()
         page.keyboard.press("ArrowRight")
         first = tip.inner_text()
@@ -164,8 +171,7 @@ def test_marks_are_reached_by_keys(browser: Any, demo: Path) -> None:
 def test_a_tap_shows_the_label_and_another_hides_it(browser: Any, demo: Path) -> None:
     with opened(browser, demo, PHONE, has_touch=True, is_mobile=True) as visit:
         page = visit.page
-        page.locator("svg[data-group=map]").nth(1).scroll_into_view_if_needed()
-        page.wait_for_timeout(100)
+        bring(page, 1)
         x, y, title = mark(page, 1, 3)
         page.touchscreen.tap(x, y)
         tip = page.get_by_role("status")
@@ -229,7 +235,7 @@ def test_no_script_of_the_data_runs(browser: Any, tmp_path: Path) -> None:
     for size in (PHONE, DESKTOP):
         with opened(browser, path, size) as visit:
             page = visit.page
-            page.locator("svg[data-group=map]").first.scroll_into_view_if_needed()
+            bring(page, 0)
             for k in range(0, n, 7):
                 page.mouse.move(*mark(page, 0, k)[:2])
             assert page.evaluate("window.owned") is None

@@ -58,7 +58,7 @@ def test_the_page_is_a_report_with_the_figures(demo: tuple[Path, str]) -> None:
     assert report.is_report(path)
     assert len(text) < 2_000_000
     error = json.loads(printed)["figures"][0]["after"]
-    assert f"{error['value']:.1%} (".replace("%", " %") in text
+    assert f"<b>{error['value']:.1%}</b>".replace("%", " %") in text
     assert "nearwise demo --json" in text
 
 
