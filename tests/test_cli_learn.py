@@ -356,6 +356,16 @@ def test_what_the_files_say_wrong_is_refused_before_any_work(
     assert not list(folder.glob("*.safetensors"))
 
 
+@pytest.mark.parametrize(("value", "message"), [("-1e200", "too large"), ("1e-180", "too small")])
+def test_numbers_that_cannot_be_squared_are_refused(
+    value: str, message: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_csv(folder / "odd.csv", ["p", "q", "kind"], [(0, 0, "a"), (0, value, "b"), (0, 0, "a")])
+    found = refusal("odd.csv --labels kind", capsys)
+    assert f"odd.csv, line 3, column 'q': {value}" in found
+    assert message in found
+
+
 def test_one_label_is_no_knowledge(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_csv(folder / "one.csv", ["p", "kind"], [(k, "same") for k in range(9)])
     assert "all 9 labels are 'same'; two classes or more are needed" in refusal(

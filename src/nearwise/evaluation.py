@@ -7,6 +7,7 @@ the same order of pairs, the share of comparisons and bounds that hold, and the 
 
 from __future__ import annotations
 
+import math
 from typing import Protocol
 
 import numpy as np
@@ -136,14 +137,22 @@ def _outcomes(
 def _nearest(distance: Distance, queries: Index, among: Index, k: int, leave_out: bool) -> Index:
     """The k nearest rows `among` of every query, which itself is no neighbour where `leave_out` says so."""
     out = np.empty((len(queries), k), dtype=np.int64)
-    step = max(1, AT_A_TIME // len(among))
-    for low in range(0, len(queries), step):
-        asking = queries[low : low + step]
-        squared = np.array(distance.between(asking, among))
-        if leave_out:
-            squared[asking[:, np.newaxis] == among] = np.inf
-        chosen = np.argpartition(squared, k - 1, axis=1)[:, :k]
-        out[low : low + step] = among[chosen]
+    # Every block transforms its rows anew: blocks that are about square transform the fewest.
+    height = min(len(queries), math.isqrt(AT_A_TIME))
+    width = max(AT_A_TIME // height, k)
+    for low in range(0, len(queries), height):
+        asking = queries[low : low + height]
+        best, nearest = np.empty((len(asking), 0)), np.empty((len(asking), 0), dtype=np.int64)
+        for left in range(0, len(among), width):
+            others = among[left : left + width]
+            squared = np.array(distance.between(asking, others))
+            if leave_out:
+                squared[asking[:, np.newaxis] == others] = np.inf
+            best = np.concatenate([best, squared], axis=1)
+            nearest = np.concatenate([nearest, np.broadcast_to(others, squared.shape)], axis=1)
+            chosen = np.argpartition(best, min(k, best.shape[1]) - 1, axis=1)[:, :k]
+            best, nearest = np.take_along_axis(best, chosen, 1), np.take_along_axis(nearest, chosen, 1)
+        out[low : low + height] = nearest
     return out
 
 

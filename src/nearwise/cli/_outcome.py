@@ -118,24 +118,22 @@ class Outcome:
     def ending(self) -> str:
         """How the fit ended, in one line."""
         learner, seconds = self.fit.learner, f"{self.fit.seconds:.1f} s"
-        if self.settings.rank is not None:  # dependent directions make fewer dimensions than asked for
-            seconds += f" in {numbered(learner.rank_, 'dimensions')}"
+        # dependent directions make fewer dimensions than were asked for
+        tail = "" if self.settings.rank is None else f", {numbered(learner.rank_, 'dimensions')}"
         if self.settings.method == "online":
             violated = f"{learner.n_violated_:,} of which did not hold when they came"
-            return f"{self.status}: {learner.n_feedback_:,} pieces of feedback in {seconds}, {violated}"
-        iterations = numbered(learner.n_iter_, "iterations")
+            return f"{self.status}: {learner.n_feedback_:,} pieces of feedback in {seconds}, {violated}{tail}"
+        time = f"after {numbered(learner.n_iter_, 'iterations')} in {seconds}"
         if learner.kept_prior_:
-            return f"{self.status}: the distance before is kept, after {iterations} in {seconds}"
+            return f"{self.status}: the distance before is kept, {time}{tail}"
         result = learner.result_
         if self.settings.method == "fixed-rank":
-            return f"{self.status}: cost {result.cost:.3g} after {iterations} in {seconds}"
+            return f"{self.status}: cost {result.cost:.3g} {time}{tail}"
         how = (
             "" if self.settings.penalty != "auto" else " (being tried)" if self.fit.choosing else " (chosen)"
         )
-        reached = f"relative gap {result.certificate.gap:.1e}"
-        return (
-            f"{self.status}: {reached} after {iterations} in {seconds}, penalty {learner.penalty_:.3g}{how}"
-        )
+        penalty = f", penalty {learner.penalty_:.3g}{how}"
+        return f"{self.status}: relative gap {result.certificate.gap:.1e} {time}{penalty}{tail}"
 
     def summary(self) -> str:
         """What was learned, in two sentences for the report."""
