@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from nearwise import _drawing
 from nearwise._resampling import AT_A_TIME, VERDICTS, Figure, Interval, Statistic, figure, mean, share
 from nearwise.constraints import Constraints
+from nearwise.solvers._threads import one_blas_thread
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -191,7 +192,8 @@ def _k_means(squared: Array, n_clusters: int, seed: int) -> Index:
     size = float(squared.max()) or 1.0
     centred = squared / size
     centred = centred - centred.mean(axis=0) - centred.mean(axis=1)[:, np.newaxis] + centred.mean()
-    values, vectors = np.linalg.eigh(-0.25 * (centred + centred.T))
+    with one_blas_thread():  # of which more are much slower on a busy machine
+        values, vectors = np.linalg.eigh(-0.25 * (centred + centred.T))
     kept = values > 1e-10 * values[-1]
     points = vectors[:, kept] * np.sqrt(values[kept]) if kept.any() else np.zeros((len(squared), 1))
     if len(np.unique(points.round(12), axis=0)) < n_clusters:
@@ -254,19 +256,21 @@ def _order_of_pairs(
 
 def _area(values: Array, is_similar: NDArray[np.bool_]) -> Statistic:
     """The share of combinations in which the similar pair is nearer; ties count half, pairs by weight."""
-    order = np.argsort(values, kind="stable")
-    starts = np.flatnonzero(np.diff(values[order], prepend=-np.inf))
-    near = is_similar[order].astype(float)
+    far = np.flatnonzero(~is_similar)
+    near = np.flatnonzero(is_similar)
+    near = near[np.argsort(values[near], kind="stable")]
+    # how many similar pairs are nearer than each dissimilar one, and how many are not farther
+    nearer, not_farther = (np.searchsorted(values[near], values[far], side) for side in ("left", "right"))
+    no_ties = np.array_equal(nearer, not_farther)
 
     def statistic(weights: Array) -> Array:
-        ordered = weights[:, order]
-        similar = np.add.reduceat(ordered * near, starts, axis=1)
-        dissimilar = np.add.reduceat(ordered * (1.0 - near), starts, axis=1)
-        nearer = np.cumsum(similar, axis=1) - similar / 2
-        total = similar.sum(axis=1) * dissimilar.sum(axis=1)
-        return np.where(
-            total > 0, (dissimilar * nearer).sum(axis=1) / np.where(total > 0, total, 1.0), np.nan
-        )
+        similar = np.zeros((len(weights), len(near) + 1))
+        np.cumsum(weights[:, near], axis=1, out=similar[:, 1:])
+        below = similar[:, nearer] if no_ties else (similar[:, nearer] + similar[:, not_farther]) / 2
+        dissimilar = weights[:, far]
+        total = similar[:, -1] * dissimilar.sum(axis=1)
+        ordered = np.einsum("ij,ij->i", dissimilar, below)
+        return np.where(total > 0, ordered / np.where(total > 0, total, 1.0), np.nan)
 
     return statistic
 
