@@ -41,7 +41,7 @@ def test_a_share_of_every_class_is_held_out(sizes: list[int], share: float, seed
         assert (learned[present] >= 1).all()
         assert (np.abs(held - share * (held + learned)) <= 1.0).all()
     else:
-        assert "labelled rows" in split.note
+        assert "labelled row" in split.note
         assert share * len(labelled) < FEWEST + len(sizes)
 
 
