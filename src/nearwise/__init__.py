@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from . import constraints as constraints, datasets as datasets, online as online, solvers as solvers
+    from . import (
+        constraints as constraints,
+        datasets as datasets,
+        online as online,
+        plotting as plotting,
+        solvers as solvers,
+    )
     from .divergences import (
         Divergence as Divergence,
         Frobenius as Frobenius,
@@ -68,6 +74,7 @@ _EXPORTS: dict[str, str | None] = {
     "constraints": None,
     "datasets": None,
     "online": None,
+    "plotting": None,
     "solvers": None,
     "Divergence": "divergences",
     "SpectralDivergence": "divergences",

@@ -225,7 +225,10 @@ def _open(
         first = [column[0] for column in columns]
         objects = [cell or "" for cell in first[:n_objects]]
         unknown = all(number(cell) is None if known is None else cell not in known for cell in objects)
-        if unknown and (len(first) == 2 or may_be_header(first)):
+        # a column of 1 and 0 may be called "similar": a word that is said once, of unknown objects, is a name
+        said = None if n_objects is None or len(first) <= n_objects else first[n_objects]
+        once = number(said or "") is None and said not in columns[len(objects)][1:] if said else False
+        if unknown and (len(first) == 2 or may_be_header(first) or once):
             titles = tuple(cell or "" for cell in first)
             if known is not None:
                 notices += (f"{opened.source}: line {opened.first + 1} is read as column names, not as ids",)

@@ -34,6 +34,15 @@ COMMANDS = {
         ("demo --seed 1 -o digits.html",),
         "demo",
     ),
+    "learn": Command(
+        "learn a distance from labels, pairs, triplets or measured distances",
+        (
+            "learn flowers.csv --labels species --report flowers.html",
+            "learn embeddings.npy --pairs feedback.csv -o better.safetensors",
+            "learn dataset:iris --labels target --kernel rbf",
+        ),
+        "learn",
+    ),
     "apply": Command(
         "write the coordinates of data under a model",
         (
@@ -42,6 +51,14 @@ COMMANDS = {
             "apply model.safetensors embeddings.npy -o better.npy",
         ),
         "apply",
+    ),
+    "evaluate": Command(
+        "measure a model on other data, before and after",
+        (
+            "evaluate flowers.safetensors garden.csv --labels species",
+            "evaluate better.safetensors embeddings.npy --pairs more.csv",
+        ),
+        "evaluate",
     ),
     "neighbors": Command(
         "list the nearest rows of data, by the learned distance",
@@ -74,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # options before the command take no value, so the first other word is the command
     command = next((word for word in words if not word.startswith("-")), None)
     chosen = parser([command] if command in COMMANDS else [])
-    arguments = chosen.parse_args(words)
+    arguments = chosen.parse_args(words, argparse.Namespace(words=words))
     if command is None:
         chosen.print_help(sys.stderr)
         return BAD_INPUT

@@ -51,6 +51,11 @@ def add_options(parser: argparse._ActionsContainer, *names: str) -> None:
 def add_model_and_data(parser: argparse.ArgumentParser) -> None:
     """The model and the data that it is applied to."""
     parser.add_argument("model", metavar="MODEL", help="a model that nearwise learn or nw.save wrote")
+    add_data(parser)
+
+
+def add_data(parser: argparse.ArgumentParser) -> None:
+    """The data."""
     parser.add_argument(
         "data",
         metavar="DATA",

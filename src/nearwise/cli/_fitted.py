@@ -40,17 +40,26 @@ class Fitted:
     n_features: int | None
     names: tuple[str, ...]
 
-    def read(self, source: str, arguments: argparse.Namespace, *, ids_optional: bool = False) -> Table:
+    def read(
+        self,
+        source: str,
+        arguments: argparse.Namespace,
+        *,
+        labels: str | None = None,
+        ids_optional: bool = False,
+        least: int = 1,
+    ) -> Table:
         """A data file with the columns of the model, in its order."""
         with refusing_bad_input():
             table = tables.read(
                 source,
+                labels=labels,
                 ids=arguments.id,
                 ids_optional=ids_optional,
                 drop=arguments.drop,
                 features=arguments.features,
                 known=() if arguments.features else self.names,
-                least=1,
+                least=least,
             )
         return self._matched(table)
 

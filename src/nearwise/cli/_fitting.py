@@ -1,0 +1,242 @@
+"""How `learn` learns: which estimator, a line of progress, and an orderly end on Ctrl-C or when time is over.
+
+Ctrl-C asks the fit to end after its present iteration; the best iterate is kept. A second one gives up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
+
+import nearwise as nw
+from nearwise import constraints as c
+from nearwise.cli import _stream
+from nearwise.constraints import Constraints
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+CHOOSING, LEARNING = "choosing the penalty", "learning"
+FIXED_RANK = 2  # of --method fixed-rank, unless --rank says otherwise
+# Solves that choose the penalty end at this gap (estimators._learning): one that goes on is the last.
+_COARSE = 1e-2
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to learn, as the user asked for it."""
+
+    method: str = "logdet"
+    rank: int | None = None
+    kernel: str | None = None
+    penalty: float | str = "auto"
+    scale: bool = False
+    seed: int = 0
+    max_seconds: float = math.inf
+    held_out: float | None = None
+    checkpoint: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A fitted model, and how it came about.
+
+    Attributes
+    ----------
+    model : the learner, or a Pipeline that standardises before it
+    rows : the rows of the table that it was fitted to, in order; its certificate counts in these
+    seconds : of the fit
+    stopped : why it was ended early, else empty
+    choosing : whether that was while the penalty was chosen
+    notices : what else the user should know
+    """
+
+    model: Any
+    rows: Index
+    seconds: float
+    stopped: str
+    choosing: bool
+    notices: tuple[str, ...]
+
+    @property
+    def learner(self) -> Any:
+        return self.model[-1] if isinstance(self.model, Pipeline) else self.model
+
+
+class Refused(ValueError):
+    """Side information that contradicts itself or the settings; `rows` are those that the message counts."""
+
+    def __init__(self, message: str, rows: Index) -> None:
+        super().__init__(message)
+        self.rows = rows
+
+
+class Watch:
+    """Called after every iteration: shows it, and answers whether to end the fit."""
+
+    def __init__(self, show: Callable[[str], object], settings: Settings) -> None:
+        self.show, self.max_seconds = show, settings.max_seconds
+        chooses = settings.penalty == "auto" and settings.method not in ("fixed-rank", "online")
+        self.phase = CHOOSING if chooses else LEARNING
+        self.resume = "" if settings.checkpoint is None else f", and {settings.checkpoint} to go on from"
+        self.started = time.perf_counter()
+        self.gap = math.inf
+        self.asked = False
+        self.stopped = ""
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self.started
+
+    def __call__(self, record: Any) -> bool:
+        gap = getattr(record, "gap", None)
+        if gap is not None:
+            if record.iteration > 1 and self.gap <= _COARSE:
+                self.phase = LEARNING
+            self.gap = gap
+        measure = f"cost {record.cost:.3g}" if gap is None else f"gap {gap:.1e}"
+        return self.step(f"iteration {record.iteration}   {measure}")
+
+    def step(self, text: str) -> bool:
+        """Show what is done, and answer whether to end."""
+        self.show(f"{self.phase}   {text}   {self.seconds:.1f} s")
+        if self.asked or self.seconds >= self.max_seconds:
+            cause = "interrupted" if self.asked else f"--max-seconds {self.max_seconds:g} were over"
+            self.stopped = f"{cause} while {self.phase}; the best found so far is kept{self.resume}"
+        return bool(self.stopped)
+
+    @contextlib.contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Let Ctrl-C end the fit in order: the first asks it to, the second interrupts."""
+        if threading.current_thread() is not threading.main_thread():  # signals are the main thread's
+            yield
+            return
+
+        def ask(*_: object) -> None:
+            if self.asked:
+                raise KeyboardInterrupt
+            self.asked = True
+            self.show("ending after this iteration; Ctrl-C again gives up")
+
+        before = signal.signal(signal.SIGINT, ask)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
+def fit(
+    X: Array, codes: Index | None, rows: Index, constraints: Constraints, settings: Settings, watch: Watch
+) -> Fit:
+    """Learn from labels and constraints.
+
+    Parameters
+    ----------
+    X : all rows of the table
+    codes : the class of every row of the table, or None
+    rows : the labelled rows to learn from
+    constraints : those to learn from, by row number
+    settings, watch : how, and who looks on
+
+    Raises `Refused` where the side information contradicts itself or the settings.
+    """
+    scaler = StandardScaler() if settings.scale else None
+    rows, labels, constraints = _training(X, codes, rows, constraints, settings)
+    part = X[rows]
+    if scaler is not None:
+        part = scaler.fit_transform(part)
+    with watch.interruptible(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        watch.started = time.perf_counter()
+        try:
+            if settings.method == "online":
+                learner = _stream.learn(part, labels, constraints, rows, settings, watch)
+            else:
+                learner = estimator(settings).set_params(callback=watch)
+                learner.fit(part, labels, constraints=constraints, sample_ids=rows)
+                learner.set_params(callback=None, checkpoint=None)
+        except ValueError as error:
+            raise Refused(str(error), rows) from error
+        seconds = watch.seconds
+    model = learner if scaler is None else Pipeline([("scale", scaler), ("learn", learner)])
+    # a fit that was asked to end with its last iteration has reached its end
+    ended = getattr(learner, "status_", None) in (nw.Status.SOLVED, nw.Status.STATIONARY)
+    stopped = "" if ended else watch.stopped
+    choosing = bool(stopped) and watch.phase == CHOOSING
+    if choosing and labels is not None and learner.result_ is not None:
+        learner.result_ = _unnamed(learner.result_)
+    return Fit(model, rows, seconds, stopped, choosing, _notices(caught, learner))
+
+
+def estimator(settings: Settings) -> Any:
+    """The learner of a batch method."""
+    common: dict[str, Any] = {"random_state": settings.seed, "checkpoint": settings.checkpoint}
+    if settings.method == "fixed-rank":
+        return nw.FixedRankLearner(settings.rank or FIXED_RANK, **common)
+    common |= {"divergence": settings.method, "penalty": settings.penalty, "rank": settings.rank}
+    if settings.kernel is not None:
+        return nw.KernelLearner(settings.kernel, **common)
+    return nw.MetricLearner(**common)
+
+
+def _training(
+    X: Array, codes: Index | None, rows: Index, constraints: Constraints, settings: Settings
+) -> tuple[Index, Index | None, Constraints]:
+    """The rows of the fit, their labels, and the constraints.
+
+    Learners want a label for every row or for none. Where constraints speak of rows without one, the pairs
+    that labels mean are drawn here and join the constraints.
+    """
+    if codes is None:
+        return np.arange(len(X)), None, constraints
+    named = np.unique(np.concatenate([rows, *(block.object_ids.ravel() for block in constraints.blocks)]))
+    if len(named) == len(rows):
+        return rows, codes[rows], constraints
+    part = X[rows]
+    if settings.scale:
+        part = StandardScaler().fit_transform(part)
+    drawn = c.from_labels(codes[rows], part, "local", random_state=settings.seed)
+    blocks = [replace(block, ids=rows[block.object_ids]) for block in drawn.blocks]
+    return named, None, Constraints(tuple(blocks)) + constraints
+
+
+def _unnamed(result: nw.Result) -> nw.Result:
+    """A result of a part of the rows, drawn to choose the penalty: its certificate cannot say which rows."""
+    return replace(result, certificate=replace(result.certificate, worst=()))
+
+
+def _notices(caught: list[warnings.WarningMessage], learner: Any) -> tuple[str, ...]:
+    """Warnings as sentences, each once. Those on convergence say what the status says."""
+    found: dict[str, None] = {}
+    for warning in caught:
+        if issubclass(warning.category, nw.PriorKeptWarning):
+            text = _KEPT if getattr(learner, "n_constraints_used_", 0) else _NOTHING_KNOWN
+        elif issubclass(warning.category, ConvergenceWarning):
+            continue
+        else:
+            text = str(warning.message)
+        found[text] = None
+    return tuple(found)
+
+
+_KEPT = (
+    "nothing was learned: no penalty that was tried orders pairs better than the distance before, which the "
+    "model keeps; --penalty NUMBER learns anyway"
+)
+_NOTHING_KNOWN = (
+    "nothing was learned: what is known says nothing about objects that differ; the model is the distance "
+    "before"
+)

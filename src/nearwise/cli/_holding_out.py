@@ -1,0 +1,160 @@
+"""What `learn` keeps aside to measure on: labelled rows, or pairs, triplets and distances.
+
+With labels, a part of every class is held out, and with these rows everything that the side files say about
+them. Without labels, a part of every kind of constraint is: all that name the same objects stay together, so
+that a pair that is measured is in no other line of what is learned from, neither way round.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearwise.constraints import Block, Constraints
+from nearwise.evaluation import LARGEST_SAMPLE
+
+Index = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+SHARE = 0.2  # held out by default, and at most as many as are measured
+FEWEST = 10  # rows or constraints on which a figure says something
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """What is learned from and what is measured.
+
+    Attributes
+    ----------
+    learned_rows, held_rows : rows with a label
+    learned, held : constraints by row number
+    note : one sentence where something could not be held out, else empty
+    """
+
+    learned_rows: Index
+    held_rows: Index
+    learned: Constraints
+    held: Constraints
+    note: str = ""
+
+
+def hold_out(codes: Index | None, constraints: Constraints, share: float | None, seed: int) -> Split:
+    """Split rows and constraints.
+
+    Parameters
+    ----------
+    codes : the class of every row, -1 for rows without a label; or None
+    constraints : by row number
+    share : what part to hold out, 0 for nothing; by default a fifth, at most 5,000
+    seed : of the draw
+    """
+    rng = np.random.RandomState(seed)
+    labelled = np.empty(0, np.int64) if codes is None else np.flatnonzero(codes >= 0)
+    nothing = np.empty(0, np.int64)
+    if share == 0.0:
+        return Split(labelled, nothing, constraints, Constraints())
+    held = nothing
+    if codes is not None:
+        held = _some_of_every_class(codes, labelled, _wanted(share, len(labelled)), rng)
+    if codes is not None and len(held) >= FEWEST:
+        is_held = np.isin(np.arange(len(codes)), held)
+        touched = [np.any(is_held[block.object_ids], axis=1) for block in constraints.blocks]
+        kept = [np.logical_not(mask) for mask in touched]
+        measured = _without_few(_part(constraints, touched))
+        return Split(np.setdiff1d(labelled, held), held, _part(constraints, kept), measured)
+    masks, few = _some_of_every_kind(constraints, share, rng)
+    if len(labelled):
+        few = {"labelled rows": len(labelled), **few}
+    listed = ", ".join(f"{count} {kind}" for kind, count in few.items())
+    note = f"too little to hold a part out and measure on it: {listed}" if few else ""
+    rest = [np.logical_not(mask) for mask in masks]
+    return Split(labelled, nothing, _part(constraints, rest), _part(constraints, masks), note)
+
+
+def counts(constraints: Constraints) -> dict[str, int]:
+    """How many constraints there are of every kind."""
+    kinds = [kind for block in constraints.blocks for kind in _kinds(block).tolist()]
+    return dict(Counter(kinds))
+
+
+def _wanted(share: float | None, count: int) -> float:
+    return share if share is not None else min(SHARE, LARGEST_SAMPLE / max(count, 1))
+
+
+def _some_of_every_class(codes: Index, labelled: Index, share: float, rng: np.random.RandomState) -> Index:
+    """That share of every class, rounded so that the total is right too; never the last row of a class."""
+    order = rng.permutation(labelled)
+    order = order[np.argsort(codes[order], kind="stable")]
+    counts = np.bincount(codes[order])
+    ends = np.round(share * np.cumsum(counts)).astype(np.int64)
+    wanted = np.minimum(np.diff(ends, prepend=0), np.maximum(counts - 1, 0))
+    place = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.sort(order[place < np.repeat(wanted, counts)])
+
+
+def _some_of_every_kind(
+    constraints: Constraints, share: float | None, rng: np.random.RandomState
+) -> tuple[list[Mask], dict[str, int]]:
+    """Which constraints of every block are held out, and the numbers of the kinds that are too few."""
+    groups = _groups(constraints)
+    kinds = np.concatenate([np.empty(0, dtype="U9"), *(_kinds(block) for block in constraints.blocks)])
+    relations = np.concatenate(
+        [np.empty(0, np.int64), *(np.full(len(block), block.relation) for block in constraints.blocks)]
+    )
+    is_held = np.zeros(groups.max(initial=-1) + 1, dtype=bool)
+    few: dict[str, int] = {}
+    for kind in dict.fromkeys(kinds.tolist()):
+        count = int(np.sum(kinds == kind))
+        part = _wanted(share, count)
+        if part * count < FEWEST:
+            few[kind] = count
+            continue
+        for relation in (-1, 0, 1):
+            mine = np.unique(groups[(kinds == kind) & (relations == relation)])
+            free = rng.permutation(mine[~is_held[mine]])
+            wanted = round(part * len(mine)) - int(is_held[mine].sum())
+            is_held[free[: max(wanted, 0)]] = True
+    ends = np.cumsum([len(block) for block in constraints.blocks])
+    return np.split(is_held[groups], ends[:-1]) if len(ends) else [], few
+
+
+def _without_few(constraints: Constraints) -> Constraints:
+    """Without the kinds of which there are too few to measure on."""
+    enough = [kind for kind, count in counts(constraints).items() if count >= FEWEST]
+    return _part(constraints, [np.isin(_kinds(block), enough) for block in constraints.blocks])
+
+
+def _groups(constraints: Constraints) -> Index:
+    """A number for every constraint, equal for those that name the same pair, or compare the same pairs."""
+    keys = [np.empty((0, 4), np.int64)]
+    for block in constraints.blocks:
+        ids = block.object_ids.reshape(len(block), -1, 2)
+        pairs = np.sort(ids, axis=2)
+        if pairs.shape[1] == 2:
+            swapped = (pairs[:, 0] > pairs[:, 1])[:, 0] | (
+                (pairs[:, 0, 0] == pairs[:, 1, 0]) & (pairs[:, 0, 1] > pairs[:, 1, 1])
+            )
+            pairs[swapped] = pairs[swapped][:, ::-1]
+        key = np.full((len(block), 4), -1, np.int64)
+        key[:, : 2 * pairs.shape[1]] = pairs.reshape(len(block), -1)
+        keys.append(key)
+    return np.unique(np.concatenate(keys), axis=0, return_inverse=True)[1].reshape(-1)
+
+
+def _kinds(block: Block) -> NDArray[np.str_]:
+    if block.kind == "comparison":
+        return np.full(len(block), "triplets")
+    given = "distances" if block.relation == 0 else "bounds"
+    return np.where(np.isnan(block.bounds), "pairs", given)
+
+
+def _part(constraints: Constraints, masks: list[Mask]) -> Constraints:
+    blocks = [
+        replace(block, ids=block.object_ids[rows], bounds=block.bounds[rows])
+        for block, rows in zip(constraints.blocks, masks, strict=True)
+        if rows.any()
+    ]
+    return Constraints(tuple(blocks))

@@ -1,0 +1,308 @@
+"""Learning from what is known, end to end, and what there is to tell about it: text, JSON and the report.
+
+`learn` holds a part out, fits, and measures; `nearwise learn` and `nearwise demo` show its `Outcome`.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
+
+from nearwise import evaluation
+from nearwise._before_after import measures
+from nearwise.cli import _fitting, _holding_out
+from nearwise.cli._common import DONE, NOT_CONVERGED, BadInput
+from nearwise.cli._fitting import Fit, Settings, Watch
+from nearwise.cli._holding_out import Split
+from nearwise.cli._known import Known
+from nearwise.evaluation import Figure
+
+if TYPE_CHECKING:
+    from nearwise.report import Report
+
+Index = NDArray[np.int64]
+Pairs = tuple[Index, NDArray[np.bool_]]
+
+_SHOWN = 3  # constraints violated most that are named on the screen
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What was learned, from what, and how good it is.
+
+    Attributes
+    ----------
+    known, settings, split, fit : data, wishes, what was held out, and the model
+    figures : before and after, on what was held out
+    pairs : held-out pairs of rows and which are similar, or None
+    """
+
+    known: Known
+    settings: Settings
+    split: Split
+    fit: Fit
+    figures: tuple[Figure, ...]
+    pairs: Pairs | None
+
+    @property
+    def status(self) -> str:
+        """How the fit ended: the name of a `Status`; DONE for a pass over a stream."""
+        if self.settings.method == "online":
+            return "INTERRUPTED" if self.fit.stopped else "DONE"
+        return str(self.fit.learner.status_.name)
+
+    @property
+    def exit_code(self) -> int:
+        return DONE if self.status in ("SOLVED", "STATIONARY", "DONE") else NOT_CONVERGED
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Everything that the user should know, one sentence each."""
+        found = (*self.known.notices, self.split.note, *self.fit.notices, self.fit.stopped)
+        return tuple(notice for notice in found if notice)
+
+    @property
+    def worst(self) -> list[dict[str, Any]]:
+        """The constraints violated most, in the user's names."""
+        certificate = getattr(getattr(self.fit.learner, "result_", None), "certificate", None)
+        return [
+            {
+                "row": violation.row,
+                "constraint": self.known.renamed(violation.name, self.fit.rows),
+                "from": self.known.origin(violation.name, self.fit.rows),
+                "value": violation.value,
+                "bound": violation.bound,
+                "relative": violation.relative,
+            }
+            for violation in (certificate.worst if certificate is not None else ())
+        ]
+
+    def model(self) -> Any:
+        """The model as it is stored: with the names of its features, and without times, which differ."""
+        learner = copy.copy(self.fit.learner)
+        result = getattr(learner, "result_", None)
+        if result is not None:
+            history = tuple(replace(record, seconds=0.0) for record in result.history)
+            learner.result_ = replace(result, history=history)
+        if not isinstance(self.fit.model, Pipeline):
+            first = model = learner
+        else:
+            first = copy.copy(self.fit.model[0])
+            model = Pipeline([("scale", first), ("learn", learner)])
+        if self.known.table.scalars and self.known.table.named:
+            first.feature_names_in_ = np.array(self.known.table.names, dtype=object)
+        return model
+
+    def origin(self) -> str:
+        """What was learned from, as text."""
+        parts = []
+        if len(self.split.learned_rows):
+            n_classes = len(np.unique(self._codes[self.split.learned_rows]))
+            parts.append(f"{len(self.split.learned_rows):,} labelled rows in {n_classes} classes")
+        parts += [f"{count:,} {kind}" for kind, count in _holding_out.counts(self.split.learned).items()]
+        return ", ".join(parts)
+
+    def measured_on(self) -> str:
+        """What was held out, as text."""
+        parts = [f"{len(self.split.held_rows):,} other rows"] if len(self.split.held_rows) else []
+        parts += [f"{count:,} other {kind}" for kind, count in _holding_out.counts(self.split.held).items()]
+        return ", ".join(parts)
+
+    def ending(self) -> str:
+        """How the fit ended, in one line."""
+        learner, seconds = self.fit.learner, f"{self.fit.seconds:.1f} s"
+        if self.settings.method == "online":
+            violated = f"{learner.n_violated_:,} of which did not hold when they came"
+            return f"{self.status}: {learner.n_feedback_:,} pieces of feedback in {seconds}, {violated}"
+        iterations = "1 iteration" if learner.n_iter_ == 1 else f"{learner.n_iter_} iterations"
+        if learner.kept_prior_:
+            return f"{self.status}: the distance before is kept, after {iterations} in {seconds}"
+        result = learner.result_
+        if self.settings.method == "fixed-rank":
+            return f"{self.status}: cost {result.cost:.3g} after {iterations} in {seconds}"
+        how = (
+            "" if self.settings.penalty != "auto" else " (being tried)" if self.fit.choosing else " (chosen)"
+        )
+        reached = f"relative gap {result.certificate.gap:.1e}"
+        return (
+            f"{self.status}: {reached} after {iterations} in {seconds}, penalty {learner.penalty_:.3g}{how}"
+        )
+
+    def summary(self) -> str:
+        """One sentence for the report."""
+        text = f"Learned from {self.origin()} of {self.known.table.source}."
+        if self.figures:
+            first = self.figures[0]
+            before, after = first.texts()
+            text += (
+                f" On {self.measured_on()}, the {first.name} is {after} under the learned distance and "
+                f"{before} before: {first.verdict}."
+            )
+        return f"{text} {self.ending()}."
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything as numbers and texts; equal for equal runs but for `seconds`."""
+        learner, table = self.fit.learner, self.known.table
+        result = getattr(learner, "result_", None)
+        certificate = getattr(result, "certificate", None)
+        return {
+            "data": table.source,
+            "fingerprint": table.fingerprint(),
+            "rows": len(table.X),
+            "features": table.X.shape[1],
+            "learned_from": self.origin(),
+            "measured_on": self.measured_on(),
+            "method": self.settings.method,
+            "rank": int(learner.rank_),
+            "kernel": self.settings.kernel,
+            "scaled": self.settings.scale,
+            "seed": self.settings.seed,
+            "status": self.status,
+            "gap": None if certificate is None else _finite(certificate.gap),
+            "cost": _finite(getattr(result, "cost", math.nan)),
+            "penalty": _finite(getattr(learner, "penalty_", None) or math.nan),
+            "kept_prior": bool(getattr(learner, "kept_prior_", False)),
+            "iterations": int(getattr(learner, "n_iter_", 0)),
+            "seconds": self.fit.seconds,
+            "figures": [figure_json(figure) for figure in self.figures],
+            "worst": [{key: item for key, item in found.items() if key != "row"} for found in self.worst],
+            "notices": list(self.notices),
+        }
+
+    def report(self, title: str, settings: Mapping[str, object]) -> Report:
+        """The page."""
+        from nearwise import report
+
+        table, learner = self.known.table, self.fit.learner
+        described = {found["row"]: _with_origin(found) for found in self.worst}
+        facts = {
+            "data": f"{table.source}, {len(table.X):,} rows, {table.X.shape[1]:,} features",
+            "data fingerprint": table.fingerprint(),
+            "learned from": self.origin(),
+            "held out": self.measured_on() or "nothing",
+            "scaled": "standardised" if self.settings.scale else "as given",
+            "learner": repr(learner),
+            "seed": self.settings.seed,
+        }
+        return report.from_estimator(
+            self.fit.model,
+            table.X,
+            y=table.labels,
+            ids=table.ids,
+            names=table.names,
+            held_out=self.pairs,
+            figures=self.figures,
+            title=title,
+            summary=self.summary(),
+            settings={**settings, **facts},
+            describe=lambda row: described[row],
+        )
+
+    @property
+    def _codes(self) -> Index:
+        assert self.known.codes is not None
+        return self.known.codes
+
+
+def learn(known: Known, settings: Settings, watch: Watch) -> Outcome:
+    """Hold a part out, fit, and measure."""
+    split = _holding_out.hold_out(known.codes, known.constraints, settings.held_out, settings.seed)
+    X = known.table.X
+    try:
+        fit = _fitting.fit(X, known.codes, split.learned_rows, split.learned, settings, watch)
+    except _fitting.Refused as error:
+        raise BadInput(known.refusal(str(error), error.rows)) from error
+    watch.show("measuring on what was held out")
+    figures: list[Figure] = []
+    pairs: Pairs | None = None
+    before, after = measures(fit.model, X)
+    assert before is not None
+    if len(split.held_rows):
+        codes = known.codes
+        assert codes is not None
+        figures += evaluation.from_labels(
+            before, after, codes, split.held_rows, split.learned_rows, settings.seed
+        )
+        pairs = evaluation.labelled_pairs(codes, split.held_rows, evaluation.PAIRS, settings.seed)
+    if len(split.held):
+        figures += evaluation.from_constraints(before, after, split.held, len(X), settings.seed)
+        pairs = pairs or _given_pairs(split)
+    return Outcome(known, settings, split, fit, tuple(figures), pairs)
+
+
+def figure_json(figure: Figure) -> dict[str, Any]:
+    """A figure as numbers and texts."""
+    intervals = {name: getattr(figure, name)._asdict() for name in ("before", "after", "change")}
+    return {
+        "name": figure.name,
+        **intervals,
+        "lower_is_better": figure.lower_is_better,
+        "verdict": figure.verdict,
+        "n": figure.n,
+    }
+
+
+def figure_lines(figures: Sequence[Figure]) -> list[str]:
+    """The small table: before and after with intervals, and whether the change is one."""
+    return _aligned(
+        [("", "before", "after", ""), *((f.name, *f.texts(), f.verdict) for f in figures)], numbers=()
+    )
+
+
+def outcome_lines(outcome: Outcome) -> list[str]:
+    """What was learned from, the figures, how the fit ended, and what is violated most."""
+    table = outcome.known.table
+    lines = [
+        f"{table.source}: {len(table.X):,} rows, {table.X.shape[1]:,} features",
+        f"learned from {outcome.origin()}",
+    ]
+    if outcome.figures:
+        lines += [f"measured on {outcome.measured_on()}, with 95 % intervals", ""]
+        lines += [*figure_lines(outcome.figures), ""]
+    elif not outcome.split.note:
+        lines.append("measured on nothing: nothing was held out")
+    lines.append(outcome.ending())
+    rows = [
+        (found["constraint"], f"{found['value']:.3g}", f"{found['relative']:.0%}", found["from"])
+        for found in outcome.worst[:_SHOWN]
+    ]
+    if rows:
+        header = ("violated most (squared)", "value", "off by", "from")
+        lines += ["", *_aligned([header, *rows], numbers=(1, 2)), ""]
+    return lines
+
+
+def _aligned(rows: Sequence[Sequence[str]], numbers: Sequence[int]) -> list[str]:
+    """Rows as lines of text with their columns below each other, those of numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+
+    def line(row: Sequence[str]) -> str:
+        cells = enumerate(zip(row, widths, strict=True))
+        placed = [cell.rjust(width) if k in numbers else cell.ljust(width) for k, (cell, width) in cells]
+        return "  ".join(["", *placed]).rstrip()
+
+    return [line(row) for row in rows]
+
+
+def _given_pairs(split: Split) -> Pairs | None:
+    """Held-out pairs that are known as similar or dissimilar."""
+    blocks = [block for block in split.held.blocks if block.kind == "distance" and block.relation != 0]
+    if not blocks:
+        return None
+    is_similar = [np.full(len(block), block.relation < 0) for block in blocks]
+    return np.concatenate([block.object_ids for block in blocks]), np.concatenate(is_similar)
+
+
+def _with_origin(found: Mapping[str, Any]) -> str:
+    return f"{found['constraint']} ({found['from']})" if found["from"] else str(found["constraint"])
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None

@@ -1,0 +1,113 @@
+"""`learn --method online`: one pass over the feedback, in random order, that can be stopped and resumed.
+
+The checkpoint is the learner itself, which knows how many pieces it has seen; a learner is the same bit by
+bit whichever way a stream is cut, so a resumed pass ends where an uninterrupted one does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+import nearwise as nw
+from nearwise import constraints as c
+from nearwise.constraints import Block, Constraints
+from nearwise.estimators._feedback import Pieces, of_blocks
+
+if TYPE_CHECKING:
+    from nearwise.cli._fitting import Settings, Watch
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+_AT_A_TIME = 500  # pieces between looks at the clock
+_STORED_EVERY = 2.0  # seconds between checkpoints
+
+
+def learn(
+    X: Array, labels: Index | None, constraints: Constraints, rows: Index, settings: Settings, watch: Watch
+) -> nw.OnlineLearner:
+    """Follow the feedback to its end, or until `watch` asks to stop.
+
+    Parameters
+    ----------
+    X : one row per object
+    labels : their classes, of which pairs are drawn, or None
+    constraints : by the row numbers of the table
+    rows : which row of the table every row of X is
+    """
+    side = Constraints(constraints.resolve(len(rows), rows))
+    if labels is not None:
+        side = c.from_labels(labels, random_state=settings.seed) + side
+    pieces = _shuffled(of_blocks(side.blocks), settings.seed)
+    note = _fingerprint(X, pieces, settings)
+    path = None if settings.checkpoint is None else Path(settings.checkpoint)
+    learner = _resumed(path, note) if path is not None and path.exists() else _started(X, settings)
+    stored, stop = time.perf_counter(), False
+    while learner.n_feedback_ < len(pieces) and not stop:
+        first = learner.n_feedback_
+        learner.partial_fit(X, constraints=_constraints(pieces, first, first + _AT_A_TIME))
+        stop = watch.step(f"{learner.n_feedback_:,} of {len(pieces):,} pieces of feedback")
+        unfinished = learner.n_feedback_ < len(pieces)
+        if path is not None and unfinished and (stop or time.perf_counter() - stored > _STORED_EVERY):
+            _store(learner, path, note)
+            stored = time.perf_counter()
+    if learner.n_feedback_ == len(pieces):
+        watch.stopped = ""  # a stop that came with the last piece stopped nothing
+        if path is not None:
+            path.unlink(missing_ok=True)
+    return learner
+
+
+def _shuffled(pieces: Pieces, seed: int) -> Pieces:
+    order = np.random.RandomState(seed).permutation(len(pieces))
+    return Pieces(pieces.rows[order], pieces.relation[order], pieces.bound[order])
+
+
+def _constraints(pieces: Pieces, first: int, end: int) -> Constraints:
+    """Some pieces in their order: a block for each run of one kind and one relation."""
+    rows, relation, bound = pieces.rows[first:end], pieces.relation[first:end], pieces.bound[first:end]
+    compares = rows[:, 2] >= 0
+    starts = np.flatnonzero(np.diff(2 * relation + compares, prepend=99))
+    blocks = []
+    for low, high in zip(starts, [*starts[1:], len(rows)], strict=True):
+        width = 4 if compares[low] else 2
+        kind: c.Kind = "comparison" if compares[low] else "distance"
+        blocks.append(Block(kind, int(relation[low]), rows[low:high, :width].copy(), bound[low:high].copy()))
+    return Constraints(tuple(blocks))
+
+
+def _started(X: Array, settings: Settings) -> nw.OnlineLearner:
+    """A learner that has seen the data, for bounds and subspace, and no feedback yet."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", nw.PriorKeptWarning)
+        return nw.OnlineLearner(rank=settings.rank, random_state=settings.seed).fit(X)
+
+
+def _fingerprint(X: Array, pieces: Pieces, settings: Settings) -> str:
+    digest = hashlib.sha256(f"{X.shape} {settings.rank} {settings.seed}".encode())
+    for array in (X, pieces.rows, pieces.relation, pieces.bound):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _store(learner: nw.OnlineLearner, path: Path, note: str) -> None:
+    learner.checkpoint_of_ = note
+    nw.save(learner, path)
+    del learner.checkpoint_of_
+
+
+def _resumed(path: Path, note: str) -> nw.OnlineLearner:
+    learner = nw.load(path)
+    if not isinstance(learner, nw.OnlineLearner) or not hasattr(learner, "checkpoint_of_"):
+        raise ValueError(f"{path} is no checkpoint of learn --method online; name another file")
+    if learner.checkpoint_of_ != note:
+        raise ValueError(f"{path} is a checkpoint of other data or settings; remove it or name another file")
+    del learner.checkpoint_of_
+    return learner

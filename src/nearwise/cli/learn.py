@@ -1,0 +1,233 @@
+"""`nearwise learn`: a distance from labels, pairs, triplets or distances, measured before and after."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nearwise.cli import _known
+from nearwise.cli._common import (
+    STANDARD,
+    BadInput,
+    add_columns,
+    add_data,
+    add_options,
+    check_output,
+    limit_threads,
+    program,
+    refusing_bad_input,
+    tell,
+    whole_number,
+)
+
+if TYPE_CHECKING:
+    from nearwise.cli._fitting import Settings
+    from nearwise.cli._outcome import Outcome
+    from nearwise.tables import Table
+
+METHODS = ("logdet", "vonneumann", "fixed-rank", "online")
+KERNELS = ("rbf", "polynomial", "laplacian", "cosine", "linear")
+_SUFFIX = ".safetensors"
+_LARGE = 10_000_000  # bytes of a model file from which on its size is worth a word
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    add_data(parser)
+    _known.add_options(parser)
+    add_columns(parser)
+    how = parser.add_argument_group("how to learn")
+    how.add_argument(
+        "--method",
+        choices=METHODS,
+        default="logdet",
+        help="nearest to the distance before by LogDet (the default) or von Neumann divergence; a matrix of "
+        "fixed rank; or one pass over the feedback",
+    )
+    how.add_argument(
+        "--rank", type=whole_number(1), metavar="K", help="learn in K dimensions only (fixed-rank: default 2)"
+    )
+    how.add_argument("--kernel", choices=KERNELS, help="learn a kernel from this one, not a linear distance")
+    how.add_argument(
+        "--penalty",
+        type=_penalty,
+        default="auto",
+        metavar="P",
+        help="cost of violating what is known: a number, inf (never), or auto, chosen on pairs held out (the "
+        "default)",
+    )
+    how.add_argument(
+        "--scale",
+        choices=("auto", "standard", "none"),
+        default="auto",
+        help="standardise the features; auto: columns of numbers yes, vectors no (default)",
+    )
+    how.add_argument(
+        "--held-out",
+        type=_share,
+        metavar="SHARE",
+        help="measure on this share of what is known, learn from the rest; 0 for none (default 0.2, at most "
+        "5000)",
+    )
+    add_options(how, "seed", "threads", "max-seconds")
+    outputs = parser.add_argument_group("what to write")
+    outputs.add_argument(
+        "-o", "--output", metavar="MODEL", help="the model (default: named after DATA, in this folder)"
+    )
+    outputs.add_argument("--report", metavar="FILE", help="a page about it, one HTML file")
+    outputs.add_argument(
+        "--checkpoint",
+        metavar="FILE",
+        help="store the state in FILE while learning, and go on from there if it exists",
+    )
+    add_options(outputs, "force", "quiet", "json")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Learn, write the model and the report, and show what came out."""
+    _check(arguments)
+    target = arguments.output or default_output(arguments.data)
+    _check_outputs(arguments, target)
+    with limit_threads(arguments.threads):
+        from rich.console import Console
+
+        from nearwise.cli._fitting import Watch
+        from nearwise.cli._outcome import learn
+
+        known = _known.read(arguments)
+        settings = _settings(arguments, known.table)
+        with Console(stderr=True, quiet=arguments.quiet, markup=False).status("learning") as line:
+            outcome = learn(known, settings, Watch(line.update, settings))
+            _write(arguments, outcome, target)
+    _tell(arguments, outcome, target)
+    return outcome.exit_code
+
+
+def default_output(data: str) -> str:
+    """The model's file, named after the data, in the working folder."""
+    if data == STANDARD:
+        return f"model{_SUFFIX}"
+    name = Path(data.removeprefix("dataset:")).name.removesuffix(".gz")
+    return f"{Path(name).stem}{_SUFFIX}"
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Refuse combinations that make no sense, by name."""
+    _known.check(arguments)
+    method = arguments.method
+    if method in ("fixed-rank", "online"):
+        if arguments.kernel is not None:
+            raise BadInput(f"--kernel goes with --method logdet or vonneumann, not {method}")
+        if arguments.penalty != "auto":
+            raise BadInput(f"--penalty goes with --method logdet or vonneumann, not {method}")
+
+
+def _check_outputs(arguments: argparse.Namespace, target: str) -> None:
+    if target == STANDARD:
+        raise BadInput("a model is not written to standard output; name a file with -o")
+    if arguments.report == STANDARD:
+        raise BadInput("a report is not written to standard output; name a file with --report")
+    check_output(target, arguments.force)
+    if arguments.report is not None:
+        check_output(arguments.report, arguments.force)
+    if arguments.checkpoint is not None:
+        check_output(arguments.checkpoint, force=True)
+    inputs = {"DATA": arguments.data, **{f"--{kind}": getattr(arguments, kind) for kind in _known.KINDS[1:]}}
+    outputs = {"-o": target, "--report": arguments.report, "--checkpoint": arguments.checkpoint}
+    seen: dict[Path, str] = {}
+    for option, path in {**inputs, **outputs}.items():
+        if path is not None and path != STANDARD:
+            place = Path(path).resolve()
+            if place in seen and option in outputs:
+                raise BadInput(f"{seen[place]} and {option} are the same file: {path}")
+            seen[place] = option
+
+
+def _settings(arguments: argparse.Namespace, table: Table) -> Settings:
+    from nearwise.cli._fitting import Settings
+
+    n, d = table.X.shape
+    largest, what = (n, "rows") if arguments.kernel is not None else (d, "features")
+    if arguments.rank is not None and arguments.rank > largest:
+        raise BadInput(f"--rank {arguments.rank}: {table.source} has {largest} {what}, and no higher rank")
+    scale = table.scalars if arguments.scale == "auto" else arguments.scale == "standard"
+    return Settings(
+        method=arguments.method,
+        rank=arguments.rank,
+        kernel=arguments.kernel,
+        penalty=arguments.penalty,
+        scale=scale,
+        seed=arguments.seed,
+        max_seconds=arguments.max_seconds or math.inf,
+        held_out=arguments.held_out,
+        checkpoint=arguments.checkpoint,
+    )
+
+
+def _write(arguments: argparse.Namespace, outcome: Outcome, target: str) -> None:
+    import nearwise as nw
+    from nearwise._writing import write_whole
+
+    page = None
+    if arguments.report is not None:
+        from nearwise.report import render
+
+        command = shlex.join(["nearwise", *arguments.words])
+        title = f"A distance learned from {outcome.known.table.source}"
+        page = render(outcome.report(title, {"command": command})).encode()
+    with refusing_bad_input():
+        nw.save(outcome.model(), target)
+        if page is not None:
+            write_whole(arguments.report, page)
+
+
+def _tell(arguments: argparse.Namespace, outcome: Outcome, target: str) -> None:
+    from nearwise.cli._outcome import outcome_lines
+
+    size = Path(target).stat().st_size
+    next_command = _next(arguments, target)
+    if arguments.json:
+        files = {"model": target, "report": arguments.report, "next": next_command}
+        print(json.dumps(outcome.as_json() | files, indent=2, allow_nan=False))
+    elif not arguments.quiet:
+        large = f" ({size / 1e6:.0f} MB)" if size >= _LARGE else ""
+        report = [] if arguments.report is None else [f"report: {arguments.report}"]
+        written = [f"model:  {target}{large}", *report, f"next:   {next_command}"]
+        print(*outcome_lines(outcome), *written, sep="\n")
+    tell(outcome.notices, arguments.quiet)
+
+
+def _next(arguments: argparse.Namespace, target: str) -> str:
+    """The command that most people want now: the learned coordinates of the same data."""
+    words = ["apply", target, arguments.data, "-o", f"{Path(target).stem}-coordinates.csv"]
+    left_out = [*([] if arguments.labels is None else [arguments.labels]), *arguments.drop]
+    options = {"--id": arguments.id and [arguments.id], "--drop": left_out, "--features": arguments.features}
+    for option, columns in options.items():
+        words += [word for column in columns or () for word in (option, column)]
+    return f"{program()} {shlex.join(words)}{' < DATA' if arguments.data == STANDARD else ''}"
+
+
+def _penalty(text: str) -> float | str:
+    if text == "auto":
+        return text
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not value > 0.0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not auto, inf or a number greater than 0")
+    return value
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0.0 <= value <= 0.9:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share from 0 to 0.9")
+    return value
