@@ -275,6 +275,16 @@ def test_equal_objects_give_figures_too() -> None:
     assert next(f for f in found if "ROC" in f.name).before.value == 0.5
 
 
+@pytest.mark.parametrize("size", [10, 100, 3000])
+def test_neighbors_are_searched_in_blocks_of_any_size(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = (AFTER, np.arange(len(X)), np.arange(len(X)), 5, True)
+    whole = np.sort(evaluation._nearest(*arguments), axis=1)
+    expected = np.argsort(pairwise_distances(SCALED) + np.diag(np.full(len(X), np.inf)), axis=1)[:, :5]
+    assert np.array_equal(whole, np.sort(expected, axis=1))
+    monkeypatch.setattr(evaluation, "AT_A_TIME", size)
+    assert np.array_equal(np.sort(evaluation._nearest(*arguments), axis=1), whole)
+
+
 def test_resamples_come_in_blocks_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = labelled()["recall@5"]
     monkeypatch.setattr(_resampling, "AT_A_TIME", 1000)

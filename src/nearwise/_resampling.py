@@ -18,6 +18,7 @@ Array = NDArray[np.float64]
 Statistic = Callable[[Array], Array]  # (r, n) multiplicities of n objects -> r values
 
 RESAMPLES = 1000
+VERDICTS = ("better", "worse", "not clear")
 AT_A_TIME = 2**21  # numbers in a block of multiplicities
 
 
@@ -57,10 +58,11 @@ class Figure:
 
     @property
     def verdict(self) -> str:
-        """Whether the change is larger than chance explains: "better", "worse" or "not clear"."""
+        """One of `VERDICTS`: "not clear" where the change is no larger than chance explains."""
+        better, worse, unclear = VERDICTS
         if self.change is None or self.change.low <= 0.0 <= self.change.high:
-            return "not clear"
-        return "better" if (self.change.value < 0) is self.lower_is_better else "worse"
+            return unclear
+        return better if (self.change.value < 0) is self.lower_is_better else worse
 
     def _text(self, found: Interval) -> str:
         if self.percent:

@@ -7,19 +7,21 @@ the same order of pairs, the share of comparisons and bounds that hold, and the 
 
 from __future__ import annotations
 
+import math
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearwise import _drawing
-from nearwise._resampling import AT_A_TIME, Figure, Interval, Statistic, figure, mean, share
+from nearwise._resampling import AT_A_TIME, VERDICTS, Figure, Interval, Statistic, figure, mean, share
 from nearwise.constraints import Constraints
+from nearwise.solvers._threads import one_blas_thread
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
-__all__ = ["Distance", "Figure", "Interval", "from_constraints", "from_labels", "labelled_pairs"]
+__all__ = ["VERDICTS", "Distance", "Figure", "Interval", "from_constraints", "from_labels", "labelled_pairs"]
 
 NEIGHBORS = 5
 LARGEST_SAMPLE = 5_000  # queries and constraints measured; of more, a sample says as much
@@ -136,14 +138,22 @@ def _outcomes(
 def _nearest(distance: Distance, queries: Index, among: Index, k: int, leave_out: bool) -> Index:
     """The k nearest rows `among` of every query, which itself is no neighbour where `leave_out` says so."""
     out = np.empty((len(queries), k), dtype=np.int64)
-    step = max(1, AT_A_TIME // len(among))
-    for low in range(0, len(queries), step):
-        asking = queries[low : low + step]
-        squared = np.array(distance.between(asking, among))
-        if leave_out:
-            squared[asking[:, np.newaxis] == among] = np.inf
-        chosen = np.argpartition(squared, k - 1, axis=1)[:, :k]
-        out[low : low + step] = among[chosen]
+    # Every block transforms its rows anew: blocks that are about square transform the fewest.
+    height = min(len(queries), math.isqrt(AT_A_TIME))
+    width = max(AT_A_TIME // height, k)
+    for low in range(0, len(queries), height):
+        asking = queries[low : low + height]
+        best, nearest = np.empty((len(asking), 0)), np.empty((len(asking), 0), dtype=np.int64)
+        for left in range(0, len(among), width):
+            others = among[left : left + width]
+            squared = np.array(distance.between(asking, others))
+            if leave_out:
+                squared[asking[:, np.newaxis] == others] = np.inf
+            best = np.concatenate([best, squared], axis=1)
+            nearest = np.concatenate([nearest, np.broadcast_to(others, squared.shape)], axis=1)
+            chosen = np.argpartition(best, min(k, best.shape[1]) - 1, axis=1)[:, :k]
+            best, nearest = np.take_along_axis(best, chosen, 1), np.take_along_axis(nearest, chosen, 1)
+        out[low : low + height] = nearest
     return out
 
 
@@ -182,7 +192,8 @@ def _k_means(squared: Array, n_clusters: int, seed: int) -> Index:
     size = float(squared.max()) or 1.0
     centred = squared / size
     centred = centred - centred.mean(axis=0) - centred.mean(axis=1)[:, np.newaxis] + centred.mean()
-    values, vectors = np.linalg.eigh(-0.25 * (centred + centred.T))
+    with one_blas_thread():  # of which more are much slower on a busy machine
+        values, vectors = np.linalg.eigh(-0.25 * (centred + centred.T))
     kept = values > 1e-10 * values[-1]
     points = vectors[:, kept] * np.sqrt(values[kept]) if kept.any() else np.zeros((len(squared), 1))
     if len(np.unique(points.round(12), axis=0)) < n_clusters:
@@ -245,19 +256,21 @@ def _order_of_pairs(
 
 def _area(values: Array, is_similar: NDArray[np.bool_]) -> Statistic:
     """The share of combinations in which the similar pair is nearer; ties count half, pairs by weight."""
-    order = np.argsort(values, kind="stable")
-    starts = np.flatnonzero(np.diff(values[order], prepend=-np.inf))
-    near = is_similar[order].astype(float)
+    far = np.flatnonzero(~is_similar)
+    near = np.flatnonzero(is_similar)
+    near = near[np.argsort(values[near], kind="stable")]
+    # how many similar pairs are nearer than each dissimilar one, and how many are not farther
+    nearer, not_farther = (np.searchsorted(values[near], values[far], side) for side in ("left", "right"))
+    no_ties = np.array_equal(nearer, not_farther)
 
     def statistic(weights: Array) -> Array:
-        ordered = weights[:, order]
-        similar = np.add.reduceat(ordered * near, starts, axis=1)
-        dissimilar = np.add.reduceat(ordered * (1.0 - near), starts, axis=1)
-        nearer = np.cumsum(similar, axis=1) - similar / 2
-        total = similar.sum(axis=1) * dissimilar.sum(axis=1)
-        return np.where(
-            total > 0, (dissimilar * nearer).sum(axis=1) / np.where(total > 0, total, 1.0), np.nan
-        )
+        similar = np.zeros((len(weights), len(near) + 1))
+        np.cumsum(weights[:, near], axis=1, out=similar[:, 1:])
+        below = similar[:, nearer] if no_ties else (similar[:, nearer] + similar[:, not_farther]) / 2
+        dissimilar = weights[:, far]
+        total = similar[:, -1] * dissimilar.sum(axis=1)
+        ordered = np.einsum("ij,ij->i", dissimilar, below)
+        return np.where(total > 0, ordered / np.where(total > 0, total, 1.0), np.nan)
 
     return statistic
 

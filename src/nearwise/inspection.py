@@ -29,6 +29,7 @@ from nearwise.estimators import (
 from nearwise.evaluation import PAIRS, labelled_pairs
 from nearwise.input_kernels import dense_product
 from nearwise.metric import Metric
+from nearwise.solvers._threads import one_blas_thread
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -293,7 +294,8 @@ def _principal_coordinates(squared: Array) -> tuple[Array, float]:
         return np.zeros((len(squared), 2)), 1.0
     scaled = squared / size
     centred = scaled - scaled.mean(axis=0) - scaled.mean(axis=1)[:, None] + scaled.mean()
-    values, vectors = np.linalg.eigh(-0.25 * (centred + centred.T))
+    with one_blas_thread():  # of which more are much slower on a busy machine
+        values, vectors = np.linalg.eigh(-0.25 * (centred + centred.T))
     values = np.where(values > _NEGLIGIBLE * values[-1], values, 0.0)[::-1]
     vectors = vectors[:, ::-1][:, :2]
     signs = np.where(vectors[np.argmax(np.abs(vectors), axis=0), [0, 1]] < 0, -1.0, 1.0)

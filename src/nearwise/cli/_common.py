@@ -167,7 +167,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "threads": {
         "type": whole_number(1),
         "metavar": "N",
-        "help": "use at most N threads (default: all processors)",
+        "help": "use at most N threads (default: all processors; one where the data are small)",
     },
     "max-seconds": {
         "type": positive_number,

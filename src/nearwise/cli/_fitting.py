@@ -1,6 +1,6 @@
 """How `learn` learns: which estimator, a line of progress, and an orderly end on Ctrl-C or when time is over.
 
-Ctrl-C asks the fit to end after its present iteration; the best iterate is kept. A second one gives up.
+Ctrl-C asks the fit to end after its present iteration, a second one at once; the best iterate is kept.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Watch:
 
     @contextlib.contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Let Ctrl-C end the fit in order: the first asks it to, the second interrupts."""
+        """Let the first Ctrl-C ask the fit to end, and the second interrupt it."""
         if threading.current_thread() is not threading.main_thread():  # signals are the main thread's
             yield
             return
@@ -129,7 +129,7 @@ class Watch:
             if self.asked:
                 raise KeyboardInterrupt
             self.asked = True
-            self.show("ending after this iteration; Ctrl-C again gives up")
+            self.show("ending after this iteration; Ctrl-C again ends at once")
 
         before = signal.signal(signal.SIGINT, ask)
         try:

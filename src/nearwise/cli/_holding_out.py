@@ -68,7 +68,7 @@ def hold_out(codes: Index | None, constraints: Constraints, share: float | None,
     masks, few = _some_of_every_kind(constraints, share, rng)
     if len(labelled):
         few = {"labelled rows": len(labelled), **few}
-    listed = ", ".join(f"{count} {kind}" for kind, count in few.items())
+    listed = ", ".join(numbered(count, kind) for kind, count in few.items())
     note = f"too little to hold a part out and measure on it: {listed}" if few else ""
     rest = [np.logical_not(mask) for mask in masks]
     return Split(labelled, nothing, _part(constraints, rest), _part(constraints, masks), note)
@@ -78,6 +78,11 @@ def counts(constraints: Constraints) -> dict[str, int]:
     """How many constraints there are of every kind."""
     kinds = [kind for block in constraints.blocks for kind in _kinds(block).tolist()]
     return dict(Counter(kinds))
+
+
+def numbered(count: int, things: str) -> str:
+    """So many things, as text: "1 pair", "2,000 pairs"."""
+    return f"{count:,} {things.removesuffix('s') if count == 1 else things}"
 
 
 def _wanted(share: float | None, count: int) -> float:

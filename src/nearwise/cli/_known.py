@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     Index = NDArray[np.int64]
 
 KINDS = ("labels", "pairs", "triplets", "distances")
+_LARGEST = 1e150  # numbers beyond it, or all below its inverse, have no squared distances
 _PAIR = re.compile(r"d\((\d+), (\d+)\)")
 _RELATIONS = {"<=": -1, ">=": 1, "==": 0}
 
@@ -137,6 +138,7 @@ def read(arguments: argparse.Namespace, read_table: Callable[[], Table] | None =
             sides.append(side_files.read_triplets(arguments.triplets, n, ids))
         if arguments.distances is not None:
             sides.append(side_files.read_distances(arguments.distances, n, ids, squared=arguments.squared))
+    _check_magnitudes(table)
     return known_of(table, tuple(sides))
 
 
@@ -155,6 +157,19 @@ def class_codes(labels: NDArray[np.object_]) -> tuple[Index, tuple[str, ...]]:
     codes = np.full(len(there), -1, np.int64)
     classes, codes[there] = np.unique(labels[there].astype(str), return_inverse=True)
     return codes, tuple(map(str, classes))
+
+
+def _check_magnitudes(table: Table) -> None:
+    """Refuse numbers whose squares overflow, or all vanish: no distance could be measured."""
+    import numpy as np
+
+    size = np.abs(table.X)
+    row, column = np.unravel_index(np.argmax(size), size.shape)
+    if 1.0 / _LARGEST <= size[row, column] <= _LARGEST or size[row, column] == 0.0:
+        return
+    where = f"{table.source}, {table.place(int(row))}, column {table.names[column]!r}"
+    what = "is too large" if size[row, column] > 1.0 else "is the largest number in the data, and too small"
+    raise BadInput(f"{where}: {table.X[row, column]:g} {what} to be squared; take another unit")
 
 
 def _classes(table: Table) -> tuple[Index, tuple[str, ...]]:

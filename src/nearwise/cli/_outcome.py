@@ -17,12 +17,12 @@ from sklearn.pipeline import Pipeline
 
 from nearwise import evaluation
 from nearwise._before_after import measures
-from nearwise.cli import _fitting, _holding_out
+from nearwise.cli import _fitting
 from nearwise.cli._common import DONE, NOT_CONVERGED, BadInput
 from nearwise.cli._fitting import Fit, Settings, Watch
-from nearwise.cli._holding_out import Split
+from nearwise.cli._holding_out import Split, counts, hold_out, numbered
 from nearwise.cli._known import Known
-from nearwise.evaluation import Figure
+from nearwise.evaluation import VERDICTS, Figure
 
 if TYPE_CHECKING:
     from nearwise.report import Report
@@ -105,46 +105,43 @@ class Outcome:
         parts = []
         if len(self.split.learned_rows):
             n_classes = len(np.unique(self._codes[self.split.learned_rows]))
-            parts.append(f"{len(self.split.learned_rows):,} labelled rows in {n_classes} classes")
-        parts += [f"{count:,} {kind}" for kind, count in _holding_out.counts(self.split.learned).items()]
-        return ", ".join(parts)
+            parts.append(f"{numbered(len(self.split.learned_rows), 'labelled rows')} in {n_classes} classes")
+        parts += [numbered(count, kind) for kind, count in counts(self.split.learned).items()]
+        return " and ".join(parts)
 
     def measured_on(self) -> str:
         """What was held out, as text."""
-        parts = [f"{len(self.split.held_rows):,} other rows"] if len(self.split.held_rows) else []
-        parts += [f"{count:,} other {kind}" for kind, count in _holding_out.counts(self.split.held).items()]
-        return ", ".join(parts)
+        parts = [numbered(len(self.split.held_rows), "other rows")] if len(self.split.held_rows) else []
+        parts += [numbered(count, f"other {kind}") for kind, count in counts(self.split.held).items()]
+        return " and ".join(parts)
 
     def ending(self) -> str:
         """How the fit ended, in one line."""
         learner, seconds = self.fit.learner, f"{self.fit.seconds:.1f} s"
+        # dependent directions make fewer dimensions than were asked for
+        tail = "" if self.settings.rank is None else f", {numbered(learner.rank_, 'dimensions')}"
         if self.settings.method == "online":
             violated = f"{learner.n_violated_:,} of which did not hold when they came"
-            return f"{self.status}: {learner.n_feedback_:,} pieces of feedback in {seconds}, {violated}"
-        iterations = "1 iteration" if learner.n_iter_ == 1 else f"{learner.n_iter_} iterations"
+            return f"{self.status}: {learner.n_feedback_:,} pieces of feedback in {seconds}, {violated}{tail}"
+        time = f"after {numbered(learner.n_iter_, 'iterations')} in {seconds}"
         if learner.kept_prior_:
-            return f"{self.status}: the distance before is kept, after {iterations} in {seconds}"
+            return f"{self.status}: the distance before is kept, {time}{tail}"
         result = learner.result_
         if self.settings.method == "fixed-rank":
-            return f"{self.status}: cost {result.cost:.3g} after {iterations} in {seconds}"
+            return f"{self.status}: cost {result.cost:.3g} {time}{tail}"
         how = (
             "" if self.settings.penalty != "auto" else " (being tried)" if self.fit.choosing else " (chosen)"
         )
-        reached = f"relative gap {result.certificate.gap:.1e}"
-        return (
-            f"{self.status}: {reached} after {iterations} in {seconds}, penalty {learner.penalty_:.3g}{how}"
-        )
+        penalty = f", penalty {learner.penalty_:.3g}{how}"
+        return f"{self.status}: relative gap {result.certificate.gap:.1e} {time}{penalty}{tail}"
 
     def summary(self) -> str:
-        """One sentence for the report."""
-        text = f"Learned from {self.origin()} of {self.known.table.source}."
-        if self.figures:
-            first = self.figures[0]
-            before, after = first.texts()
-            text += (
-                f" On {self.measured_on()}, the {first.name} is {after} under the learned distance and "
-                f"{before} before: {first.verdict}."
-            )
+        """What was learned, in two sentences for the report."""
+        text = f"Learned on {self.known.table.source} from {self.origin()}."
+        found = {verdict: [f.name for f in self.figures if f.verdict == verdict] for verdict in VERDICTS}
+        verdicts = [f"{verdict}: {', '.join(names)}" for verdict, names in found.items() if names]
+        if verdicts:
+            text += f" On {self.measured_on()}, {'; '.join(verdicts)}."
         return f"{text} {self.ending()}."
 
     def as_json(self) -> dict[str, Any]:
@@ -213,7 +210,7 @@ class Outcome:
 
 def learn(known: Known, settings: Settings, watch: Watch) -> Outcome:
     """Hold a part out, fit, and measure."""
-    split = _holding_out.hold_out(known.codes, known.constraints, settings.held_out, settings.seed)
+    split = hold_out(known.codes, known.constraints, settings.held_out, settings.seed)
     X = known.table.X
     try:
         fit = _fitting.fit(X, known.codes, split.learned_rows, split.learned, settings, watch)

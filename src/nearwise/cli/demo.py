@@ -10,7 +10,14 @@ import json
 import shlex
 from pathlib import Path
 
-from nearwise.cli._common import add_options, check_output, program, refusing_bad_input, tell
+from nearwise.cli._common import (
+    add_options,
+    check_output,
+    limit_threads,
+    program,
+    refusing_bad_input,
+    tell,
+)
 
 _NEXT = "learn dataset:iris --labels target -o iris.safetensors --report iris.html"
 
@@ -38,9 +45,10 @@ def run(arguments: argparse.Namespace) -> int:
     from nearwise.cli._outcome import learn, outcome_lines
     from nearwise.report import render
 
-    known = known_of(tables.read("dataset:digits", labels="target"))
     settings = Settings(scale=True, seed=arguments.seed, held_out=0.5)
-    with Console(stderr=True, quiet=arguments.quiet, markup=False).status("learning") as line:
+    status = Console(stderr=True, quiet=arguments.quiet, markup=False).status("learning")
+    with limit_threads(1), status as line:  # for data of this size, more only wait for each other
+        known = known_of(tables.read("dataset:digits", labels="target"))
         outcome = learn(known, settings, Watch(line.update, settings))
         command = shlex.join(["nearwise", *arguments.words])
         page = render(outcome.report("A distance for handwritten digits", {"command": command}))

@@ -94,13 +94,13 @@ def _figures(arguments: argparse.Namespace, fitted: Fitted, known: Known) -> lis
 
 def _measured_on(known: Known) -> str:
     """What there is to measure on, as text."""
-    from nearwise.cli._holding_out import counts
+    from nearwise.cli._holding_out import counts, numbered
 
     parts = []
     if known.codes is not None:
         parts.append(f"{int((known.codes >= 0).sum()):,} labelled rows in {len(known.classes)} classes")
-    parts += [f"{count:,} {kind}" for kind, count in counts(known.constraints).items()]
-    return ", ".join(parts)
+    parts += [numbered(count, kind) for kind, count in counts(known.constraints).items()]
+    return " and ".join(parts)
 
 
 def _as_json(arguments: argparse.Namespace, known: Known, figures: list[Figure]) -> dict[str, Any]:

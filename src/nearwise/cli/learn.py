@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 METHODS = ("logdet", "vonneumann", "fixed-rank", "online")
 KERNELS = ("rbf", "polynomial", "laplacian", "cosine", "linear")
 _SUFFIX = ".safetensors"
+_SMALL = 500_000  # numbers in the data up to which threads only wait for each other
 _LARGE = 10_000_000  # bytes of a model file from which on its size is worth a word
 
 
@@ -92,15 +93,16 @@ def run(arguments: argparse.Namespace) -> int:
     _check(arguments)
     target = arguments.output or default_output(arguments.data)
     _check_outputs(arguments, target)
-    with limit_threads(arguments.threads):
-        from rich.console import Console
+    from rich.console import Console
 
-        from nearwise.cli._fitting import Watch
-        from nearwise.cli._outcome import learn
-
+    with Console(stderr=True, quiet=arguments.quiet, markup=False).status("reading") as line:
         known = _known.read(arguments)
-        settings = _settings(arguments, known.table)
-        with Console(stderr=True, quiet=arguments.quiet, markup=False).status("learning") as line:
+        small = known.table.X.size <= _SMALL
+        with limit_threads(1 if arguments.threads is None and small else arguments.threads):
+            from nearwise.cli._fitting import Watch
+            from nearwise.cli._outcome import learn
+
+            settings = _settings(arguments, known.table)
             outcome = learn(known, settings, Watch(line.update, settings))
             _write(arguments, outcome, target)
     _tell(arguments, outcome, target)
