@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -242,6 +243,27 @@ def test_blocks_find_what_all_differences_at_once_find(
     np.testing.assert_allclose(distances, np.take_along_axis(exact, order, axis=1), rtol=1e-9 * (1 + offset))
     assert done[-1] == 1.0
     assert done == sorted(done)
+
+
+@pytest.mark.parametrize("searched", [True, False])
+@pytest.mark.parametrize("kind", ["identity outside a subspace", "kernel"])
+def test_every_metric_is_searched_by_its_own_distance(
+    kind: str, searched: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_nearest, "TILE", 7)
+    rng = np.random.default_rng(1)
+    data, queries = rng.normal(size=(60, 5)), rng.normal(size=(23, 5))
+    if kind == "kernel":
+        metric: Any = nw.KernelLearner(penalty=1.0, random_state=0).fit(data, np.arange(60) % 3).metric_
+    else:
+        metric = Metric(rng.normal(size=(2, 2)), np.linalg.qr(rng.normal(size=(5, 2)))[0])
+    rows, distances = _nearest.nearest(metric, data, queries if searched else None, 4)
+    exact = np.sqrt(metric.squared_distances(queries if searched else data, data))
+    if not searched:
+        np.fill_diagonal(exact, np.inf)
+    order = np.argsort(exact, axis=1, kind="stable")[:, :4]
+    np.testing.assert_array_equal(rows, order)
+    np.testing.assert_allclose(distances, np.take_along_axis(exact, order, axis=1), rtol=1e-6)
 
 
 def test_all_other_rows_can_be_asked_for() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,10 @@ from nearwise.metric import Metric
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
+
+# For every row of a block, so many rows of the data that are nearest up to rounding, in any order;
+# the last argument is the row of the data that the first of the block is, or None.
+Candidates = Callable[[Array, int, int | None], Index]
 
 TILE = 2048  # rows on either side of a block of distances: 32 MB of them
 SPARE = 8  # more candidates than asked for: blocks of distances are rounded, the final ones are not
@@ -38,10 +43,12 @@ def nearest(
     -------
     (m, k) row numbers and (m, k) distances. Of equal distances, the smaller row number is first.
     """
+    candidates: Candidates = partial(_in_tiles, metric, data)
     if isinstance(metric, Metric):  # moving all objects keeps digits, and the distances
         centre = data.mean(axis=0)
         data = data - centre
         queries = None if queries is None else queries - centre
+        candidates = partial(_among_coordinates, metric, _searched(metric, data))
     itself = queries is None
     objects = data if queries is None else queries
     count = min(k + SPARE, len(data) - itself)
@@ -49,17 +56,42 @@ def nearest(
     distances = np.empty((len(objects), k))
     for start in range(0, len(objects), TILE):
         block = slice(start, start + TILE)
-        found = _candidates(metric, objects[block], data, count, start if itself else None)
+        found = candidates(objects[block], count, start if itself else None)
         rows[block], distances[block] = _ordered(metric, objects[block], data, found, k)
         progress(min(start + TILE, len(objects)) / len(objects))
     return rows, distances
 
 
-def _candidates(metric: Any, block: Array, data: Array, count: int, itself: int | None) -> Index:
-    """For every row of the block, the rows of the data that are nearest up to rounding, in any order.
+def _searched(metric: Metric, data: Array) -> Any:
+    """scikit-learn's search by all distances, among coordinates of the data."""
+    from sklearn.neighbors import NearestNeighbors
 
-    `itself` is the row of the data that the first of the block is, or None.
-    """
+    return NearestNeighbors(algorithm="brute").fit(_coordinates(metric, data))
+
+
+def _among_coordinates(metric: Metric, search: Any, block: Array, count: int, itself: int | None) -> Index:
+    """Candidates by Euclidean distances, which a linear metric's are."""
+    asked = _coordinates(metric, block)
+    if itself is None:
+        found: Index = search.kneighbors(asked, count, return_distance=False)
+        return found
+    found = search.kneighbors(asked, count + 1, return_distance=False)
+    # The row itself, which need not be the first of equal ones, or else the last, makes room for the others.
+    own = found == np.arange(itself, itself + len(block))[:, np.newaxis]
+    own[~own.any(axis=1), -1] = True
+    return found[~own].reshape(len(block), count)
+
+
+def _coordinates(metric: Metric, X: Array) -> Array:
+    """Rows whose Euclidean distance is the learned one, also outside the subspace that was learned."""
+    if metric.basis is None:
+        return metric.transform(X)
+    inside = X @ metric.basis
+    return X + (inside @ metric.factor - inside) @ metric.basis.T
+
+
+def _in_tiles(metric: Any, data: Array, block: Array, count: int, itself: int | None) -> Index:
+    """Candidates by blocks of distances, which a kernel metric gives."""
     best = np.empty((len(block), 0))
     rows = np.empty((len(block), 0), dtype=np.int64)
     for start in range(0, len(data), TILE):

@@ -106,7 +106,7 @@ def features(found: FeatureShares) -> str:
     high = max(float(found.before[chosen].max()), float(found.after[chosen].max()))
     row, name_edge = 21.0, 120.0
     height = row * len(chosen) + 44.0
-    x = Axis(low, max(high, low + 1e-3), name_edge + 8.0, RIGHT - 44.0)
+    x = Axis(low, max(high, low + 1e-3), name_edge + 8.0, RIGHT - 50.0)
     floor = bottom(height)
     lines = "".join(
         f'<path class="grid" d="M{x(tick)} {TOP - 4}V{floor}"/>'

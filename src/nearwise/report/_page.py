@@ -117,10 +117,14 @@ def _charted(title: str, part: Any, draw: Callable[[Any], str]) -> str:
 
 def _violations(report: Report) -> str:
     def table(worst: Any) -> str:
-        head = "".join(f'<th scope="col">{name}</th>' for name in ("constraint", "value", "bound", "off by"))
+        head = (
+            '<th scope="col">constraint</th><th scope="col">value</th>'
+            '<th scope="col" class="spare">bound</th><th scope="col">off by</th>'
+        )
         lines = "".join(
             f'<tr><th scope="row"><bdi>{html(v.name, LINE)}</bdi></th><td>{number(v.value)}</td>'
-            f"<td>{number(v.bound)}</td><td>{number(100 * v.relative)} %</td></tr>"
+            f'<td class="spare">{number(v.bound)}</td>'
+            f"<td>{number(100 * v.relative)} %</td></tr>"
             for v in worst
         )
         return (
