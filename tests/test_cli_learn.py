@@ -378,7 +378,7 @@ def test_max_seconds_keeps_what_was_found(folder: Path, run: Run) -> None:
         "flowers.csv --labels species --id name --max-seconds 1e-9 --report m.html", cli.NOT_CONVERGED
     )
     assert found["status"] == "INTERRUPTED"
-    cause = "--max-seconds 1e-09 were over while choosing the penalty; the best found so far is kept"
+    cause = "--max-seconds 1e-09 was reached while choosing the penalty; the best found so far is kept"
     assert found["notices"] == [cause]
     assert found["worst"] == []  # rows of the part on which penalties are tried have no names
     assert nw.load("flowers.safetensors")[1].status_ is nw.Status.INTERRUPTED

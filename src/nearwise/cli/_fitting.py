@@ -91,11 +91,10 @@ class Watch:
         self.show, self.max_seconds = show, settings.max_seconds
         chooses = settings.penalty == "auto" and settings.method not in ("fixed-rank", "online")
         self.phase = CHOOSING if chooses else LEARNING
-        self.resume = "" if settings.checkpoint is None else f", and {settings.checkpoint} to go on from"
         self.started = time.perf_counter()
         self.gap = math.inf
         self.asked = False
-        self.stopped = ""
+        self.stopped = ""  # why, once it has answered to end the fit
 
     @property
     def seconds(self) -> float:
@@ -114,8 +113,7 @@ class Watch:
         """Show what is done, and answer whether to end."""
         self.show(f"{self.phase}   {text}   {self.seconds:.1f} s")
         if self.asked or self.seconds >= self.max_seconds:
-            cause = "interrupted" if self.asked else f"--max-seconds {self.max_seconds:g} were over"
-            self.stopped = f"{cause} while {self.phase}; the best found so far is kept{self.resume}"
+            self.stopped = "interrupted" if self.asked else f"--max-seconds {self.max_seconds:g} was reached"
         return bool(self.stopped)
 
     @contextlib.contextmanager
@@ -174,10 +172,14 @@ def fit(
     model = learner if scaler is None else Pipeline([("scale", scaler), ("learn", learner)])
     # a fit that was asked to end with its last iteration has reached its end
     ended = getattr(learner, "status_", None) in (nw.Status.SOLVED, nw.Status.STATIONARY)
-    stopped = "" if ended else watch.stopped
-    choosing = bool(stopped) and watch.phase == CHOOSING
+    if ended or not watch.stopped:
+        return Fit(model, rows, seconds, "", False, _notices(caught, learner))
+    choosing = watch.phase == CHOOSING and not learner.penalty_scores_
     if choosing and labels is not None and learner.result_ is not None:
         learner.result_ = _unnamed(learner.result_)
+    resume = "" if settings.checkpoint is None else f", and {settings.checkpoint} to go on from"
+    phase = CHOOSING if choosing else LEARNING
+    stopped = f"{watch.stopped} while {phase}; the best found so far is kept{resume}"
     return Fit(model, rows, seconds, stopped, choosing, _notices(caught, learner))
 
 

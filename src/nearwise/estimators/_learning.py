@@ -109,9 +109,9 @@ def learn(
     memory = open_checkpoint(checkpoint, random_state, features, codes, side.blocks, *settings)
     n_restored = 0 if memory is None else memory.n_restored
     run = _Run(divergence, prior, tol, max_iter, coarse_limit, callback, memory)
+    scores: tuple[tuple[float, float], ...] = ()
+    share = UNTRIED
     try:
-        scores: tuple[tuple[float, float], ...] = ()
-        share = UNTRIED
         if penalty == "auto" and (path := run.path(task, rng)):
             scores = tuple((_per_row(step.share, features, drawn), step.score) for step in path)
             best = _best(path)
@@ -125,7 +125,7 @@ def learn(
         return Learned(result.factor, result, gamma, scores, False, len(result.dual), n_restored)
     except _Interrupted as stop:
         found = stop.result
-        return Learned(found.factor, found, stop.penalty, (), False, len(found.dual), n_restored)
+        return Learned(found.factor, found, stop.penalty, scores, False, len(found.dual), n_restored)
 
 
 @dataclass(frozen=True, eq=False)
