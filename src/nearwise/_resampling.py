@@ -152,5 +152,7 @@ def _interval(value: float, drawn: Array, lowest: float, highest: float) -> Inte
     if not len(drawn):
         return Interval(float(value), lowest, highest)
     low, middle, high = np.quantile(drawn, (0.025, 0.5, 0.975))
-    low, high = (min(max(round(float(value + end - middle), 12), lowest), highest) for end in (low, high))
+    # rounded, so that a change that is none is 0 and not -1e-17
+    ends = [round(float(value + end - middle), 12) + 0.0 for end in (low, high)]
+    low, high = (min(max(end, lowest), highest) for end in ends)
     return Interval(float(value), min(low, float(value)), max(high, float(value)))
