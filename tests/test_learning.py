@@ -371,3 +371,20 @@ def test_a_start_serves_where_the_constraints_span_little() -> None:
     warm = nw.solve(problem, start=cold.factor)
     np.testing.assert_allclose(warm.matrix, cold.matrix, rtol=1e-4, atol=1e-6)
     assert warm.n_iter <= 2
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_an_interruption_gives_the_best_that_was_tried_and_not_what_had_just_begun() -> None:
+    """The first iterate of a new solve is the prior; what the choice of the penalty found is better."""
+    data = nw.datasets.load("wine")
+    X, y = (data.X - data.X.mean(axis=0)) / data.X.std(axis=0) * np.geomspace(0.1, 10.0, 13), data.y
+
+    def score(iterations: float) -> float:
+        seen = iter(range(1000))
+        learner = nw.MetricLearner(random_state=0, callback=lambda record: next(seen) + 1 >= iterations)
+        return learner.fit(X, y).score(X, y)
+
+    prior, full = score(1), score(math.inf)
+    n_iterations = nw.MetricLearner(random_state=0).fit(X, y).n_iter_
+    late = [score(stop) for stop in range(n_iterations // 2, n_iterations)]
+    assert min(late) > (prior + full) / 2

@@ -21,7 +21,7 @@ from nearwise.constraints import Constraints
 from nearwise.divergences import Divergence
 from nearwise.estimators._checkpoint import Checkpoint, open_checkpoint
 from nearwise.estimators._pairs import local_pairs, random_pairs, with_bounds
-from nearwise.estimators._selection import hold_out
+from nearwise.estimators._selection import Trial, hold_out
 from nearwise.problem import Problem
 from nearwise.result import Record, Result, Status
 from nearwise.solve import solve
@@ -43,7 +43,8 @@ class Learned:
 
     Attributes
     ----------
-    factor : B with M = B B^T, in the coordinates of the features
+    factor : B with M = B B^T, in the coordinates of the features; after an interruption, the best that was
+        tried
     result : of the last solve; None where the prior is returned
     penalty : the penalty of that solve; None where the prior is returned
     scores : pairs (penalty, score on what was held out) along the path, the prior's first with penalty 0
@@ -109,13 +110,17 @@ def learn(
     memory = open_checkpoint(checkpoint, random_state, features, codes, side.blocks, *settings)
     n_restored = 0 if memory is None else memory.n_restored
     run = _Run(divergence, prior, tol, max_iter, coarse_limit, callback, memory)
+    trial = hold_out(features, codes, side, rng) if penalty == "auto" else None
+    steps: list[_Step] = []
     scores: tuple[tuple[float, float], ...] = ()
     share = UNTRIED
     try:
-        if penalty == "auto" and (path := run.path(task, rng)):
-            scores = tuple((_per_row(step.share, features, drawn), step.score) for step in path)
-            best = _best(path)
-            if best is path[0]:
+        if trial is not None:
+            run.path(task, trial, steps)
+        if steps:
+            scores = tuple((_per_row(step.share, features, drawn), step.score) for step in steps)
+            best = _best(steps)
+            if best is steps[0]:
                 if memory is not None:
                     memory.remove()
                 return Learned(root, None, None, scores, True, len(drawn), n_restored)
@@ -124,8 +129,10 @@ def learn(
         result, gamma = run.fit(task, drawn, share, fixed)
         return Learned(result.factor, result, gamma, scores, False, len(result.dual), n_restored)
     except _Interrupted as stop:
-        found = stop.result
-        return Learned(found.factor, found, stop.penalty, scores, False, len(found.dual), n_restored)
+        found, factor = stop.result, stop.result.factor
+        if trial is not None and steps and trial.score(factor) < _best(steps).score:
+            factor = _best(steps).factor  # a solve that has only begun is no better than the one before
+        return Learned(factor, found, stop.penalty, scores, False, len(found.dual), n_restored)
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,26 +205,23 @@ class _Run:
             raise _Interrupted(result, gamma)
         return result, gamma
 
-    def path(self, task: _Task, rng: np.random.RandomState) -> list[_Step]:
-        """The prior, then the penalties tried; nothing where there is too little to hold something out."""
-        trial = hold_out(task.features, task.codes, task.constraints, rng)
-        if trial is None:
-            return []
+    def path(self, task: _Task, trial: Trial, steps: list[_Step]) -> None:
+        """Append the prior, then the penalties tried; nothing where the part learned from has no pairs."""
         part = task.part(trial.rows, trial.codes, trial.constraints)
         drawn = part.side(task.root)
         if len(drawn) == 0:
-            return []
+            return
+        steps.append(_Step(0.0, trial.score(task.root), task.root))
         if part.draws_again:
             penalty = _per_row(FIRST_ROUND, part.features, drawn)
             drawn = part.side(self._coarse(part.features, drawn, penalty))
-        steps, factor = [_Step(0.0, trial.score(task.root))], None
+        factor = None
         for share in PATH:
             penalty = _per_row(share, part.features, drawn)
             factor = self._coarse(part.features, drawn, penalty, factor)
-            steps.append(_Step(share, trial.score(factor)))
+            steps.append(_Step(share, trial.score(factor), factor))
             if all(step.score < _best(steps).score for step in steps[-_PATIENCE:]):
                 break
-        return steps
 
     def _coarse(
         self, features: Array, side: Constraints, penalty: float, start: Array | None = None
@@ -249,12 +253,13 @@ class _Run:
         return solve(problem, None, tol, max_iter, None, self.callback, start)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Step:
-    """One penalty of the path, per degree of freedom."""
+    """One penalty of the path, per degree of freedom; its score, and the factor that has it."""
 
     share: float
     score: float
+    factor: Array
 
 
 def _best(steps: list[_Step]) -> _Step:
