@@ -37,7 +37,7 @@ class Iterate:
 
     Attributes
     ----------
-    factor : r x r
+    factor : r x k
     values : <A_i, M>
     dual : multipliers y, of the right sign
     pullback : sum_i y_i A_i
@@ -381,4 +381,4 @@ def check_infeasibility(problem: Problem, dual: ArrayLike) -> InfeasibilityCheck
 
 def _spectrum_of_factor(factor: Array) -> tuple[Array, Array]:
     U, s, _ = np.linalg.svd(factor)
-    return s**2, U
+    return np.pad(s**2, (0, len(U) - len(s))), U

@@ -10,7 +10,7 @@ import time
 import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,9 @@ from nearwise import datasets
 from nearwise.benchmarks import _tables
 from nearwise.benchmarks._tables import Row, Table, Target, Unavailable, require
 from nearwise.problems.cut import swap_pairs
+from nearwise.solve import Solver
+from nearwise.solvers import Newton
+from nearwise.solvers.thin import ThinFactor
 
 Array = NDArray[np.float64]
 
@@ -49,6 +52,8 @@ class Sizes:
     peer_iterations : of statsmodels on the bank matrix
     factor_orders, rank : rows and columns of the factors
     mesh, small_mesh : nodes
+    reduced : objects of a kernel dimensionality reduction
+    all_eigenpairs : the most of them for which it is also run on all eigenpairs
     """
 
     names: tuple[str, ...] = (
@@ -70,6 +75,8 @@ class Sizes:
     rank: int = 20
     mesh: int = 1000
     small_mesh: int = 60
+    reduced: tuple[int, ...] = (100, 150, 200, 300, 500, 1000, 2000)
+    all_eigenpairs: int = 1000
 
 
 QUICK = Sizes(
@@ -80,6 +87,7 @@ QUICK = Sizes(
     rank=4,
     mesh=80,
     small_mesh=12,
+    reduced=(60, 120),
 )
 
 
@@ -230,12 +238,37 @@ def relaxation(sizes: Sizes) -> Iterator[Table]:
     yield table
 
 
+def reducer(sizes: Sizes) -> Iterator[Table]:
+    """The trace-norm problem of `KernelReducer`, by its leading eigenpairs and by all of them."""
+    data = _usps()
+    table = Table(
+        "kernel dimensionality reduction, JKDD12 (26), of USPS digits with the full basis, to 1e-6",
+        ["all: Newton's method on the whole matrix; difference: of the two matrices, relative in norm"],
+    )
+    for n in sizes.reduced:
+        chosen = np.random.default_rng(SEED).permutation(len(data.X))[:n]
+        problem = _trace_norm_problem(data.X[chosen], np.asarray(data.y)[chosen])
+        solvers: tuple[Solver, ...] = (ThinFactor(), Newton())
+        solvers = solvers[: 2 if n <= sizes.all_eigenpairs else 1]
+        runs = _in_turns([partial(nw.solve, problem, solver) for solver in solvers], 1)
+        seconds, found = runs[0]
+        rank = int(np.linalg.matrix_rank(found.matrix, tol=1e-6))
+        row: Row = {"n": n, "rank": rank, "leading, s": seconds, "gap": found.certificate.gap}
+        if len(runs) > 1:
+            size = float(np.linalg.norm(runs[1][1].matrix))
+            difference = float(np.linalg.norm(runs[1][1].matrix - found.matrix)) / size
+            row |= {"all, s": runs[1][0], "all / leading": runs[1][0] / seconds, "difference": difference}
+        table.rows.append(row)
+    yield table
+
+
 SECTIONS = {
     "small": (small,),
     "bank": (bank,),
     "factor": (factor,),
     "cut": (cut,),
     "relaxation": (relaxation,),
+    "reducer": (reducer,),
 }
 
 
@@ -289,6 +322,32 @@ def _extra(name: str) -> dict[str, Array]:
         return dict(datasets.load(name).extra)
     except datasets.DatasetUnavailable as error:
         raise Unavailable(str(error)) from None
+
+
+def _usps() -> datasets.Dataset:
+    try:
+        return datasets.load("usps")
+    except datasets.DatasetUnavailable as error:
+        raise Unavailable(str(error)) from None
+
+
+def _trace_norm_problem(X: Array, y: NDArray[Any]) -> nw.Problem:
+    """What `KernelReducer` solves with its defaults and the full basis."""
+    from sklearn.metrics.pairwise import rbf_kernel
+
+    K = rbf_kernel(X, gamma=1 / (X.shape[1] * X.var()))
+    values, V = np.linalg.eigh(K)
+    kept = values > 1e-8 * values[-1]
+    features = V[:, kept] * np.sqrt(values[kept])
+    features /= np.sqrt(2 * np.sum(features.var(axis=0)))
+    side = nw.constraints.from_labels(y, random_state=SEED)
+    bounds = nw.Problem(features, side).bounds
+    blocks, first = [], 0
+    for block in side.blocks:
+        blocks.append(replace(block, bounds=bounds[first : first + len(block)]))
+        first += len(block)
+    prior = -0.5 * np.eye(features.shape[1])
+    return nw.Problem(features, nw.constraints.Constraints(tuple(blocks)), nw.Frobenius(), prior)
 
 
 def _spectral(A: Array) -> NDArray[np.bool_]:
