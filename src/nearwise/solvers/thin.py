@@ -160,7 +160,7 @@ class _Point:
         return own + self.rows.pulled((self.dual, sides))
 
     def improved(self) -> tuple[_Point, float]:
-        """The point after a Newton step, and the decrease that the model promised; itself if there is none."""
+        """The point after a Newton step, and the decrease that was promised; itself if there is none."""
         if self.B.shape[1] == 0:
             return self, 0.0
         gradient = 2 * self.slope_product(self.B, self.sides)
