@@ -154,7 +154,7 @@ def _without_weight(sides: Sides, n: int) -> Cut:
 
 
 class _Relaxation:
-    """X = epsilon (L + diag(y))^-1 on the complement of e, and y; `lightest` is the least weight of an edge."""
+    """X = epsilon (L + diag(y))^-1 on the complement of e, and y; `lightest` is that of the edges."""
 
     def __init__(self, L: Array, lightest: float) -> None:
         self.L, self.lightest = L, lightest
