@@ -18,10 +18,12 @@ TINY = problems.Sizes(
     mesh=24,
     small_mesh=8,
     reduced=(40,),
+    roll=60,
+    rolls=1,
 )
 
 
-@pytest.mark.parametrize("section", ["factor", "cut", "relaxation"])
+@pytest.mark.parametrize("section", ["factor", "cut", "relaxation", "rolls"])
 def test_sections_without_data_fill_their_tables(section: str) -> None:
     if section == "relaxation":
         pytest.importorskip("cvxpy")

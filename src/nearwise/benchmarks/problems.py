@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 import nearwise as nw
 from nearwise import datasets
-from nearwise.benchmarks import _tables
+from nearwise.benchmarks import _rolls, _tables
 from nearwise.benchmarks._tables import Row, Table, Target, Unavailable, require
 from nearwise.problems.cut import swap_pairs
 from nearwise.solve import Solver
@@ -55,6 +55,7 @@ class Sizes:
     factor_orders, rank : rows and columns of the factors
     mesh, small_mesh : nodes
     reduced : objects of a kernel dimensionality reduction
+    roll, rolls : points of a swiss roll, and how many of these
     all_eigenpairs : the most of them for which it is also run on all eigenpairs
     """
 
@@ -79,6 +80,8 @@ class Sizes:
     small_mesh: int = 60
     reduced: tuple[int, ...] = (100, 150, 200, 300, 500, 1000, 2000)
     all_eigenpairs: int = 1000
+    roll: int = 250
+    rolls: int = 5
 
 
 QUICK = Sizes(
@@ -90,6 +93,8 @@ QUICK = Sizes(
     mesh=80,
     small_mesh=12,
     reduced=(60, 120),
+    roll=100,
+    rolls=1,
 )
 
 
@@ -265,6 +270,11 @@ def reducer(sizes: Sizes) -> Iterator[Table]:
     yield table
 
 
+def rolls(sizes: Sizes) -> Iterator[Table]:
+    """Isometric embeddings of swiss rolls beside scikit-learn's."""
+    yield _rolls.unrolled(sizes.roll, sizes.rolls)
+
+
 SECTIONS = {
     "small": (small,),
     "bank": (bank,),
@@ -272,6 +282,7 @@ SECTIONS = {
     "cut": (cut,),
     "relaxation": (relaxation,),
     "reducer": (reducer,),
+    "rolls": (rolls,),
 }
 
 
