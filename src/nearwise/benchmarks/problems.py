@@ -23,9 +23,8 @@ from nearwise.benchmarks import _rolls, _tables
 from nearwise.benchmarks._tables import Row, Table, Target, Unavailable, require
 from nearwise.problems.cut import swap_pairs
 from nearwise.solve import Solver
-from nearwise.solvers import Newton
+from nearwise.solvers import Newton, ThinFactor
 from nearwise.solvers._threads import one_blas_thread
-from nearwise.solvers.thin import ThinFactor
 
 Array = NDArray[np.float64]
 
