@@ -85,12 +85,50 @@ def test_it_is_no_worse_than_spectral_bisection_of_a_mesh() -> None:
     assert "200 nodes" in repr(found)
 
 
-def test_two_halves_that_nothing_joins_are_found() -> None:
-    A = np.kron(np.eye(2), np.ones((5, 5)))
-    A = A[np.ix_(*[np.random.default_rng(0).permutation(10)] * 2)]
+def in_parts(*sizes: int) -> np.ndarray:
+    """Complete graphs of these sizes that nothing joins, their nodes mixed."""
+    n = sum(sizes)
+    part = np.random.default_rng(0).permutation(np.repeat(np.arange(len(sizes)), sizes))
+    return (part[:, None] == part).astype(float) - np.eye(n)
+
+
+@pytest.mark.parametrize("sizes", [(5, 5), (2, 3, 4, 1), (3, 4), (1, 1, 1, 2, 1), (6, 1, 1, 1, 1, 1, 1)])
+def test_two_halves_that_nothing_joins_are_found_and_proved(sizes: tuple[int, ...]) -> None:
+    A = in_parts(*sizes)
     found = nw.balanced_cut(A)
+    assert found.status is nw.Status.SOLVED
+    assert found.value == weight(A, found.sides) == 0.0
+    assert abs(2 * found.sides.sum() - len(A)) <= len(A) % 2
+    assert (found.certificate.primal, found.certificate.dual, found.certificate.gap) == (0.0, 0.0, 0.0)
+    X = found.relaxation
+    assert (np.diag(X) == 1).all()
+    assert not X.sum(axis=0).any()
+    padded = np.pad(A, (0, len(A) % 2))
+    assert np.sum(laplacian(padded) * X) == 0.0
+
+
+def test_with_epsilon_the_relaxation_of_such_a_graph_is_solved_too() -> None:
+    found = nw.balanced_cut(in_parts(5, 5), epsilon=0.1)
+    assert found.status is nw.Status.SOLVED
     assert found.value == 0.0
-    assert found.certificate.dual <= 1e-9
+    assert found.epsilon == 0.1
+
+
+@pytest.mark.parametrize("sizes", [(2, 4, 4), (3, 7), (4, 4, 5)])
+def test_parts_that_make_no_halves_are_cut_best(sizes: tuple[int, ...]) -> None:
+    """Of (2, 4, 4) the relaxation has the value 0, which no cut has."""
+    A = in_parts(*sizes)
+    n = len(A)
+    found = nw.balanced_cut(A)
+    cuts = []
+    for chosen in combinations(range(n), n // 2):
+        sides = np.zeros(n, bool)
+        sides[list(chosen)] = True
+        cuts.append(weight(A, sides))
+    assert found.status is nw.Status.SOLVED
+    assert found.value == min(cuts) > 0
+    assert found.certificate.dual <= min(cuts)
+    assert found.certificate.primal - found.certificate.dual <= 1.1e-3 * max(found.certificate.primal, 1.0)
 
 
 def test_an_odd_number_of_nodes_is_split_nearly_evenly() -> None:

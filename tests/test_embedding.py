@@ -24,9 +24,10 @@ def swiss_roll(length: int = 45, width: int = 3) -> tuple[np.ndarray, np.ndarray
 
 
 @pytest.mark.parametrize("divergence", ["logdet", "vonneumann"])
-def test_a_swiss_roll_is_unrolled(divergence: str) -> None:
+@pytest.mark.parametrize("start", ["paths", "centring"])
+def test_a_swiss_roll_is_unrolled(divergence: str, start: str) -> None:
     X, place = swiss_roll()
-    found = nw.isometric_embedding(X, n_neighbors=4, divergence=divergence)
+    found = nw.isometric_embedding(X, n_neighbors=4, divergence=divergence, start=start)
     rolled = abs(spearmanr(PCA(1).fit_transform(X)[:, 0], place)[0])
     unrolled = abs(spearmanr(found.coordinates[:, 0], place)[0])
     assert rolled < 0.5
@@ -34,6 +35,19 @@ def test_a_swiss_roll_is_unrolled(divergence: str) -> None:
     assert found.result.status is nw.Status.SOLVED
     assert found.coordinates.mean(axis=0) == pytest.approx(0.0, abs=1e-8)
     assert found.variances[0] == pytest.approx(found.coordinates[:, 0].var())
+
+
+def test_the_length_of_a_roll_sampled_at_random_is_recovered() -> None:
+    rng = np.random.default_rng(3)
+    turn = 1.5 * np.pi * (1 + 2 * rng.random(140))
+    X = np.column_stack([turn * np.cos(turn), 5 * rng.random(140), turn * np.sin(turn)])
+    length = (turn * np.sqrt(1 + turn**2) + np.arcsinh(turn)) / 2
+    found = nw.isometric_embedding(X, n_neighbors=6)
+    centred = nw.isometric_embedding(X, n_neighbors=6, start="centring")
+    by_paths, by_centring = (abs(np.corrcoef(e.coordinates[:, 0], length)[0, 1]) for e in (found, centred))
+    assert by_paths > 0.998 > by_centring
+    assert found.variances[0] > 0.9 * found.variances.sum() > centred.variances[0]
+    assert found.distortion < 0.2
 
 
 def test_neighbours_keep_their_distances_better_under_a_larger_penalty() -> None:
@@ -56,6 +70,7 @@ def test_neighbours_keep_their_distances_better_under_a_larger_penalty() -> None
         ({"n_neighbors": 99}, "n_neighbors"),
         ({"divergence": "frobenius"}, "'frobenius'"),
         ({"penalty": 0}, "penalty"),
+        ({"start": "trace"}, "'trace'"),
     ],
 )
 def test_what_is_refused(arguments: dict[str, object], error: str) -> None:

@@ -15,6 +15,7 @@ from sklearn.neighbors import KNeighborsClassifier
 import nearwise as nw
 from nearwise import constraints as c
 from nearwise.datasets import Dataset
+from nearwise.estimators import kernel_reducer
 
 X, y = load_iris(return_X_y=True)
 PAIRS = np.array([(0, 1), (2, 3), (4, 5), (6, 7), (0, 6), (1, 7)])
@@ -164,3 +165,17 @@ def test_usps_from_100_labels_beats_kernel_pca(load_dataset: Callable[[str], Dat
         gains.append(scores[0] - scores[1])
     assert min(gains) > 0
     assert np.mean(gains) > 0.08
+
+
+def test_leading_eigenpairs_give_the_map_of_the_whole_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(220, 6)) + 2 * np.eye(6)[rng.integers(6, size=220)]
+    classes = (points[:, 0] > 1).astype(int) + (points[:, 1] > 1)
+    maps = []
+    for threshold in (10, 10_000):
+        monkeypatch.setattr(kernel_reducer, "_THIN", threshold)
+        maps.append(nw.KernelReducer(3, basis="full", tol=1e-9, random_state=0).fit(points, classes))
+    thin, whole = maps
+    assert (thin.result_.solver, whole.result_.solver) == ("ThinFactor", "Newton")
+    assert thin.eigenvalues_ == pytest.approx(whole.eigenvalues_[: len(thin.eigenvalues_)], abs=1e-4)
+    assert thin.distances(points) == pytest.approx(whole.distances(points), abs=1e-3)

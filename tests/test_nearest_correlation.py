@@ -9,7 +9,7 @@ import pytest
 
 import nearwise as nw
 from nearwise.datasets import Dataset
-from nearwise.problems import _groups
+from nearwise.problems import _extreme, _groups, _spectrum
 
 Load = Callable[[str], Dataset]
 SMALL = [
@@ -176,6 +176,81 @@ def test_the_bank_matrix(load_dataset: Load) -> None:
     rows = np.random.default_rng(0).permutation(len(A))[:300]
     assert (np.diag(found.matrix) == 1).all()
     assert np.linalg.eigvalsh(found.matrix[np.ix_(rows, rows)])[0] > -1e-12
+
+
+def few_negative(n: int) -> np.ndarray:
+    """Correlations of which three contradict each other strongly: three negative eigenvalues, well apart."""
+    rng = np.random.default_rng(0)
+    V = np.linalg.qr(rng.normal(size=(n, 8)))[0]
+    A = 0.5 * np.eye(n) + (V * [9.0, 7.0, 5.0, 3.0, 2.0, -4.0, -3.0, -2.0]) @ V.T
+    np.fill_diagonal(A, 1.0)
+    return A
+
+
+def few_positive(n: int) -> np.ndarray:
+    loadings = np.random.default_rng(0).normal(size=(n, 3))
+    loadings /= np.linalg.norm(loadings, axis=1, keepdims=True)
+    A = 1.5 * loadings @ loadings.T
+    np.fill_diagonal(A, 1.0)
+    return A
+
+
+@pytest.mark.parametrize(("matrix", "by_positive"), [(few_negative, False), (few_positive, True)])
+def test_the_smaller_side_of_a_large_spectrum_gives_the_same(
+    matrix: Callable[[int], np.ndarray], by_positive: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    A = matrix(520)
+    found = _spectrum.smaller_side(A, None)
+    assert found.is_partial
+    assert found.by_positive is by_positive
+    values = np.linalg.eigvalsh(A)
+    assert sorted(found.sizes) == pytest.approx(
+        sorted(values[values > 0] if by_positive else -values[values < 0])
+    )
+    partial = nw.nearest_correlation(A, tol=1e-10)
+    monkeypatch.setattr(_spectrum, "_LARGE", 1000)
+    whole = nw.nearest_correlation(A, tol=1e-10)
+    assert partial.status is whole.status is nw.Status.SOLVED
+    assert_is_correlation(partial.matrix)
+    assert partial.matrix == pytest.approx(whole.matrix, abs=1e-8)
+    assert partial.certificate.dual == pytest.approx(whole.certificate.dual, rel=1e-9)
+
+
+def test_an_eigenvalue_that_was_missed_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    A = few_negative(520)
+    expected = nw.nearest_correlation(A)
+    find = _extreme.negative_eigenpairs
+
+    def forgetful(Z: np.ndarray, start: np.ndarray | None) -> tuple[np.ndarray, np.ndarray] | None:
+        found = find(Z, start)
+        return found if found is None else (found[0][:-1], found[1][:, :-1])
+
+    monkeypatch.setattr(_extreme, "negative_eigenpairs", forgetful)
+    found = nw.nearest_correlation(A)
+    assert found.status is nw.Status.SOLVED
+    assert found.matrix == pytest.approx(expected.matrix, abs=1e-6)
+    assert_is_correlation(found.matrix)
+
+
+@pytest.mark.parametrize("n", [500, 800])
+def test_eigenvalues_that_lie_close_together_are_all_computed(n: int) -> None:
+    rng = np.random.default_rng(n)
+    noise = rng.normal(size=(n, n)) / np.sqrt(n)
+    A = np.eye(n) + np.triu(noise, 1) + np.triu(noise, 1).T
+    assert not _spectrum.smaller_side(A, None).is_partial
+    found = nw.nearest_correlation(A)
+    assert found.status is nw.Status.SOLVED
+    assert_is_correlation(found.matrix)
+    assert found.n_decompositions <= 8
+
+
+@pytest.mark.parametrize(("shift", "expected"), [(0.0, True), (1e-6, False)])
+def test_a_matrix_is_semidefinite_up_to_rounding(shift: float, expected: bool) -> None:
+    B = np.random.default_rng(0).normal(size=(50, 30))
+    X = B @ B.T - shift * np.eye(50)
+    before = X.copy()
+    assert _extreme.is_semidefinite(X) is expected
+    assert np.array_equal(X, before)
 
 
 def test_contradictory_fixed_entries_are_proved_to_be_so() -> None:

@@ -10,11 +10,20 @@ from nearwise.benchmarks import problems
 from nearwise.datasets import Dataset
 
 TINY = problems.Sizes(
-    names=("high02", "fing97"), repeats=1, bank=80, factor_orders=(40, 90), rank=3, mesh=24, small_mesh=8
+    names=("high02", "fing97"),
+    repeats=1,
+    bank=80,
+    factor_orders=(40, 90),
+    rank=3,
+    mesh=24,
+    small_mesh=8,
+    reduced=(40,),
+    roll=60,
+    rolls=1,
 )
 
 
-@pytest.mark.parametrize("section", ["factor", "cut", "relaxation"])
+@pytest.mark.parametrize("section", ["factor", "cut", "relaxation", "rolls"])
 def test_sections_without_data_fill_their_tables(section: str) -> None:
     if section == "relaxation":
         pytest.importorskip("cvxpy")
@@ -50,3 +59,13 @@ def test_the_relaxation_agrees_with_cvxpy() -> None:
     pytest.importorskip("cvxpy")
     [table] = problems.relaxation(TINY)
     assert table.rows[0]["target <= 0.001"] == "met"
+
+
+def test_leading_eigenpairs_and_all_of_them_give_the_same_reduction(
+    load_dataset: Callable[[str], Dataset],
+) -> None:
+    load_dataset("usps")
+    [table] = problems.reducer(TINY)
+    [row] = table.rows
+    assert row["all / leading"] == pytest.approx(row["all, s"] / row["leading, s"])
+    assert row["difference"] < 2e-3

@@ -193,6 +193,23 @@ class Measurements:
         """The same measurements of M' where M = basis M' basis^T: rows of F become rows of F basis."""
         return replace(self, features=np.ascontiguousarray(self.features @ basis))
 
+    def magnitudes(self) -> Measurements:
+        """The same with |A_i| for A_i: -|A_i| <= A_i <= |A_i|, the sum of the sizes of its parts.
+
+        An atom x x^T counts with the magnitude of its coefficient, a product with (x x^T + y y^T) / 2.
+        """
+        atoms, d = self.atoms, self._n_differences
+        ends = np.concatenate([atoms.first[d:], atoms.second[d:]])
+        size = np.abs(atoms.coefficient)
+        squares = Atoms(
+            np.concatenate([atoms.first[:d], ends]),
+            np.concatenate([atoms.second[:d], ends]),
+            np.concatenate([size[:d], size[d:] / 2, size[d:] / 2]),
+            np.concatenate([atoms.row, atoms.row[d:]]),
+            np.concatenate([atoms.is_difference, atoms.is_difference[d:]]),
+        )
+        return replace(self, atoms=squares, workspace=None)
+
     def spanning_rows(self) -> Array:
         """Vectors that span the range of every A_i; as few as the atoms or the rows of F allow."""
         atoms, d = self.atoms, self._n_differences

@@ -29,6 +29,7 @@ Array = NDArray[np.float64]
 
 _HALVINGS = 40  # of multipliers that lie outside the dual's domain, until they lie inside
 _WORST = 10  # constraints named in a certificate
+_PROOF = 1e-7  # what a proof of infeasibility may lack, relative to the bounds that it is about
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +38,7 @@ class Iterate:
 
     Attributes
     ----------
-    factor : r x r
+    factor : r x k
     values : <A_i, M>
     dual : multipliers y, of the right sign
     pullback : sum_i y_i A_i
@@ -158,13 +159,13 @@ class Formulation:
         magnitude = float(np.abs(y) @ np.abs(self.losses.bounds))
         order = np.argsort(-share, kind="stable")
         rows = tuple(int(i) for i in order[: int(np.sum(share > 1e-6 * total))])
-        if bound >= -1e-9 * total:
+        if not bound < -1e-9 * magnitude:
             return InfeasibilityCheck(False, -np.inf, bound / max(magnitude, 1e-300), rows)
-        S = self.measurements.adjoint(y / -bound)
-        weight = np.sqrt(np.abs(self.prior)) if not self.divergence.indefinite_prior else np.ones(len(S))
-        smallest = float(np.linalg.eigvalsh(weight[:, None] * S * weight)[0]) if len(S) else 0.0
-        scale = len(self.prior) if not self.divergence.indefinite_prior else 1.0
-        return InfeasibilityCheck(smallest * scale >= -1e-7, smallest, bound / max(magnitude, 1e-300), rows)
+        smallest = _relative_smallest_eigenvalue(
+            self.measurements.adjoint(y), self.measurements.magnitudes().adjoint(np.abs(y))
+        )
+        valid = smallest * magnitude >= _PROOF * bound
+        return InfeasibilityCheck(valid, smallest, bound / magnitude, rows)
 
     def sparse_ray(self, ray: Array) -> Array:
         """The same proof of infeasibility with as few rows as still prove it, judged by their shares."""
@@ -379,6 +380,16 @@ def check_infeasibility(problem: Problem, dual: ArrayLike) -> InfeasibilityCheck
     return problem.formulation.check_infeasibility(y)
 
 
+def _relative_smallest_eigenvalue(S: Array, size: Array) -> float:
+    """The largest c <= 0 with S >= c * size, where -size <= S <= size; the same in every basis and unit."""
+    root = np.sqrt(np.maximum(np.diagonal(size), 0.0))
+    scale = np.divide(1.0, root, out=np.zeros_like(root), where=root > 0)
+    values, V = np.linalg.eigh(scale[:, None] * size * scale)
+    kept = values > 1e-9  # below, S is smaller still, and rounding larger
+    whitened = (scale[:, None] * V[:, kept]) / np.sqrt(values[kept])
+    return min(float(np.linalg.eigvalsh(whitened.T @ S @ whitened)[0]), 0.0) if kept.any() else 0.0
+
+
 def _spectrum_of_factor(factor: Array) -> tuple[Array, Array]:
     U, s, _ = np.linalg.svd(factor)
-    return s**2, U
+    return np.pad(s**2, (0, len(U) - len(s))), U

@@ -38,8 +38,11 @@ class Reduction:
         """A factor of M in the coordinates of the original formulation, from one of M'."""
         if self.span is not None:
             c, U = self.formulation.prior[0], self.span
-            # where nothing is measured M is the prior, or 0 where that is negative (Frobenius allows it)
-            factor = np.sqrt(max(c, 0.0)) * (np.eye(len(U)) - U @ U.T) + U @ factor @ U.T
+            if c > 0:  # where nothing is measured M is the prior, or 0 where that is negative (Frobenius)
+                square = np.pad(factor, ((0, 0), (0, len(factor) - factor.shape[1])))
+                factor = np.sqrt(c) * (np.eye(len(U)) - U @ U.T) + U @ square @ U.T
+            else:
+                factor = U @ factor
         lifted: Array = np.sqrt(self.matrix_scale) * (self.root_prior[:, None] * factor)
         return lifted
 

@@ -82,8 +82,9 @@ class InfeasibilityCheck:
 
     Attributes
     ----------
-    valid : whether that holds to rounding: a feasible M would need a trace of at least 1e7 times the prior's
-    smallest_eigenvalue : of S, with S and y scaled so that y^T b = -1
+    valid : whether that holds to rounding: the distances (or other measured sizes <|A_i|, M>) of a feasible M
+        would have to be 1e7 times their bounds, in the mean with weights |y_i|; no unit and no prior matters
+    smallest_eigenvalue : of S relative to sum_i |y_i| |A_i|, so at least -1; 0 where S >= 0
     bound : y^T b before that scaling, relative to sum_i |y_i b_i|
     rows : the constraints that contradict each other, those with the largest share first
     """

@@ -23,8 +23,11 @@ from nearwise.metric import KernelMap
 from nearwise.problem import Problem
 from nearwise.result import Record, Result, Status
 from nearwise.solve import solve
+from nearwise.solvers.thin import ThinFactor
 
 Array = NDArray[np.float64]
+
+_THIN = 200  # from this order of W on, its leading eigenpairs take less time than all of W
 
 
 class KernelReducer(KernelLearner):
@@ -32,8 +35,9 @@ class KernelReducer(KernelLearner):
 
     Learns a low-rank W for the kernel phi(x)^T W phi(y) and keeps its leading eigenvectors. Among the
     matrices that respect the constraints, W minimises trace_weight * tr(W) + |W|^2, JKDD12 (26): the trace
-    keeps the rank low. New objects are mapped too. Objects that no label or constraint names still take
-    part: they span the space in which W is sought.
+    keeps the rank low. Where W is large and constraints may give way, only its leading eigenpairs are ever
+    computed. New objects are mapped too. Objects that no label or constraint names still take part: they
+    span the space in which W is sought.
 
     Parameters
     ----------
@@ -152,12 +156,13 @@ class KernelReducer(KernelLearner):
                 prior = np.eye(features.shape[1]) * (-self.trace_weight / 2)
                 problem = Problem(features, rows, Frobenius(), prior, self.penalty_)
                 limit = whole_number(self.max_iter, "max_iter")
-                found = solve(problem, None, self.tol, limit, None, callback)
+                few = features.shape[1] >= _THIN and np.isfinite(self.penalty_)
+                found = solve(problem, ThinFactor() if few else None, self.tol, limit, None, callback)
             self.result_, self.status_, self.n_iter_ = found, found.status, found.n_iter
             self._report_status(found)
-            values, V = np.linalg.eigh(found.matrix)
-            kept = values > 1e-9 * max(values[-1], 1e-9)
-            values, V = values[kept][::-1], V[:, kept][:, ::-1]
+            V, s, _ = np.linalg.svd(found.factor, full_matrices=False)
+            kept = s**2 > 1e-9 * max(s.max(initial=0.0) ** 2, 1e-9)
+            values, V = s[kept] ** 2, V[:, kept]
         self.eigenvalues_ = values
         self.kept_prior_ = len(values) == 0
         if self.kept_prior_:

@@ -33,9 +33,9 @@ class Groups:
         return len(self.sizes) == len(self.member_of)
 
     def reduced(self, C: Array, inside: Array) -> tuple[Array, Array]:
-        """The k x k block of C and its entries inside groups, where `inside` are the off-diagonal values."""
+        """The k x k block of C and the numbers of the groups, where `inside` are the off-diagonal values."""
         if self.is_trivial:
-            return C, np.zeros(len(C))
+            return C, inside
         root = np.sqrt(self.sizes)
         diagonal = np.diag(C)[self.first]
         block = root[:, None] * C[np.ix_(self.first, self.first)] * root

@@ -7,12 +7,14 @@ For multipliers y, X(y) = (C + A*(y))_+ is the positive part, and the dual probl
     minimise theta(y) = 1/2 |X(y)|^2 - b'y,       gradient: the entries of X(y) less b
 
 Its gradient is semismooth, so Newton's method converges quadratically (Qi and Sun, SIAM J. Matrix Anal. Appl.
-28, 2006). One iteration is one eigendecomposition; the generalised Hessian is applied in conjugate gradients
-with the eigenvectors of the smaller part of the spectrum only, positive or negative.
+28, 2006). One iteration is one eigendecomposition, or of a large matrix only of the smaller part of its
+spectrum (`_spectrum`); the generalised Hessian is applied in conjugate gradients with the eigenvectors of
+that part, positive or negative.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,18 +23,23 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from nearwise.problems import _spectrum
 from nearwise.problems._groups import Groups
+from nearwise.problems._spectrum import Spectrum
 from nearwise.result import Status
+from nearwise.solvers._threads import one_blas_thread
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 _DENSE = 32  # up to this order the Hessian is formed and factored
-_REGULARISATION = 1e-12  # of the Hessian, relative to its diagonal
+_REGULARISATION = 1e-12  # of the Hessian, relative to the largest diagonal entry that it may have
 _ARMIJO = 1e-4
 _HALVINGS = 30
 _CG_STEPS = 500
+_ROWS = 64  # in one piece of a sum over a matrix
 _TINY = 1e-300
+_NONE = np.zeros(1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +66,21 @@ class Entries:
     def bounds(self) -> Array:
         """b, with the diagonal entries of a group added up."""
         return np.concatenate([self.groups.sizes * self.diagonal, self.pair_values])
+
+    def shifted(self, y: Array) -> Array:
+        """C + A*(y); where no pairs are fixed, in an array that the next call overwrites."""
+        if len(self.pairs):
+            return np.asarray(self.block + self.adjoint(y).toarray())
+        self._workspace.flat[:: len(self.block) + 1] = self._own_diagonal + y
+        return self._workspace
+
+    @cached_property
+    def _workspace(self) -> Array:
+        return self.block.copy()
+
+    @cached_property
+    def _own_diagonal(self) -> Array:
+        return self.block.diagonal().copy()
 
     @property
     def trace(self) -> float:
@@ -98,88 +120,96 @@ class Solution:
 
 
 class Point:
-    """theta, its gradient and its Hessian at y; one eigendecomposition."""
+    """theta, its gradient and its Hessian at y, from the smaller side of a spectrum."""
 
-    def __init__(self, problem: Entries, y: Array) -> None:
+    def __init__(self, problem: Entries, y: Array, near: Spectrum | None = None, exact: bool = False) -> None:
         self.problem, self.y = problem, y
         k = len(problem.block)
-        Z = problem.block.copy()
-        if len(problem.pairs):
-            Z += problem.adjoint(y).toarray()
+        self.has_pairs = len(problem.pairs) > 0
+        Z = problem.shifted(y)
+        self.spectrum = _spectrum.whole(Z) if exact or self.has_pairs else _spectrum.smaller_side(Z, near)
+        theta = self.spectrum.squared_norm(Z)
+        if self.has_pairs:
+            self.projection = self.spectrum.positive_part(Z)
+            found = self.projection.diagonal()
         else:
-            Z.flat[:: k + 1] += y
-        self.values, self.vectors = np.linalg.eigh(Z)
-        self.shift = problem.difference + y[:k]
-        self.n_negative = int(np.searchsorted(self.values, 0.0, side="right"))
-        positive = np.maximum(self.values, 0.0)
+            found = self.spectrum.positive_diagonal(Z)
         self.multiplicity = problem.groups.sizes - 1
-        self.kept = np.maximum(self.shift, 0.0)
-        theta = positive @ positive + self.multiplicity @ self.kept**2
-        self.objective = float(theta / 2 - problem.bounds @ y)
-        self.diagonal = self._projected_diagonal(Z, positive)
-        found = self.diagonal + self.multiplicity * self.kept
-        if len(problem.pairs):
+        self.shift = self.kept = self.bent = _NONE  # where all objects differ, there is nothing inside groups
+        if not problem.groups.is_trivial:
+            self.shift = problem.difference + y[:k]
+            self.kept = np.maximum(self.shift, 0.0)
+            self.bent = self.multiplicity * (self.shift > 0)
+            theta += float(self.multiplicity @ self.kept**2)
+            found = found + self.multiplicity * self.kept
+        self.diagonal = found
+        if self.has_pairs:
             found = np.concatenate([found, self.projection[tuple(problem.pairs.T)]])
+        self.objective = theta / 2 - float(problem.bounds @ y)
         self.gradient = found - problem.bounds
-
-    def _projected_diagonal(self, Z: Array, positive: Array) -> Array:
-        """The diagonal of the positive part, from the smaller half of the spectrum."""
-        if len(self.problem.pairs):
-            return np.diagonal(self.projection).copy()
-        cut = self.n_negative
-        if 2 * cut >= len(Z):
-            return self.vectors[:, cut:] ** 2 @ positive[cut:]
-        return np.diagonal(Z) - self.vectors[:, :cut] ** 2 @ self.values[:cut]
+        self.error = math.sqrt(float(self.gradient @ self.gradient))
 
     @cached_property
     def projection(self) -> Array:
         """The positive part of Z."""
-        V, values = self.vectors[:, self.n_negative :], self.values[self.n_negative :]
-        return (V * values) @ V.T
+        return self.spectrum.positive_part(self.problem.shifted(self.y))
 
     def direction(self, accuracy: float) -> Array:
         """Newton's direction, or an approximation to the relative accuracy."""
-        k = len(self.values)
-        if k <= _DENSE and not len(self.problem.pairs):
-            H = self._dense_hessian()
-            H.flat[:: k + 1] += _REGULARISATION * max(H.trace() / k, 1.0)
-            return np.asarray(np.linalg.solve(H, -self.gradient), dtype=np.float64)
-        return self._conjugate_gradients(accuracy)
+        k = len(self.problem.block)
+        if k > _DENSE or self.has_pairs:
+            return self._conjugate_gradients(accuracy)
+        H, own = self._dense_hessian()
+        H.flat[:: k + 1] += own + self.bent + _REGULARISATION  # its entries are at most 1
+        return np.asarray(np.linalg.solve(H, -self.gradient), dtype=np.float64)
 
-    def _dense_hessian(self) -> Array:
-        k = len(self.values)
-        products = (self.vectors[:, None, :] * self.vectors[None, :, :]).reshape(k * k, k)
-        H = np.einsum("ij,ij->i", products @ self._weights(slice(None), slice(None)), products).reshape(k, k)
-        H.flat[:: k + 1] += self.multiplicity * (self.shift > 0)
-        return H
-
-    def _weights(self, rows: slice, columns: slice) -> Array:
-        """Divided differences of t -> max(t, 0) at the eigenvalues."""
-        a, b = self.values[rows, None], self.values[columns]
-        return (np.maximum(a, 0.0) + np.maximum(b, 0.0)) / np.maximum(np.abs(a) + np.abs(b), _TINY)
+    def _dense_hessian(self) -> tuple[Array, float]:
+        """The Hessian less a multiple of the identity, and that multiple; without what is inside groups."""
+        by_positive, P, R, weights = self._sides
+        k, p = P.shape
+        assert R is not None
+        inner = (P[:, None] * P).reshape(k * k, p) @ weights
+        inner *= (R[:, None] * R).reshape(k * k, k - p)
+        H = (P @ P.T) ** 2 + 2 * inner.sum(axis=1).reshape(k, k)
+        return (H, 0.0) if by_positive else (-H, 1.0)
 
     @cached_property
-    def _sides(self) -> tuple[bool, Array, Array, Array]:
-        """Whether the positive part is the smaller one; its eigenvectors, the others, and their weights."""
-        cut = self.n_negative
-        low, high = slice(0, cut), slice(cut, None)
-        by_positive = 2 * cut >= len(self.values)
-        small, large = (high, low) if by_positive else (low, high)
-        weights = self._weights(small, large)
-        weights = weights if by_positive else 1.0 - weights
-        return by_positive, self.vectors[:, small], self.vectors[:, large], weights
+    def _sides(self) -> tuple[bool, Array, Array | None, Array]:
+        """Whether the positive part is the smaller one; its eigenvectors P, the others R, and their weights.
+
+        The weights are the divided differences a / (a + b) of t -> max(t, 0), or one less these, for
+        eigenvalues of size a on the smaller side and b on the other. Where the other side was not computed
+        there is one weight per column of P: b is then the Rayleigh quotient of Z at what the gradient makes
+        of that column. So the Hessian is not exact, but near where there are few columns.
+        """
+        spectrum = self.spectrum
+        P, a = spectrum.vectors, spectrum.sizes
+        if spectrum.others is not None:
+            sums = np.maximum(a[:, None] + spectrum.others, _TINY)
+            return spectrum.by_positive, P, spectrum.other_vectors, a[:, None] / sums
+        U = self.gradient[:, None] * P
+        U = U - P @ (P.T @ U)
+        norms = np.einsum("ia,ia->a", U, U)
+        quotient = np.abs(np.einsum("ia,ia->a", U, self.problem.shifted(self.y) @ U)) / np.maximum(
+            norms, _TINY
+        )
+        return spectrum.by_positive, P, None, (a / np.maximum(a + quotient, _TINY))[:, None]
 
     def hessian_product(self, h: Array) -> Array:
         """V h, where V is the generalised Hessian: A(P (W o (P' A*(h) P)) P')."""
-        problem, k = self.problem, len(self.values)
+        problem, k = self.problem, len(self.problem.block)
         by_positive, P, R, weights = self._sides
         S = problem.adjoint(h)
-        SP = S @ P if len(problem.pairs) else S[:, None] * P
-        M = (SP.T @ P / 2) @ P.T + (weights * (SP.T @ R)) @ R.T
+        PS = (S @ P if self.has_pairs else S[:, None] * P).T
+        inside = PS @ P
+        if R is None:
+            M = weights * PS + (inside / 2 - weights * inside) @ P.T
+        else:
+            M = (inside / 2) @ P.T + (weights * (PS @ R)) @ R.T
         image = 2 * np.einsum("ia,ai->i", P, M)
         out = image if by_positive else h[:k] - image
-        out = out + self.multiplicity * (self.shift > 0) * h[:k]
-        if not len(problem.pairs):
+        out = out + self.bent * h[:k]
+        if not self.has_pairs:
             return out
         i, j = problem.pairs.T
         N = P @ M
@@ -190,19 +220,21 @@ class Point:
     def _preconditioner(self) -> Array:
         """The Hessian's diagonal; for a pair, its larger part."""
         by_positive, P, R, weights = self._sides
-        P2, R2 = P**2, R**2
-        left = P2 @ weights @ R2.T if len(self.problem.pairs) else None
+        P2 = P**2
         sums = P2.sum(axis=1)
-        if left is None:
+        if R is None:
+            own = sums**2 + 2 * (P2 @ weights[:, 0]) * (1.0 - sums)
+            return np.maximum((own if by_positive else 1.0 - own) + self.bent, 1e-8)
+        R2 = R**2
+        if not self.has_pairs:
             own = sums**2 + 2 * np.einsum("ia,ia->i", P2 @ weights, R2)
-            diagonal = (own if by_positive else 1.0 - own) + self.multiplicity * (self.shift > 0)
-        else:
-            i, j = self.problem.pairs.T
-            own = sums**2 + 2 * np.diagonal(left)
-            cross = sums[i] * sums[j] + left[i, j] + left[j, i]
-            own, cross = (own, cross) if by_positive else (1.0 - own, 1.0 - cross)
-            diagonal = np.concatenate([own, cross / 2])
-        return np.maximum(diagonal, 1e-8)
+            return np.maximum((own if by_positive else 1.0 - own) + self.bent, 1e-8)
+        left = P2 @ weights @ R2.T
+        i, j = self.problem.pairs.T
+        own = sums**2 + 2 * np.diagonal(left)
+        cross = sums[i] * sums[j] + left[i, j] + left[j, i]
+        own, cross = (own, cross) if by_positive else (1.0 - own, 1.0 - cross)
+        return np.maximum(np.concatenate([own, cross / 2]), 1e-8)
 
     def _conjugate_gradients(self, accuracy: float) -> Array:
         scale = self._preconditioner
@@ -226,51 +258,67 @@ class Point:
             p = z + (rz / previous) * p
         return x if x.any() else -self.gradient / scale
 
-    def corrected(self) -> tuple[Array, Array]:
-        """X scaled on both sides to the wanted diagonal: block and differences."""
-        problem = self.problem
-        found = (self.diagonal + self.multiplicity * self.kept) / problem.groups.sizes
-        scale = np.sqrt(problem.diagonal / np.maximum(found, _TINY))
-        return scale[:, None] * self.projection * scale, scale**2 * self.kept
-
     @cached_property
     def graded(self) -> tuple[Grade, Array, Array]:
-        """What the corrected X and y prove; gap = |X - X(y)|^2 + 2 <X, negative part> + 2 y'(A X - b)."""
+        """What X(y), scaled on both sides to the wanted diagonal, proves; it, and its differences.
+
+        gap = |X - X(y)|^2 + 2 <X, negative part> + 2 y'(A X - b), whatever the negative part: that it is
+        positive semidefinite is enough.
+        """
         problem = self.problem
-        block, difference = self.corrected()
-        copies = self.multiplicity
-        primal = np.sum((block - problem.block) ** 2) + copies @ (difference - problem.difference) ** 2
-        moved = np.sum((block - self.projection) ** 2) + copies @ (difference - self.kept) ** 2
-        V = self.vectors[:, : self.n_negative]
-        cut = np.einsum("ia,ia->a", V, block @ V) @ -self.values[: self.n_negative]
-        cut += copies @ (difference * np.maximum(-self.shift, 0.0))
-        residual = block[tuple(problem.pairs.T)] - problem.pair_values
-        gap = moved + 2 * cut + 2 * float(self.y[len(block) :] @ residual)
-        relative = np.abs(residual)
-        if len(residual):
+        scale = np.sqrt(problem.diagonal * problem.groups.sizes / np.maximum(self.diagonal, _TINY))
+        block = self.projection * scale
+        block *= scale[:, None]
+        primal, gap = _squared_distance(block, problem.block), _squared_distance(block, self.projection)
+        gap += 2 * self.spectrum.negative_product(block, problem.shifted(self.y))
+        difference = self.kept
+        if not problem.groups.is_trivial:
+            copies, difference = self.multiplicity, scale**2 * self.kept
+            primal += float(copies @ (difference - problem.difference) ** 2)
+            gap += float(copies @ (difference - self.kept) ** 2)
+            gap += 2 * float(copies @ (difference * np.maximum(-self.shift, 0.0)))
+        violation = 0.0
+        if self.has_pairs:
             i, j = problem.pairs.T
-            relative = relative / np.sqrt(problem.diagonal[i] * problem.diagonal[j])
-        return (
-            Grade(float(primal), float(gap), float(relative.max(initial=0.0))),
-            block,
-            difference,
-        )
+            residual = block[i, j] - problem.pair_values
+            gap += 2 * float(self.y[len(block) :] @ residual)
+            relative = np.abs(residual) / np.sqrt(problem.diagonal[i] * problem.diagonal[j])
+            violation = float(relative.max())
+        return Grade(primal, gap, violation), block, difference
+
+    @cached_property
+    def is_proved(self) -> bool:
+        """Whether no eigenvalue was missed, so that the positive part of Z is positive."""
+        if not self.spectrum.is_partial:
+            return True
+        return _spectrum.misses_none(self.problem.shifted(self.y), self.spectrum, self.projection)
 
 
 def minimise(problem: Entries, constant: float, tol: float, max_iter: int) -> Solution:
     """Newton's method from y = 0, until the certificate holds; `constant` is added to the objective."""
+    # LAPACK's eigendecompositions gain little from more threads and lose much on a busy machine; of a small
+    # matrix they need none, and to say so would take longer than to solve it
+    with one_blas_thread(len(problem.block) > _DENSE):
+        return _newton(problem, constant, tol, max_iter)
+
+
+def _newton(problem: Entries, constant: float, tol: float, max_iter: int) -> Solution:
     point = Point(problem, np.zeros(len(problem.bounds)))
-    size = float(np.linalg.norm(problem.bounds))
+    size = math.sqrt(float(problem.bounds @ problem.bounds))
     decompositions, status = 1, Status.LIMIT
-    unit = 1e-15 * float(np.sum(problem.block**2) + problem.groups.sizes @ problem.diagonal**2)
+    unit = 1e-15 * float(np.vdot(problem.block, problem.block) + problem.groups.sizes @ problem.diagonal**2)
     solved, iteration = False, 0
     while True:
-        error = float(np.linalg.norm(point.gradient)) / size
+        error = point.error / size
         if error <= tol:
             grade = point.graded[0]
             primal = grade.primal + constant
             reference = max(primal, primal - grade.gap, unit)
             solved = abs(grade.gap) <= tol * reference and grade.violation <= tol
+        if (solved or iteration >= max_iter) and not point.is_proved:
+            point, solved = Point(problem, point.y, exact=True), False
+            decompositions += 1
+            continue
         if solved or iteration >= max_iter:
             status = Status.SOLVED if solved else Status.LIMIT
             break
@@ -279,6 +327,9 @@ def minimise(problem: Entries, constant: float, tol: float, max_iter: int) -> So
             break
         following, tried = _step(point, min(0.1, error))
         decompositions += tried
+        if following is None and point.spectrum.is_partial:
+            following, tried = Point(problem, point.y, exact=True), 1
+            decompositions += 1
         if following is None:
             status = Status.INFEASIBLE if _proves_infeasible(problem, point.y) else Status.STALLED
             break
@@ -296,16 +347,22 @@ def _step(point: Point, accuracy: float) -> tuple[Point | None, int]:
         direction = -point.gradient
         slope = float(point.gradient @ direction)
     length = 1.0
-    error = float(np.linalg.norm(point.gradient))
     for tried in range(1, _HALVINGS):
-        trial = Point(point.problem, point.y + length * direction)
+        trial = Point(point.problem, point.y + length * direction, point.spectrum)
         # theta is flat to rounding near the optimum, where only the gradient still tells points apart
-        if trial.objective <= point.objective + _ARMIJO * length * slope or (
-            float(np.linalg.norm(trial.gradient)) <= 0.5 * error
-        ):
+        if trial.objective <= point.objective + _ARMIJO * length * slope or trial.error <= 0.5 * point.error:
             return trial, tried
         length /= 2
     return None, _HALVINGS - 1
+
+
+def _squared_distance(A: Array, B: Array) -> float:
+    """|A - B|^2, some rows at a time: large arrays of intermediate results cost more than the arithmetic."""
+    total = 0.0
+    for first in range(0, len(A), _ROWS):
+        change = (A[first : first + _ROWS] - B[first : first + _ROWS]).ravel()
+        total += float(change @ change)
+    return total
 
 
 def _proves_infeasible(problem: Entries, y: Array) -> bool:

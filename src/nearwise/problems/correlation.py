@@ -33,6 +33,8 @@ _DIVERGENCES: dict[str, Divergence] = {
 }
 _MAX_ITER = 200
 _LARGEST = 1e100  # entries of A
+_NO_PAIRS = np.empty((0, 2), np.int64)
+_NO_VALUES = np.empty(0)
 _SLACK = 1.0  # penalty of a diagonal entry where not all of them can be met
 _ENDS = {
     Status.SOLVED: "Solved",
@@ -92,16 +94,16 @@ def nearest_correlation(
     wanted = _divergence(divergence)
     n = _order(A)
     _check(rank, tol, n)
-    root = np.ones(n) if weights is None else np.sqrt(_weights(weights, n))
+    root = None if weights is None else np.sqrt(_weights(weights, n))
     if not isinstance(wanted, Frobenius):
         if fixed is not None or weights is not None:
             raise ValueError("fixed and weights are for the Frobenius norm only")
         return _by_divergence(A, wanted, rank, n, tol)
     if rank is None:
-        return _by_dual(_dense(A), fixed, root, tol)
+        return _by_dual(_dense(A), None if fixed is None else _fixed_pairs(fixed, n), root, tol)
     if fixed is not None:
         raise ValueError("fixed entries and a rank cannot be combined: leave one of them out")
-    return _by_factor(A, rank, root, tol)
+    return _by_factor(A, rank, np.ones(n) if root is None else root, tol)
 
 
 def nearest_covariance(
@@ -151,33 +153,42 @@ def nearest_covariance(
     return replace(found, diagonal=squares, stored_matrix=scaled)
 
 
-def _by_dual(A: Array, fixed: ArrayLike | None, root: Array, tol: float) -> NearestMatrix:
+def _by_dual(A: Array, pairs: Index | None, root: Array | None, tol: float) -> NearestMatrix:
     """Frobenius, any rank; weights by X -> root X root."""
     n = len(A)
-    wanted = root**2
-    weighted = bool(np.any(root != 1.0))
-    C = A * root[:, None] * root if weighted else A.copy()
-    constant = float(np.sum((np.diagonal(C) - wanted) ** 2))
+    ones = np.ones(n)
+    wanted = ones if root is None else root**2
+    C = A.copy() if root is None else A * root[:, None] * root
+    excess = C.diagonal() - wanted
     C.flat[:: n + 1] = wanted
-    pairs = np.empty((0, 2), np.int64) if fixed is None else _fixed_pairs(fixed, n)
-    groups, inside = (_groups.trivial(n), np.zeros(n)) if len(pairs) else _groups.find(C)
+    groups, inside = _groups.find(C) if pairs is None else (_groups.trivial(n), ones)
     block, difference = groups.reduced(C, inside)
-    problem = _semismooth.Entries(block, difference, groups, wanted[groups.first], pairs, C[tuple(pairs.T)])
-    found = _semismooth.minimise(problem, constant, tol, _MAX_ITER)
+    known = _NO_PAIRS if pairs is None else pairs
+    problem = _semismooth.Entries(
+        block,
+        difference,
+        groups,
+        wanted if groups.is_trivial else wanted[groups.first],
+        known,
+        _NO_VALUES if pairs is None else C[tuple(known.T)],
+    )
+    found = _semismooth.minimise(problem, float(excess @ excess), tol, _MAX_ITER)
     X = groups.expanded((found.block + found.block.T) / 2, found.difference)
-    if weighted:
+    # a multiplier belongs to X_ij = b_ij before the weights, and to |X - C|^2 without 1/2
+    k = len(groups.sizes)
+    dual = -2 * (found.y[:k] if groups.is_trivial else found.y[:k][groups.member_of])
+    others = -2 * found.y[k:]
+    if root is not None:
         X = X / root[:, None] / root
         X = (X + X.T) / 2
+        dual, others = dual * wanted, others * np.prod(root[known], axis=1)
     X.flat[:: n + 1] = 1.0
-    k = len(groups.sizes)
-    # a multiplier belongs to X_ij = b_ij before the weights, and to |X - C|^2 without 1/2
-    dual = np.concatenate(
-        [-2 * found.y[:k][groups.member_of] * wanted, -2 * found.y[k:] * np.prod(root[pairs], axis=1)]
+    certificate = _certificate(
+        found.grade.primal, found.grade.gap, found.grade.violation, float(np.vdot(C, C))
     )
-    certificate = _certificate(found.grade.primal, found.grade.gap, found.grade.violation, C)
     return _result(
-        np.ones(n),
-        dual,
+        ones,
+        dual if pairs is None else np.concatenate([dual, others]),
         found.status,
         certificate,
         found.n_iter,
@@ -194,7 +205,7 @@ def _by_factor(A: Any, rank: int, root: Array, tol: float) -> NearestMatrix:
     rank = min(rank, n)
     target = _target(A, root)
     found = _unit_rows.minimise(target, rank, tol, _MAX_ITER)
-    certificate = _certificate(found.primal, found.primal - found.dual, 0.0, np.sqrt(target.squared_norm))
+    certificate = _certificate(found.primal, found.primal - found.dual, 0.0, target.squared_norm)
     status = Status.SOLVED if found.proved else Status.STATIONARY if found.stationary else Status.LIMIT
     factor = _unit_rows.with_rows_of_length(found.factor, np.ones(n))
     return _result(
@@ -286,10 +297,9 @@ def _target(A: Any, root: Array) -> _unit_rows.Target:
     return _unit_rows.Target(product, squared_norm, root**2)
 
 
-def _certificate(primal: float, gap: float, violation: float, scale: ArrayLike) -> Certificate:
-    """`scale` is C, or its norm: differences below its rounding are zero."""
-    rounding = 1e-15 * float(np.sum(np.square(scale)))
-    relative = abs(gap) / max(abs(primal), abs(primal - gap), rounding, 1e-300)
+def _certificate(primal: float, gap: float, violation: float, squared_norm: float) -> Certificate:
+    """`squared_norm` is that of C: differences below its rounding are zero."""
+    relative = abs(gap) / max(abs(primal), abs(primal - gap), 1e-15 * squared_norm, 1e-300)
     return Certificate(primal, primal - gap, relative, violation, violation)
 
 
@@ -324,7 +334,7 @@ def _dense(A: Any) -> Array:
         U, w = _low_rank(A)
         return (U * w) @ U.T
     matrix = _reading.symmetric(A.toarray() if sparse.issparse(A) else A, "A")
-    largest = float(np.abs(matrix).max())
+    largest = max(float(matrix.max()), -float(matrix.min()))
     if largest > _LARGEST:
         raise ValueError(f"A has an entry of size {largest:g}, too large to be squared and added up")
     return matrix

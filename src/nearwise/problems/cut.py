@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.sparse.csgraph import connected_components
 
 from nearwise import _reading
 from nearwise.problems._arguments import check_positive
@@ -44,10 +45,10 @@ class Cut:
     value : the weight of the edges that join the two sides
     relaxation : X, the solution of the relaxation; where n is odd, with a last node that has no edges
     dual : y, one multiplier per node of the relaxation
-    epsilon : the weight of the log-determinant at the end
+    epsilon : the weight of the log-determinant at the end; 0 where the cut has no weight
     status : of the relaxation
     certificate : of the relaxation in units of cut weight, tr(L X) / 4: no balanced cut weighs less than
-        `certificate.dual`
+        `certificate.dual`; its gap is relative to the value, or to the lightest edge where that is more
     n_iter : Newton steps
     message : one sentence on the outcome
     """
@@ -86,7 +87,7 @@ def balanced_cut(
         until the certificate's relative gap is at most `tol`
     n_roundings : how many random splits are drawn from X, besides that along its leading eigenvector
     refine : improve every split by swapping pairs of nodes as long as that helps
-    tol : the relative accuracy of the relaxation
+    tol : the accuracy of the relaxation, relative to its value or, where that is more, to the lightest edge
     random_state : seed of the roundings
 
     Time grows like n^3, memory like n^2: for some thousand nodes.
@@ -107,11 +108,19 @@ def balanced_cut(
     n = len(A)
     if n % 2:  # a node without edges makes halves of an odd number, and joins the smaller one
         A = np.pad(A, (0, 1))
-    relaxation = _Relaxation(np.diag(A.sum(axis=1)) - A)
+    free = _free_split(A)
+    if free is not None and epsilon is None:
+        return _without_weight(free, n)
+    lightest = float(A[A > 0].min())
+    relaxation = _Relaxation(np.diag(A.sum(axis=1)) - A, lightest)
     status = relaxation.solve(epsilon, tol)
-    sides, value = _best_split(A, relaxation.X, int(n_roundings), refine, random_state)
+    sides, value = (
+        (free, 0.0)
+        if free is not None
+        else _best_split(A, relaxation.X, int(n_roundings), refine, random_state)
+    )
     primal, dual = relaxation.value / 4, relaxation.bound / 4
-    gap = (primal - dual) / max(abs(primal), abs(dual), 1e-15 * float(A.sum()), 1e-300)
+    gap = (primal - dual) / max(abs(primal), abs(dual), lightest)
     violation = relaxation.error
     end = "Solved" if status is Status.SOLVED else "No further progress"
     message = f"{end}: relaxation between {dual:.6g} and {primal:.6g}, cut {value:.6g}."
@@ -128,11 +137,27 @@ def balanced_cut(
     )
 
 
-class _Relaxation:
-    """X = epsilon (L + diag(y))^-1 on the complement of e, and y."""
+def _without_weight(sides: Sides, n: int) -> Cut:
+    """A split x that cuts nothing: x x' solves the relaxation, and y = 0 proves it."""
+    x = np.where(sides, 1.0, -1.0)
+    return Cut(
+        sides[:n],
+        0.0,
+        np.outer(x, x),
+        np.zeros(len(x)),
+        0.0,
+        Status.SOLVED,
+        Certificate(0.0, 0.0, 0.0, 0.0, 0.0),
+        0,
+        "Solved: parts that no edge joins make two halves, cut 0.",
+    )
 
-    def __init__(self, L: Array) -> None:
-        self.L = L
+
+class _Relaxation:
+    """X = epsilon (L + diag(y))^-1 on the complement of e, and y; `lightest` is that of the edges."""
+
+    def __init__(self, L: Array, lightest: float) -> None:
+        self.L, self.lightest = L, lightest
         n = len(L)
         self.n_iter = 0
         self.epsilon = max(float(np.diag(L).max()), np.finfo(np.float64).tiny)
@@ -155,7 +180,9 @@ class _Relaxation:
             return self.epsilon <= epsilon
         width = self.epsilon * (len(self.L) - 1)
         rounding = 1e-12 * float(np.diag(self.L).max())
-        return width <= 0.5 * tol * max(self.bound, 0.0) or self.epsilon <= rounding
+        # the relaxation's value may be zero where the graph is in parts, but no cut of weight is lighter than
+        # the lightest edge
+        return width <= 0.5 * tol * max(self.bound, self.lightest) or self.epsilon <= rounding
 
     def _lower(self, epsilon: float) -> None:
         """Follow the path of solutions, y' = (X*X)^-1 diag(X), as far as L + diag(y) allows."""
@@ -213,6 +240,24 @@ class _Relaxation:
     def bound(self) -> float:
         """What no X of the relaxation falls below."""
         return -float(self.y.sum())
+
+
+def _free_split(A: Array) -> Sides | None:
+    """Two halves that no edge joins, where the parts of the graph can be put together to such halves."""
+    count, part = connected_components(sparse.csr_array(A), directed=False)
+    sizes = np.bincount(part)
+    reachable = [1]  # bit s is set where some of the first parts have s nodes together
+    for size in sizes:
+        reachable.append(reachable[-1] | reachable[-1] << int(size))
+    left = len(A) // 2
+    if not reachable[-1] >> left & 1:
+        return None
+    chosen = np.zeros(count, bool)
+    for k in range(count - 1, -1, -1):
+        if not reachable[k] >> left & 1:
+            chosen[k] = True
+            left -= int(sizes[k])
+    return np.asarray(chosen[part])
 
 
 def _best_split(A: Array, X: Array, n_roundings: int, refine: bool, seed: int) -> tuple[Sides, float]:

@@ -1,9 +1,10 @@
 """`isometric_embedding`: unfold a manifold, by a matrix divergence in place of the trace. KSD09 6.3.
 
 Maximum variance unfolding seeks the centred kernel that keeps the distances of neighbours and has the largest
-trace. Here it is the one nearest to a large multiple of the centring matrix: under LogDet, which pushes all
-eigenvalues up, neighbours hold the rest together. Centring is built into the features, a basis of the
-complement of the constant vector.
+trace. Here it is the one nearest to a given kernel: to that of the lengths of shortest paths through the
+graph of neighbours (the kernel of Isomap, whose distances of neighbours this corrects), or to a large
+multiple of the centring matrix, where LogDet pushes all eigenvalues up and neighbours hold the rest together.
+Centring is built into the features, a basis of the complement of the constant vector.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ def isometric_embedding(
     divergence: str = "logdet",
     penalty: float = 100.0,
     tol: float = 1e-4,
+    start: str = "paths",
 ) -> Embedding:
     """Unfold data that lie near a curved surface, keeping the distances between neighbours.
 
@@ -72,10 +74,11 @@ def isometric_embedding(
     X : (n, d) data
     n_components : the number of coordinates
     n_neighbors : of each object, whose distances are kept; the graph that they form must be connected
-    divergence : "logdet" or "vonneumann"; from the centring matrix, times the square of the longest path
-        through the graph
+    divergence : "logdet" or "vonneumann"
     penalty : the cost of changing a distance; larger ones keep distances better and take longer
     tol : the relative accuracy, see `solve`
+    start : the kernel whose nearest is sought: "paths", that of the lengths of paths through the graph, or
+        "centring", the centring matrix times the square of the longest path, as in KSD09 6.3
 
     Only the given objects are placed. Time grows like n^3: for some hundred objects.
     """
@@ -88,10 +91,18 @@ def isometric_embedding(
         raise ValueError(
             f"divergence must be one of {', '.join(map(repr, _DIVERGENCES))}, got {divergence!r}"
         )
+    if start not in ("paths", "centring"):
+        raise ValueError(f"start must be 'paths' or 'centring', got {start!r}")
     check_positive(penalty, "penalty")
     pairs, squared = _neighbours(rows, n_neighbors)
     basis = np.linalg.svd(np.ones((1, n)))[2][1:].T
-    prior = np.eye(n - 1) * _longest_path(pairs, squared, n) ** 2
+    paths = _paths(pairs, squared, n)
+    if start == "paths":
+        values, V = np.linalg.eigh(-0.5 * basis.T @ paths**2 @ basis)
+        # directions that no path shows are given the size of a step, so that distances can be met there
+        basis, prior = basis @ V, np.diag(np.maximum(values, float(np.median(squared))))
+    else:
+        prior = np.eye(n - 1) * float(paths.max()) ** 2
     side = constraints.equal(pairs, squared)
     found = solve(Problem(basis, side, _DIVERGENCES[divergence], prior, penalty), tol=tol)
     F = found.kernel_factor
@@ -118,9 +129,10 @@ def _neighbours(X: Array, n_neighbors: int) -> tuple[Index, Array]:
     return pairs, squared
 
 
-def _longest_path(pairs: Index, squared: Array, n: int) -> float:
+def _paths(pairs: Index, squared: Array, n: int) -> Array:
+    """The lengths of the shortest paths between all objects through the graph of the pairs."""
     graph = sparse.csr_array((np.sqrt(squared), tuple(pairs.T)), shape=(n, n))
     parts = connected_components(graph, directed=False)[0]
     if parts > 1:
         raise ValueError(f"the neighbours form {parts} parts that nothing holds together; raise n_neighbors")
-    return float(shortest_path(graph, directed=False).max())
+    return np.asarray(shortest_path(graph, directed=False))

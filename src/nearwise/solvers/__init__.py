@@ -1,6 +1,7 @@
 """Solvers: how a problem is solved. Each is a frozen dataclass of settings with one method, `iterates`.
 
-`Newton`, `CyclicProjections` and `ApproximateProjections` solve problems with a divergence.
+`Newton`, `CyclicProjections` and `ApproximateProjections` solve problems with a divergence, and `ThinFactor`
+those in the Frobenius norm whose solution has a low rank.
 `ConjugateGradients` and `Armijo` go down on the geometries of fixed-rank and full-rank matrices and of
 subspaces, which are here too.
 """
@@ -13,6 +14,7 @@ from nearwise.solvers.approximate import ApproximateProjections
 from nearwise.solvers.newton import Newton
 from nearwise.solvers.projections import CyclicProjections
 from nearwise.solvers.subspace import Grassmann, Projection
+from nearwise.solvers.thin import ThinFactor
 
 __all__ = [
     "AffineInvariant",
@@ -26,4 +28,5 @@ __all__ = [
     "Newton",
     "Polar",
     "Projection",
+    "ThinFactor",
 ]

@@ -186,7 +186,7 @@ class SpectralChart:
         N = self.vectors[:, null]
         t, U = np.linalg.eigh(N.T @ _target(self.form, pullback) @ N)
         theta, vectors = self.theta.copy(), self.vectors.copy()
-        theta[null] = np.minimum(t, self.law.gradient(np.array([_NEGLIGIBLE * x.max()])))
+        theta[null] = np.minimum(t, self.law.gradient(np.array([max(_NEGLIGIBLE * x.max(), 1e-300)])))
         vectors[:, null] = N @ U
         return SpectralChart(self.form, self.law, theta, vectors)
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from nearwise.divergences import LogDet
 from nearwise.losses import Losses
 from nearwise.problem import Formulation, Iterate
+from nearwise.reduction import reduced
 from nearwise.solvers._charts import Chart, SpectralChart, first_chart
 from nearwise.solvers._systems import newton_step
 
@@ -62,7 +63,7 @@ class Newton:
             yield _prior_point(form)
         for count in itertools.count():
             yield run.point()
-            if count == _PATIENCE and form.losses.any_hard and not form.divergence.congruence_invariant:
+            if count == _PATIENCE and form.losses.any_hard:
                 ray = self._infeasibility_ray(form)
                 if ray is not None:
                     yield replace(run.point(), ray=ray)
@@ -72,15 +73,24 @@ class Newton:
     def _infeasibility_ray(self, form: Formulation) -> Array | None:
         """Multipliers that prove the hard rows contradictory, if LogDet finds them.
 
-        They do not depend on the divergence, and LogDet, the natural barrier of the cone, finds them fastest.
+        They depend neither on the divergence nor on the prior. LogDet, the natural barrier of the cone, finds
+        them fastest, from a prior of the size that the bounds ask for.
         """
         hard, divergence = form.losses.is_hard, LogDet()
-        losses = replace(form.losses, divergence=divergence, penalties=np.where(hard, np.inf, 1e-9))
-        run = _Run(self, replace(form, divergence=divergence, prior=np.ones_like(form.prior), losses=losses))
+        sizes = form.measurements.sizes(np.ones_like(form.prior))
+        wanted = np.abs(form.losses.bounds[hard]) / sizes[hard]
+        size = float(np.median(wanted[wanted > 0])) if wanted.any() else 1.0
+        if form.divergence.congruence_invariant and 1e-2 < size < 1e2:
+            return None  # it is what this solver does anyway
+        penalties = np.where(hard, np.inf, 1e-9)
+        losses = replace(form.losses, divergence=divergence, penalties=penalties, sizes=size * sizes)
+        scaled = Formulation(divergence, np.full_like(form.prior, size), form.measurements, losses)
+        run = _Run(self, reduced(scaled).formulation)
         for _ in range(10 * _PATIENCE):
             if run.cost.updates > 1 and form.check_infeasibility(run.dual).valid:
                 return run.dual
-            if np.max(form.losses.violations(run.values)[hard]) < 1e-6 or not run.advance():
+            violations = run.form.losses.violations(run.values)
+            if np.max(violations[hard]) < 1e-6 or not run.advance():
                 break
         return None
 

@@ -1,0 +1,99 @@
+"""Proofs that hard constraints contradict each other: right for every prior and in every unit."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.linalg import eigh
+
+import kkt
+import nearwise as nw
+from nearwise import constraints as c
+
+G = np.random.default_rng(0).normal(size=(8, 4))
+FEASIBLE = {
+    "distances": c.at_most([(0, 1), (2, 3)], 0.5)
+    + c.at_least([(0, 2), (4, 5)], 6.0)
+    + c.equal([(1, 6)], 2.0),
+    "comparison": c.at_most([(0, 1)], 0.5) + c.at_least([(4, 5)], 6.0) + c.closer([(0, 1, 7)], 0.3),
+    "products": c.similarity([(0, 0), (1, 1)], 1.0, "==") + c.similarity([(0, 1)], 0.9, ">="),
+}
+INFEASIBLE = {
+    "triangle": c.at_most([(0, 1), (1, 2)], 1.0) + c.at_least([(0, 2)], 5.0),
+    "both ways": c.at_most([(0, 1)], 1.0) + c.at_least([(0, 1)], 2.0) + c.at_least([(3, 4)], 1.0),
+    "products": c.similarity([(0, 0), (1, 1)], 1.0, "==") + c.similarity([(0, 1)], 1.1, ">="),
+}
+DIVERGENCES = (nw.LogDet(), nw.VonNeumann(), nw.Frobenius())
+EXPONENTS = (-12, -9, -6, -3, 0, 3, 6, 9, 12)
+
+
+def problem(side: nw.Constraints, divergence: nw.Divergence, exponent: int) -> nw.Problem:
+    return nw.Problem(G, side, divergence, 10.0**exponent * np.eye(4), math.inf)
+
+
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: type(d).__name__)
+@pytest.mark.parametrize("name", FEASIBLE)
+def test_no_prior_makes_a_feasible_problem_infeasible(name: str, divergence: nw.Divergence) -> None:
+    for exponent in EXPONENTS:
+        found = nw.solve(problem(FEASIBLE[name], divergence, exponent), max_iter=45)
+        assert found.status is not nw.Status.INFEASIBLE
+        if exponent == 0:
+            found = nw.solve(problem(FEASIBLE[name], divergence, exponent))
+            assert found.status is nw.Status.SOLVED
+
+
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: type(d).__name__)
+@pytest.mark.parametrize("name", INFEASIBLE)
+def test_a_contradiction_is_proved_whatever_the_prior(name: str, divergence: nw.Divergence) -> None:
+    # inner products are violated relative to their size under the prior, so a large one hides what is wrong
+    for exponent in (-9, -6, -3, 0, 3) if name == "products" else EXPONENTS:
+        contradictory = problem(INFEASIBLE[name], divergence, exponent)
+        found = nw.solve(contradictory)
+        if exponent == 12 and isinstance(divergence, nw.Frobenius) and found.status is nw.Status.STALLED:
+            continue  # the bounds are lost in the rounding of the distance to the prior
+        assert found.status is nw.Status.INFEASIBLE
+        y = found.dual
+        A = kkt.written_out(contradictory).A
+        S = np.einsum("k,kij->ij", y, A)
+        size = sum(
+            abs(weight) * np.abs(np.linalg.eigvalsh(each)).max() for weight, each in zip(y, A, strict=True)
+        )
+        assert y @ contradictory.bounds < 0
+        assert np.linalg.eigvalsh(S)[0] >= -1e-6 * size
+
+
+@pytest.mark.parametrize("name", INFEASIBLE)
+def test_a_proof_depends_on_no_prior_and_no_unit(name: str) -> None:
+    side = INFEASIBLE[name]
+    y = nw.solve(problem(side, nw.LogDet(), 0)).dual
+    checks = [nw.check_infeasibility(problem(side, nw.LogDet(), e), y) for e in EXPONENTS]
+    for scale in (1e-9, 1e9):
+        scaled = nw.Problem(G * [scale, 1.0, 1.0, 1 / scale], side, penalty=math.inf)
+        checks.append(nw.check_infeasibility(scaled, y))
+    assert all(check.valid for check in checks)
+    wrong = y * np.where(np.arange(len(y)) == np.argmax(side.relations), 3.0, 1.0)
+    for exponent in EXPONENTS:
+        assert not nw.check_infeasibility(problem(side, nw.LogDet(), exponent), wrong).valid
+
+
+@pytest.mark.parametrize("name", [*FEASIBLE, "general"])
+def test_the_smallest_eigenvalue_by_its_definition(name: str) -> None:
+    """S and sum |y_i| |A_i| written out, and LAPACK's generalised eigenvalues."""
+    rng = np.random.default_rng(1)
+    general = rng.normal(size=(3, 8, 8))
+    side = FEASIBLE["comparison"] + c.linear(general + general.swapaxes(1, 2), [1.0, 2.0, 3.0], "==")
+    side = side if name == "general" else FEASIBLE[name] + c.similarity([(5, 5), (6, 7)], 4.0, "==")
+    hard = nw.Problem(G, side, penalty=math.inf)
+    relations = np.asarray(hard.relations)
+    y = np.where(relations == 0, -1.0, -relations) * rng.uniform(1, 2, len(relations))
+    y *= np.where((relations != 0) & (y * hard.bounds > 0), 1e-3, 1.0)  # so that y'b < 0
+    measurements = hard.formulation.measurements
+    S = measurements.adjoint(y)
+    size = measurements.magnitudes().adjoint(np.abs(y))
+    assert np.linalg.eigvalsh(size - S)[0] >= -1e-12
+    assert np.linalg.eigvalsh(size + S)[0] >= -1e-12
+    assert y @ hard.bounds < 0
+    check = nw.check_infeasibility(hard, y)
+    assert check.smallest_eigenvalue == pytest.approx(min(eigh(S, size, eigvals_only=True)[0], 0.0), abs=1e-9)
