@@ -438,7 +438,8 @@ def test_progress_says_what_is_done(folder: Path) -> None:
 
 
 SCRIPT = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 from nearwise import cli, tables
 from nearwise.cli import _fitting
 place, name = {place}
@@ -454,16 +455,16 @@ sys.exit(cli.main(sys.argv[1:]))
 
 def interrupted(place: str, seconds: float, *arguments: str) -> tuple[int, str, str]:
     """Run a command in a process of its own, and press Ctrl-C when it is at a place."""
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", SCRIPT.format(place=place, seconds=seconds), *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
-    while (line := process.stderr.readline()) != "ready\n":
-        assert line, process.stdout.read()
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    ) as process:
+        while (line := process.stderr.readline()) != "ready\n":
+            assert line, process.stdout.read()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
     assert "Traceback" not in err
     return process.returncode, out, err.replace("ready\n", "")
 

@@ -234,6 +234,13 @@ def test_bases_span_what_they_say() -> None:
     wide = rng.normal(size=(40, 60))
     assert linear_basis(wide, "class_clusters", 10, np.arange(40) % 4, draw(0)).shape == (60, 10)
     assert linear_basis(wide, "class_clusters", 3, np.arange(40) % 4, draw(0)).shape == (60, 3)
+    # the means of two classes of centred data are dependent: "auto" adds what they lack
+    codes = np.arange(40) % 2
+    for data in (centred := wide - wide.mean(axis=0), sparse.csr_array(centred)):
+        assert linear_basis(data, "class_clusters", 2, codes, draw(0)).shape == (60, 1)
+        basis = linear_basis(data, "auto", 2, codes, draw(0))
+        assert basis.shape == (60, 2)
+        np.testing.assert_allclose(basis.T @ basis, np.eye(2), atol=1e-14)
     assert linear_basis(wide, "kmeans", 7, None, draw(0)).shape == (60, 7)
 
 

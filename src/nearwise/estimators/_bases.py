@@ -30,7 +30,8 @@ def linear_basis(X: Any, kind: Any, rank: int, codes: Codes | None, rng: np.rand
     Parameters
     ----------
     X : the data, dense or sparse
-    kind : "svd", "kmeans", "class_means", "class_clusters", "auto", or a d x k array
+    kind : "svd", "kmeans", "class_means", "class_clusters", "auto", or a d x k array; "auto" is "svd" without
+        labels, and "class_clusters" with them, completed by singular vectors where centres are dependent
     rank : the number of dimensions wanted; dependent vectors make fewer
     codes : the class of every row, needed for the bases that say so
     rng : draws starting points
@@ -40,11 +41,12 @@ def linear_basis(X: Any, kind: Any, rank: int, codes: Codes | None, rng: np.rand
         if len(columns) != X.shape[1]:
             raise ValueError(f"basis must have {X.shape[1]} rows, one per feature, got shape {columns.shape}")
         return _orthonormal(columns)
-    if kind == "auto":
-        kind = "svd" if codes is None else "class_clusters"
+    if kind == "auto" and codes is not None:
+        centres = linear_basis(X, "class_clusters", rank, codes, rng)
+        return centres if centres.shape[1] >= rank else _completed(centres, _singular_vectors(X, rank, rng))
     if kind in ("class_means", "class_clusters") and codes is None:
         raise ValueError(f"basis={kind!r} needs labels y")
-    if kind == "svd":
+    if kind in ("auto", "svd"):
         return _singular_vectors(X, rank, rng)
     if kind == "kmeans":
         return _orthonormal(_centres(X, rank, rng).T)
@@ -95,6 +97,14 @@ def _orthonormal(columns: Array) -> Array:
     Q, R = np.linalg.qr(columns)
     U, s, _ = np.linalg.svd(R)
     return _at_least_one(Q @ U[:, s > _DEPENDENT * s.max(initial=0.0)])
+
+
+def _completed(basis: Array, others: Array) -> Array:
+    """As many orthonormal columns as `others` has: the basis, then what the first of the others add to it."""
+    rest = others - basis @ (basis.T @ others)
+    Q, R = np.linalg.qr(rest - basis @ (basis.T @ rest))
+    new = Q[:, np.abs(np.diag(R)) > _DEPENDENT]
+    return np.hstack([basis, new[:, : max(others.shape[1] - basis.shape[1], 0)]])
 
 
 def _at_least_one(basis: Array) -> Array:
