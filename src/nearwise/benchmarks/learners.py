@@ -30,6 +30,7 @@ from nearwise.benchmarks._tables import Row, Table, Target, Unavailable
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
+Fold = tuple[Array, Labels, Array, Labels]  # training rows and labels, test rows and labels
 
 NEIGHBORS = 5
 ROWS = 2000  # the largest sample of a data set
@@ -98,12 +99,7 @@ def errors(sizes: Sizes) -> Iterator[Table]:
     notes = [f"{NEIGHBORS}-NN, stratified 2-fold, {sizes.seeds} seeds; every method with its defaults"]
     table = Table("mean error in percent", list(notes))
     times = Table("mean seconds of a fit", list(notes))
-    for name in sizes.sets:
-        try:
-            folds = list(_folds(name, sizes.seeds))
-        except nw.datasets.DatasetUnavailable as error:
-            table.notes.append(f"{name}: left out: {error}")
-            continue
+    for name, folds in _sets(sizes, table):
         row: Row = {"set": name}
         seconds: Row = {"set": name}
         for method in methods:
@@ -114,8 +110,6 @@ def errors(sizes: Sizes) -> Iterator[Table]:
         above = _number(row[OURS]) - _number(row[BASELINE])
         table.rows.append(row | {"above Euclidean": above, str(target): target.verdict(above)})
         times.rows.append(seconds)
-    if not table.rows:
-        raise Unavailable("none of the data sets is there")
     means = {method: float(np.mean([_number(row[method]) for row in table.rows])) for method in methods}
     table.rows.append({"set": "mean", **means})
     lower = {method: Target(mean).verdict(means[OURS]) for method, mean in means.items() if method != OURS}
@@ -187,12 +181,7 @@ def choice(sizes: Sizes) -> Iterator[Table]:
     target = TARGETS["auto / one penalty"]
     note = f"both folds of {sizes.seeds} seeds, each the least of {sizes.repeats}"
     table = Table('seconds of a fit with penalty="auto" and with the penalty it chose', [note])
-    for name in sizes.sets:
-        try:
-            folds = list(_folds(name, sizes.seeds))
-        except nw.datasets.DatasetUnavailable as error:
-            table.notes.append(f"{name}: left out: {error}")
-            continue
+    for name, folds in _sets(sizes, table):
         seconds = []
         for X, y, _, _ in folds:
             learner = nw.MetricLearner(random_state=0)
@@ -205,8 +194,6 @@ def choice(sizes: Sizes) -> Iterator[Table]:
         ratio = float(np.mean(autos / ones))
         row: Row = {"set": name, "auto": autos.mean(), "one penalty": ones.mean(), "mean ratio": ratio}
         table.rows.append(row | {str(target): target.verdict(ratio), "largest": float(np.max(autos / ones))})
-    if not table.rows:
-        raise Unavailable("none of the data sets is there")
     yield table
 
 
@@ -217,7 +204,18 @@ class _Found:
     note: str = ""
 
 
-def _measured(method: str, folds: list[tuple[Array, Labels, Array, Labels]], patience: float) -> _Found:
+def _sets(sizes: Sizes, table: Table) -> Iterator[tuple[str, list[Fold]]]:
+    """The data sets that are there, with their folds; the table notes the others."""
+    for name in sizes.sets:
+        try:
+            yield name, list(_folds(name, sizes.seeds))
+        except nw.datasets.DatasetUnavailable as error:
+            table.notes.append(f"{name}: left out: {error}")
+    if not table.rows:
+        raise Unavailable("none of the data sets is there")
+
+
+def _measured(method: str, folds: list[Fold], patience: float) -> _Found:
     wrong: list[float] = []
     seconds: list[float] = []
     failures: list[str] = []
@@ -240,7 +238,7 @@ def _measured(method: str, folds: list[tuple[Array, Labels, Array, Labels]], pat
     return _Found(error_rate, float(np.mean(seconds)), "; ".join(failures))
 
 
-def _folds(name: str, seeds: int) -> Iterator[tuple[Array, Labels, Array, Labels]]:
+def _folds(name: str, seeds: int) -> Iterator[Fold]:
     from sklearn.decomposition import PCA
     from sklearn.model_selection import StratifiedKFold, train_test_split
     from sklearn.preprocessing import StandardScaler
