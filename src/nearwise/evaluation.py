@@ -14,14 +14,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise import _drawing
-from nearwise._resampling import AT_A_TIME, VERDICTS, Figure, Interval, Statistic, figure, mean, share
+from nearwise._resampling import (
+    AT_A_TIME,
+    UNCLEAR,
+    VERDICTS,
+    Figure,
+    Interval,
+    Statistic,
+    figure,
+    mean,
+    share,
+)
 from nearwise.constraints import Constraints
 from nearwise.solvers._threads import one_blas_thread
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
-__all__ = ["VERDICTS", "Distance", "Figure", "Interval", "from_constraints", "from_labels", "labelled_pairs"]
+__all__ = [
+    "UNCLEAR",
+    "VERDICTS",
+    "Distance",
+    "Figure",
+    "Interval",
+    "from_constraints",
+    "from_labels",
+    "labelled_pairs",
+]
 
 NEIGHBORS = 5
 LARGEST_SAMPLE = 5_000  # queries and constraints measured; of more, a sample says as much

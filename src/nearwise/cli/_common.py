@@ -11,7 +11,7 @@ import math
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +76,7 @@ def add_columns(parser: argparse.ArgumentParser) -> None:
         metavar="COL",
         action="append",
         default=[],
-        help="use these columns alone (default: those the model names, else all)",
+        help="use these columns alone (again for more; default: all, or those of the MODEL)",
     )
 
 
@@ -111,6 +111,8 @@ def check_output(target: str | Path, force: bool, replaceable: Callable[[Path], 
     """
     if str(target) == STANDARD:
         return
+    if not str(target):
+        raise BadInput("the name of the file to write is empty")
     path = Path(target)
     if not path.parent.is_dir():
         raise BadInput(f"cannot write {path}: {path.parent} is not a folder")
@@ -122,6 +124,17 @@ def check_output(target: str | Path, force: bool, replaceable: Callable[[Path], 
             raise BadInput(f"{path} exists{kind}; give --force to replace it")
     if not os.access(path.resolve().parent, os.W_OK):
         raise BadInput(f"cannot write {path}: no permission to write in {path.resolve().parent}")
+
+
+def check_distinct(inputs: Mapping[str, str | None], outputs: Mapping[str, str | None]) -> None:
+    """Refuse, before any work, to write over an input, or two outputs to one file; both by option."""
+    seen: dict[Path, str] = {}
+    for option, path in (*inputs.items(), *outputs.items()):
+        if path is not None and path != STANDARD:
+            place = Path(path).resolve()
+            if place in seen and option in outputs:
+                raise BadInput(f"{seen[place]} and {option} are the same file: {path}")
+            seen[place] = option
 
 
 def limit_threads(count: int | None) -> contextlib.AbstractContextManager[Any]:

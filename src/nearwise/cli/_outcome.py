@@ -20,9 +20,9 @@ from nearwise._before_after import measures
 from nearwise.cli import _fitting
 from nearwise.cli._common import DONE, NOT_CONVERGED, BadInput
 from nearwise.cli._fitting import Fit, Settings, Watch
-from nearwise.cli._holding_out import Split, counts, hold_out, numbered
+from nearwise.cli._holding_out import Split, counts, hold_out, listed, numbered
 from nearwise.cli._known import Known
-from nearwise.evaluation import VERDICTS, Figure
+from nearwise.evaluation import UNCLEAR, VERDICTS, Figure
 
 if TYPE_CHECKING:
     from nearwise.report import Report
@@ -107,13 +107,13 @@ class Outcome:
             n_classes = len(np.unique(self._codes[self.split.learned_rows]))
             parts.append(f"{numbered(len(self.split.learned_rows), 'labelled rows')} in {n_classes} classes")
         parts += [numbered(count, kind) for kind, count in counts(self.split.learned).items()]
-        return " and ".join(parts)
+        return listed(parts) if parts else ""
 
     def measured_on(self) -> str:
         """What was held out, as text."""
         parts = [numbered(len(self.split.held_rows), "other rows")] if len(self.split.held_rows) else []
         parts += [numbered(count, f"other {kind}") for kind, count in counts(self.split.held).items()]
-        return " and ".join(parts)
+        return listed(parts) if parts else ""
 
     def ending(self) -> str:
         """How the fit ended, in one line."""
@@ -136,13 +136,22 @@ class Outcome:
         return f"{self.status}: relative gap {result.certificate.gap:.1e} {time}{penalty}{tail}"
 
     def summary(self) -> str:
-        """What was learned, in two sentences for the report."""
-        text = f"Learned on {self.known.table.source} from {self.origin()}."
-        found = {verdict: [f.name for f in self.figures if f.verdict == verdict] for verdict in VERDICTS}
-        verdicts = [f"{verdict}: {', '.join(names)}" for verdict, names in found.items() if names]
-        if verdicts:
-            text += f" On {self.measured_on()}, {'; '.join(verdicts)}."
-        return f"{text} {self.ending()}."
+        """What was learned, in plain sentences for the report."""
+        source = f"on {self.known.table.source}, from {self.origin()}"
+        if getattr(self.fit.learner, "kept_prior_", False):
+            return f"Nothing better than the distance before was found {source}."
+        text = f"This distance was learned {source}."
+        if not self.figures:
+            return f"{text} Nothing was held out to measure it on."
+        clear = [
+            f"{verdict} than the one before in {listed(changes)}"
+            for verdict in VERDICTS[:-1]
+            if (changes := [_change(figure) for figure in self.figures if figure.verdict == verdict])
+        ]
+        unclear = [figure.name for figure in self.figures if figure.verdict == VERDICTS[-1]]
+        found = f"it is {' and '.join(clear)}" if clear else "no figure differs clearly from before"
+        rest = f"; in {listed(unclear)} no clear difference shows" if clear and unclear else ""
+        return f"{text} On {self.measured_on()}, {found}{rest}."
 
     def as_json(self) -> dict[str, Any]:
         """Everything as numbers and texts; equal for equal runs but for `seconds`."""
@@ -187,6 +196,7 @@ class Outcome:
             "scaled": "standardised" if self.settings.scale else "as given",
             "learner": repr(learner),
             "seed": self.settings.seed,
+            "outcome": self.ending(),
         }
         return report.from_estimator(
             self.fit.model,
@@ -248,9 +258,9 @@ def figure_json(figure: Figure) -> dict[str, Any]:
 
 def figure_lines(figures: Sequence[Figure]) -> list[str]:
     """The small table: before and after with intervals, and whether the change is one."""
-    return _aligned(
-        [("", "before", "after", ""), *((f.name, *f.texts(), f.verdict) for f in figures)], numbers=()
-    )
+    rows = [(figure.name, *figure.texts(), figure.verdict) for figure in figures]
+    legend = [f"  {UNCLEAR}"] if any(figure.verdict == VERDICTS[-1] for figure in figures) else []
+    return [*_aligned([("", "before", "after", ""), *rows], numbers=()), *legend]
 
 
 def outcome_lines(outcome: Outcome) -> list[str]:
@@ -295,6 +305,12 @@ def _given_pairs(split: Split) -> Pairs | None:
         return None
     is_similar = [np.full(len(block), block.relation < 0) for block in blocks]
     return np.concatenate([block.object_ids for block in blocks]), np.concatenate(is_similar)
+
+
+def _change(figure: Figure) -> str:
+    """A figure with its values, like "5-NN error (from 4.5 % to 3.1 %)"."""
+    before, after = (text.partition(" (")[0] for text in figure.texts())
+    return f"{figure.name} (from {before} to {after})"
 
 
 def _with_origin(found: Mapping[str, Any]) -> str:
