@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import math
 import os
 import shutil
@@ -159,6 +160,25 @@ def tell(notices: Iterable[str], quiet: bool) -> None:
     if not quiet:
         for notice in notices:
             print(f"nearwise: note: {notice}", file=sys.stderr)
+
+
+def one_line(text: str) -> str:
+    """Text of data for a line on a terminal: nothing in it can move the cursor or turn the writing round."""
+    visible = (
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in text
+    )
+    return "".join(visible)
+
+
+def make_outputs_writable() -> None:
+    """Let every text be printed: files and pipes get UTF-8, a terminal what it can show."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() != "utf-8":
+            if stream.isatty():
+                stream.reconfigure(errors="backslashreplace")
+            else:
+                stream.reconfigure(encoding="utf-8")
 
 
 def program() -> str:

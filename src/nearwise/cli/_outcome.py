@@ -18,7 +18,7 @@ from sklearn.pipeline import Pipeline
 from nearwise import evaluation
 from nearwise._before_after import measures
 from nearwise.cli import _fitting
-from nearwise.cli._common import DONE, NOT_CONVERGED, BadInput
+from nearwise.cli._common import DONE, NOT_CONVERGED, BadInput, one_line
 from nearwise.cli._fitting import Fit, Settings, Watch
 from nearwise.cli._holding_out import Split, counts, hold_out, listed, numbered
 from nearwise.cli._known import Known
@@ -267,7 +267,7 @@ def outcome_lines(outcome: Outcome) -> list[str]:
     """What was learned from, the figures, how the fit ended, and what is violated most."""
     table = outcome.known.table
     lines = [
-        f"{table.source}: {len(table.X):,} rows, {table.X.shape[1]:,} features",
+        f"{one_line(table.source)}: {len(table.X):,} rows, {table.X.shape[1]:,} features",
         f"learned from {outcome.origin()}",
     ]
     if outcome.figures:
@@ -288,14 +288,20 @@ def outcome_lines(outcome: Outcome) -> list[str]:
 
 def _aligned(rows: Sequence[Sequence[str]], numbers: Sequence[int]) -> list[str]:
     """Rows as lines of text with their columns below each other, those of numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    from rich.cells import cell_len  # some characters are two places wide, some none
+
+    cells = [[one_line(cell) for cell in row] for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
 
     def line(row: Sequence[str]) -> str:
-        cells = enumerate(zip(row, widths, strict=True))
-        placed = [cell.rjust(width) if k in numbers else cell.ljust(width) for k, (cell, width) in cells]
+        spaces = [" " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)]
+        placed = [
+            space + cell if k in numbers else cell + space
+            for k, (cell, space) in enumerate(zip(row, spaces, strict=True))
+        ]
         return "  ".join(["", *placed]).rstrip()
 
-    return [line(row) for row in rows]
+    return [line(row) for row in cells]
 
 
 def _given_pairs(split: Split) -> Pairs | None:

@@ -17,6 +17,7 @@ from nearwise.cli._common import (
     check_distinct,
     check_output,
     limit_threads,
+    one_line,
     refusing_bad_input,
     tell,
     whole_number,
@@ -149,8 +150,9 @@ def _show(columns: dict[str, NDArray[Any]], k: int) -> None:
         table.add_column(name, justify="right")
     shown = {name: values[: SHOWN * k] for name, values in columns.items()}
     for row in _rows(shown):
-        first = Text(str(row["query"]) if row["rank"] == 1 else "")
-        table.add_row(first, str(row["rank"]), Text(str(row["neighbor"])), f"{row['distance']:.6g}")
+        first = Text(one_line(str(row["query"])) if row["rank"] == 1 else "")
+        neighbor = Text(one_line(str(row["neighbor"])))
+        table.add_row(first, str(row["rank"]), neighbor, f"{row['distance']:.6g}")
     console.print(table)
     more = len(columns["query"]) // k - SHOWN
     if more > 0:
