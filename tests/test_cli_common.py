@@ -93,5 +93,6 @@ def test_an_output_is_neither_an_input_nor_another_output(
 
 
 def test_text_of_data_stays_on_its_line() -> None:
+    assert _common.one_line("x" * 5000) == "x" * 77 + "..."
     assert _common.one_line("花 é שם") == "花 é שם"
     assert _common.one_line("\x1b[2Ja\nb\u202ec\ud800") == r"\x1b[2Ja\nb\u202ec\ud800"

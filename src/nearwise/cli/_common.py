@@ -18,6 +18,7 @@ from typing import Any
 
 DONE, NOT_CONVERGED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 STANDARD = "-"  # standard input, or standard output
+_LONGEST = 80  # characters of a text of data on a terminal
 
 
 class BadInput(Exception):
@@ -163,7 +164,8 @@ def tell(notices: Iterable[str], quiet: bool) -> None:
 
 
 def one_line(text: str) -> str:
-    """Text of data for a line on a terminal: nothing in it can move the cursor or turn the writing round."""
+    """Text of data for a terminal: not too long, and without what moves the cursor or turns writing."""
+    text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
     visible = (
         character if character.isprintable() else character.encode("unicode_escape").decode()
         for character in text

@@ -9,6 +9,7 @@ import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +32,7 @@ Index = NDArray[np.int64]
 Pairs = tuple[Index, NDArray[np.bool_]]
 
 _SHOWN = 3  # constraints violated most that are named on the screen
+_VISIBLE = 0.005  # relative violations from here on; smaller ones are rounding, and would be "off by 0%"
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,13 +278,14 @@ def outcome_lines(outcome: Outcome) -> list[str]:
     elif not outcome.split.note:
         lines.append("measured on nothing: nothing was held out")
     lines.append(outcome.ending())
-    rows = [
+    rows = dict.fromkeys(  # one that a file repeats is named once
         (found["constraint"], f"{found['value']:.3g}", f"{found['relative']:.0%}", found["from"])
-        for found in outcome.worst[:_SHOWN]
-    ]
+        for found in outcome.worst
+        if found["relative"] >= _VISIBLE
+    )
     if rows:
         header = ("violated most (squared)", "value", "off by", "from")
-        lines += ["", *_aligned([header, *rows], numbers=(1, 2)), ""]
+        lines += ["", *_aligned([header, *islice(rows, _SHOWN)], numbers=(1, 2)), ""]
     return lines
 
 
