@@ -354,3 +354,39 @@ def test_force_replaces(folder: Path) -> None:
         assert run("neighbors", "model", "flowers.npy", "-o", "out.csv", "--force", "--quiet") == cli.DONE
     assert np.load("out.npy").shape == (150, 4)
     assert not [path.name for path in folder.iterdir() if path.suffix == ".part"]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("apply model flowers.csv -o flowers.csv", "DATA and -o are the same file: flowers.csv"),
+        ("neighbors model flowers.csv -o ./flowers.csv", "DATA and -o are the same file: ./flowers.csv"),
+        (
+            "neighbors model flowers.npy --query flowers.csv -o flowers.csv",
+            "--query and -o are the same file",
+        ),
+    ],
+)
+def test_data_are_not_overwritten_by_what_comes_of_them(
+    line: str, message: str, folder: Path, capsys: Capture
+) -> None:
+    before = Path("flowers.csv").read_bytes()
+    assert run(*line.split(), "--force") == cli.BAD_INPUT
+    assert message in capsys.readouterr().err
+    assert Path("flowers.csv").read_bytes() == before
+
+
+def test_one_neighbor_is_not_several(folder: Path, capsys: Capture) -> None:
+    assert run("neighbors", "model", "flowers.csv", "--id", "id", "-k", "1", "-o", "out.csv") == cli.DONE
+    assert capsys.readouterr().out == f"wrote out.csv: 1 neighbor of {len(X)} rows\n"
+
+
+@pytest.mark.parametrize("locale", ["ascii", "latin-1"])
+def test_any_text_goes_through_a_pipe_in_utf8(locale: str, folder: Path) -> None:
+    ids = [f"花{row}" for row in range(len(X))]
+    tables.write("named.csv", NAMES, X, ids=ids, force=False)
+    command = [sys.executable, "-m", "nearwise", "neighbors", "model", "named.csv", "--id", "id", "-k", "1"]
+    environment = {**os.environ, "PYTHONIOENCODING": locale}
+    done = subprocess.run(command, capture_output=True, env=environment, timeout=120)
+    assert done.returncode == cli.DONE
+    assert [line.split(",")[0] for line in done.stdout.decode("utf-8").splitlines()[1:]] == ids

@@ -44,6 +44,8 @@ def test_outputs_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         _common.check_output(path, False, lambda _: False)
     with pytest.raises(BadInput, match=r"it is not a file"):
         _common.check_output(tmp_path, True)
+    with pytest.raises(BadInput, match=r"the name of the file to write is empty"):
+        _common.check_output("", True)
     with pytest.raises(BadInput, match=r"absent is not a folder"):
         _common.check_output(tmp_path / "absent" / "out.csv", True)
     monkeypatch.setattr(os, "access", lambda *_: False)
@@ -75,3 +77,22 @@ def test_threads_are_limited_before_the_libraries_start() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
     )
     assert done.stdout == "{1} 1\n"
+
+
+def test_an_output_is_neither_an_input_nor_another_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    same = str(tmp_path / "a.csv")
+    _common.check_distinct({"DATA": "a.csv", "--pairs": same}, {"-o": "b.csv", "--report": None})
+    _common.check_distinct({"DATA": "-"}, {"-o": "-"})
+    with pytest.raises(BadInput, match=r"^DATA and -o are the same file: .*a\.csv$"):
+        _common.check_distinct({"DATA": "a.csv"}, {"-o": same})
+    with pytest.raises(BadInput, match=r"^-o and --report are the same file: \./b\.csv$"):
+        _common.check_distinct({}, {"-o": "b.csv", "--report": "./b.csv"})
+
+
+def test_text_of_data_stays_on_its_line() -> None:
+    assert _common.one_line("x" * 5000) == "x" * 77 + "..."
+    assert _common.one_line("花 é שם") == "花 é שם"
+    assert _common.one_line("\x1b[2Ja\nb\u202ec\ud800") == r"\x1b[2Ja\nb\u202ec\ud800"

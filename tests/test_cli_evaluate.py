@@ -170,3 +170,36 @@ def test_what_does_not_fit_is_refused(
     assert message in printed.err
     assert printed.err.count("\n") == 1
     assert printed.out == ""
+
+
+def test_too_little_is_not_measured(folder: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("few.csv").write_text("0,1\n", encoding="utf-8")
+    assert cli.main(shlex.split("evaluate model other.csv --drop kind --pairs few.csv")) == cli.BAD_INPUT
+    assert capsys.readouterr() == (
+        "",
+        "nearwise: too little to measure on: 1 pair; 10 or more of a kind are needed\n",
+    )
+    found = run("model other.csv --labels kind --pairs few.csv")
+    assert found["measured_on"] == "75 labelled rows in 3 classes"
+    assert "given pairs' ROC-AUC, against random ones" not in found["figures"]
+    assert found["notices"] == [
+        "too little to measure on, and left out: 1 pair; 10 or more of a kind are needed"
+    ]
+    write("small.csv", [0, 1, 60])
+    assert cli.main(shlex.split("evaluate model small.csv --labels kind")) == cli.BAD_INPUT
+    assert "too little to measure on: 3 labelled rows in 2 classes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("rank", ["", "--rank 2"])
+def test_an_offset_that_all_rows_share_changes_no_figure(rank: str, folder: Path, run: Run) -> None:
+    near = np.round(X * 8) / 8  # exact after the offset, too
+    for name, rows in (("near", near), ("far", near + 2.0**46)):
+        np.savez(f"{name}.npz", X=rows, kind=y)
+    command = f"learn near.npz --labels kind --penalty 1 --held-out 0 --scale none {rank} -o plain --quiet"
+    assert cli.main(shlex.split(command)) == cli.DONE
+    found = [run(f"plain {name}.npz --labels kind")["figures"] for name in ("near", "far")]
+    for figure in ("5-NN error", "recall@5", "clustering NMI"):
+        assert found[0][figure]["before"] == found[1][figure]["before"]
+        assert found[1][figure]["after"]["value"] == pytest.approx(
+            found[0][figure]["after"]["value"], abs=0.03
+        )

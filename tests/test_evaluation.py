@@ -291,3 +291,15 @@ def test_resamples_come_in_blocks_of_any_size(monkeypatch: pytest.MonkeyPatch) -
     part = labelled()["recall@5"]
     assert part.before.value == whole.before.value
     assert part.before.low == pytest.approx(whole.before.low, abs=0.05)
+
+
+@pytest.mark.parametrize(("n_similar", "verdict"), [(4, "not clear"), (5, "better")])
+def test_a_change_that_rests_on_few_pairs_of_a_kind_is_not_clear(n_similar: int, verdict: str) -> None:
+    old = Euclidean(np.repeat([0.0, 3.0, 2.0, 5.0], [5, 5, 3, 7])[:, np.newaxis])
+    new = Euclidean(np.repeat([0.0, 9.0], 10)[:, np.newaxis])
+    similar = [(k, k + 5) for k in range(n_similar)]
+    side = c.similar(similar) + c.dissimilar([(k, k + 8) for k in range(3, 10)])
+    (found,) = evaluation.from_constraints(old, new, side, 20)
+    assert found.change is not None
+    assert found.change.value > 0
+    assert found.verdict == verdict

@@ -105,7 +105,7 @@ def test_too_little_is_said_and_learned_from() -> None:
     split = hold_out(None, c.similar([(0, 1), (2, 3)]) + c.closer([(0, 1, 2)]), None, 0)
     assert len(split.learned) == 3
     assert len(split.held) == 0
-    assert split.note == "too little to hold a part out and measure on it: 2 pairs, 1 triplet"
+    assert split.note == "too little to hold a part out and measure on it: 2 pairs and 1 triplet"
     small = hold_out(np.array([0, 0, 1, 1, -1]), Constraints(), None, 0)
     assert small.learned_rows.tolist() == [0, 1, 2, 3]
     assert small.note == "too little to hold a part out and measure on it: 4 labelled rows"

@@ -164,3 +164,15 @@ def test_precomputed_rows_give_the_same_kernel(quadratic: tuple[nw.KernelMetric,
     assert np.all(extra > 0)
     projected = metric.transform(X)
     np.testing.assert_allclose(precomputed.gram(rows, rows), projected @ projected.T)
+
+
+@pytest.mark.parametrize("basis", [True, False])
+def test_isometric_coordinates_have_the_whole_distance(basis: bool) -> None:
+    U = np.linalg.qr(rng.normal(size=(5, 2)))[0] if basis else None
+    metric = nw.Metric(rng.normal(size=(2, 2) if basis else (5, 3)), U)
+    A, B = rng.normal(size=(2, 7, 5))
+    differences = (A[:, np.newaxis] - B).reshape(-1, 5)
+    expected = np.einsum("ij,jk,ik->i", differences, metric.matrix, differences).reshape(7, 7)
+    placed = [metric.isometric(rows) for rows in (A, B)]
+    np.testing.assert_allclose(np.square(placed[0][:, np.newaxis] - placed[1]).sum(axis=2), expected)
+    np.testing.assert_allclose(metric.squared_distances(A, B), expected)

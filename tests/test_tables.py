@@ -393,6 +393,8 @@ class TestParquet:
             ({"v": [[1.0, 2.0], [3.0, None]]}, r"row 1, column 'v': a number of the vector is missing"),
             ({"v": [[1.0, 2.0], [3.0, np.inf]]}, r"row 1, column 'x1': the value is infinite"),
             ({"v": [[], []]}, r"column 'v' holds lists of null; vectors of numbers are needed"),
+            ({"a": [1.0, 2.0], "n": [None, None]}, r"row 0, column 'n': the value is missing; fill it in"),
+            ({"a": [1.0, 2.0], "n": [None, "x"]}, r"row 1, column 'n': 'x' is not a number"),
             ({"v": [[], [], [1.0]]}, r"row 2, column 'v': the vector has 1 numbers"),
             ({"v": [["a"], ["b"]]}, r"lists of string"),
             ({"v": [[1.0], [2.0]], "a": [1, 2]}, r"'v' holds vectors.*'a'.*--features or --drop"),

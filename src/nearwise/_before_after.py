@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -53,10 +54,12 @@ def measures(model: Any, X: Any) -> tuple[Measured | Given | None, Measured]:
     if isinstance(learner, FixedRankEmbedding):
         return _given(learner, X), Measured(_Euclidean(), learner.embedding_)
     rows = rows_of(model, X)
-    after = Measured(learner.metric_, rows)
+    centred = isinstance(learner.metric_, Metric) and not sparse.issparse(rows)
+    centre = rows.mean(axis=0) if centred else None
+    after = Measured(learner.metric_, rows, centre)
     if isinstance(learner, KernelReducer) and learner.metric_.kernel.is_precomputed:
         return (Given(_of_inner_products(rows)) if rows.shape[0] == rows.shape[1] else None), after
-    return Measured(prior_metric(learner, rows), rows), after
+    return Measured(prior_metric(learner, rows), rows, centre), after
 
 
 def prior_metric(learner: Any, rows: Any) -> Any:
@@ -96,10 +99,18 @@ def rows_of(model: Any, X: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """A metric with the rows that it measures."""
+    """A metric with the rows that it measures.
+
+    Attributes
+    ----------
+    metric, rows : as they are
+    centre : what may be taken from all rows without a change of their distances, or None. Distances of all
+        rows to all others come from inner products, which lose the digits that large coordinates share.
+    """
 
     metric: Any
     rows: Any
+    centre: Array | None = None
 
     @property
     def n_rows(self) -> int:
@@ -113,7 +124,10 @@ class Measured:
         return np.asarray(self.metric.pair_squared_distances(self.rows[used], first, second))
 
     def between(self, rows: Index, others: Index) -> Array:
-        return np.asarray(self.metric.squared_distances(self.rows[rows], self.rows[others]))
+        left, right = (self.rows[part] for part in (rows, others))
+        if self.centre is not None:
+            left, right = left - self.centre, right - self.centre
+        return np.asarray(self.metric.squared_distances(left, right))
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,7 @@ Statistic = Callable[[Array], Array]  # (r, n) multiplicities of n objects -> r 
 
 RESAMPLES = 1000
 VERDICTS = ("better", "worse", "not clear")
+UNCLEAR = f"{VERDICTS[-1]}: chance alone may explain the change"
 AT_A_TIME = 2**21  # numbers in a block of multiplicities
 
 

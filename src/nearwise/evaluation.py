@@ -8,24 +8,45 @@ the same order of pairs, the share of comparisons and bounds that hold, and the 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearwise import _drawing
-from nearwise._resampling import AT_A_TIME, VERDICTS, Figure, Interval, Statistic, figure, mean, share
+from nearwise._resampling import (
+    AT_A_TIME,
+    UNCLEAR,
+    VERDICTS,
+    Figure,
+    Interval,
+    Statistic,
+    figure,
+    mean,
+    share,
+)
 from nearwise.constraints import Constraints
 from nearwise.solvers._threads import one_blas_thread
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
-__all__ = ["VERDICTS", "Distance", "Figure", "Interval", "from_constraints", "from_labels", "labelled_pairs"]
+__all__ = [
+    "UNCLEAR",
+    "VERDICTS",
+    "Distance",
+    "Figure",
+    "Interval",
+    "from_constraints",
+    "from_labels",
+    "labelled_pairs",
+]
 
 NEIGHBORS = 5
 LARGEST_SAMPLE = 5_000  # queries and constraints measured; of more, a sample says as much
 PAIRS = 20_000  # drawn from labels
+_FEWEST_PAIRS = 5  # of a kind: resamples of fewer are too much alike to call a change clear
 _CLUSTERED = 1_000  # objects that are clustered at most
 _STARTS = 4  # of k-means
 
@@ -251,7 +272,11 @@ def _order_of_pairs(
     is_similar = np.arange(len(pairs)) < len(similar)
     statistics = [_area(distance.pairs(*pairs.T), is_similar) for distance in (before, after)]
     seed = int(rng.randint(2**31 - 1))
-    return figure(name, statistics, [len(similar), len(dissimilar)], False, seed)
+    found = figure(name, statistics, [len(similar), len(dissimilar)], False, seed)
+    if min(len(similar), len(dissimilar)) >= _FEWEST_PAIRS or found.change is None:
+        return found
+    value, low, high = found.change
+    return replace(found, change=Interval(value, min(low, 0.0), max(high, 0.0)))
 
 
 def _area(values: Array, is_similar: NDArray[np.bool_]) -> Statistic:

@@ -5,7 +5,8 @@ was learned, with orthonormal basis U, the metric is the old one outside it (JKD
 
     d(x, y) = [d0(x, y) - |U'z|^2] + |B'U'z|^2        z = x - y, and M = B B' is the learned matrix
 
-which is computed as it stands, so that a distance is a sum of two terms that are not negative.
+which is computed as it stands, so that a distance is a sum of two terms that are not negative; between many
+dense vectors, as the Euclidean distance of x + U (B' - I) U'x, which is the same.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from nearwise.input_kernels import InputKernel, dense_product, in_parts, paired_squared_distances
 
@@ -68,13 +70,20 @@ class Metric:
         coordinates = X if self.basis is None else dense_product(X, self.basis)
         return dense_product(coordinates, self.factor)
 
+    def isometric(self, X: Any) -> Array:
+        """Coordinates whose Euclidean distance is the whole learned one, also outside a basis; X is dense."""
+        if self.basis is None:
+            return self.transform(X)
+        inside = X @ self.basis
+        return np.asarray(X + (inside @ self.factor - inside) @ self.basis.T)
+
     def squared_distances(self, X: Any, Y: Any) -> Array:
         """Of every row of X to every row of Y."""
         from sklearn.metrics.pairwise import euclidean_distances  # slow to import, and needed only here
 
+        if self.basis is None or not (sparse.issparse(X) or sparse.issparse(Y)):
+            return euclidean_distances(self.isometric(X), self.isometric(Y), squared=True)
         learned = euclidean_distances(self.transform(X), self.transform(Y), squared=True)
-        if self.basis is None:
-            return learned
         inside = euclidean_distances(dense_product(X, self.basis), dense_product(Y, self.basis), squared=True)
         return learned + np.maximum(euclidean_distances(X, Y, squared=True) - inside, 0.0)
 

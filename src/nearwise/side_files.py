@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from nearwise.tables._text import TextFile, number
 
 Rows = NDArray[np.int64]
 Cells = NDArray[np.object_]
+Read = TypeVar("Read")
 
 _TITLES = ("similar", "dissimilar", "same", "different")  # words that may also be the name of their column
 _WORDS = {word: True for word in ("1", "yes", "y", "true", "similar", "same")} | {
@@ -68,14 +70,7 @@ def read_pairs(source: str, n_rows: int, ids: NDArray[np.str_] | None) -> Side:
     pairs = file.objects(2)
     similar = np.ones(len(pairs), dtype=bool)
     if len(file.columns) == 3:
-        for row, cell in enumerate(file.columns[2]):
-            word = _word(cell)
-            if word is None:
-                wanted = "1 or 0, yes or no, similar or dissimilar, same or different"
-                raise TableError(
-                    f"{file.at(row)}: {shown(cell or '')} does not say what the pair is; {wanted} do"
-                )
-            similar[row] = word
+        similar[:] = _each(file.columns[2], lambda row, cell: _is_similar(file, row, cell))
     file.refuse_contradictions(pairs, similar, "similar and dissimilar")
     order = np.argsort(~similar, kind="stable")
     both = c.similar(pairs[similar]) + c.dissimilar(pairs[~similar])
@@ -148,8 +143,7 @@ class _File:
         """The first columns as row numbers of the data; where they are pairs, none with itself."""
         rows = np.empty((len(self.columns[0]), count), dtype=np.int64)
         for k in range(count):
-            for row, cell in enumerate(self.columns[k]):
-                rows[row, k] = self._row_number(row, cell)
+            rows[:, k] = _each(self.columns[k], self._row_number)
         if count == 2:
             self.refuse_self_pairs(rows, self.columns[0])
         return rows
@@ -239,6 +233,23 @@ def _open(
 
 def _may_be_titles_of_pairs(cells: list[str | None]) -> bool:
     return _word(cells[2]) is None or (cells[2] or "").casefold() in _TITLES
+
+
+def _each(cells: Cells, read: Callable[[int, str | None], Read]) -> list[Read]:
+    """What a function makes of every row and its cell; of equal cells, which files are full of, once."""
+    found: dict[str | None, Read] = {}
+    for row, cell in enumerate(cells):
+        if cell not in found:
+            found[cell] = read(row, cell)
+    return [found[cell] for cell in cells]
+
+
+def _is_similar(file: _File, row: int, cell: str | None) -> bool:
+    word = _word(cell)
+    if word is None:
+        wanted = "1 or 0, yes or no, similar or dissimilar, same or different"
+        raise TableError(f"{file.at(row)}: {shown(cell or '')} does not say what the pair is; {wanted} do")
+    return word
 
 
 def _word(cell: str | None) -> bool | None:

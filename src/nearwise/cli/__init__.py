@@ -15,7 +15,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from nearwise import __version__
-from nearwise.cli._common import BAD_INPUT, DONE, INTERRUPTED, NOT_CONVERGED, BadInput
+from nearwise.cli._common import BAD_INPUT, DONE, INTERRUPTED, NOT_CONVERGED, BadInput, make_outputs_writable
 
 __all__ = ["BAD_INPUT", "COMMANDS", "DONE", "INTERRUPTED", "NOT_CONVERGED", "BadInput", "main", "parser"]
 
@@ -87,6 +87,7 @@ COMMANDS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    make_outputs_writable()
     words = sys.argv[1:] if argv is None else list(argv)
     # options before the command take no value, so the first other word is the command
     command = next((word for word in words if not word.startswith("-")), None)

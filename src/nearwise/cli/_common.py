@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import math
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 DONE, NOT_CONVERGED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 STANDARD = "-"  # standard input, or standard output
+_LONGEST = 80  # characters of a text of data on a terminal
 
 
 class BadInput(Exception):
@@ -76,7 +78,7 @@ def add_columns(parser: argparse.ArgumentParser) -> None:
         metavar="COL",
         action="append",
         default=[],
-        help="use these columns alone (default: those the model names, else all)",
+        help="use these columns alone (again for more; default: all, or those of the MODEL)",
     )
 
 
@@ -111,6 +113,8 @@ def check_output(target: str | Path, force: bool, replaceable: Callable[[Path], 
     """
     if str(target) == STANDARD:
         return
+    if not str(target):
+        raise BadInput("the name of the file to write is empty")
     path = Path(target)
     if not path.parent.is_dir():
         raise BadInput(f"cannot write {path}: {path.parent} is not a folder")
@@ -122,6 +126,17 @@ def check_output(target: str | Path, force: bool, replaceable: Callable[[Path], 
             raise BadInput(f"{path} exists{kind}; give --force to replace it")
     if not os.access(path.resolve().parent, os.W_OK):
         raise BadInput(f"cannot write {path}: no permission to write in {path.resolve().parent}")
+
+
+def check_distinct(inputs: Mapping[str, str | None], outputs: Mapping[str, str | None]) -> None:
+    """Refuse, before any work, to write over an input, or two outputs to one file; both by option."""
+    seen: dict[Path, str] = {}
+    for option, path in (*inputs.items(), *outputs.items()):
+        if path is not None and path != STANDARD:
+            place = Path(path).resolve()
+            if place in seen and option in outputs:
+                raise BadInput(f"{seen[place]} and {option} are the same file: {path}")
+            seen[place] = option
 
 
 def limit_threads(count: int | None) -> contextlib.AbstractContextManager[Any]:
@@ -146,6 +161,26 @@ def tell(notices: Iterable[str], quiet: bool) -> None:
     if not quiet:
         for notice in notices:
             print(f"nearwise: note: {notice}", file=sys.stderr)
+
+
+def one_line(text: str) -> str:
+    """Text of data for a terminal: not too long, and without what moves the cursor or turns writing."""
+    text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    visible = (
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in text
+    )
+    return "".join(visible)
+
+
+def make_outputs_writable() -> None:
+    """Let every text be printed: files and pipes get UTF-8, a terminal what it can show."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() != "utf-8":
+            if stream.isatty():
+                stream.reconfigure(errors="backslashreplace")
+            else:
+                stream.reconfigure(encoding="utf-8")
 
 
 def program() -> str:

@@ -8,6 +8,7 @@ that a pair that is measured is in no other line of what is learned from, neithe
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -63,13 +64,13 @@ def hold_out(codes: Index | None, constraints: Constraints, share: float | None,
         is_held = np.isin(np.arange(len(codes)), held)
         touched = [np.any(is_held[block.object_ids], axis=1) for block in constraints.blocks]
         kept = [np.logical_not(mask) for mask in touched]
-        measured = _without_few(_part(constraints, touched))
+        measured = with_enough(_part(constraints, touched))
         return Split(np.setdiff1d(labelled, held), held, _part(constraints, kept), measured)
     masks, few = _some_of_every_kind(constraints, share, rng)
     if len(labelled):
         few = {"labelled rows": len(labelled), **few}
-    listed = ", ".join(numbered(count, kind) for kind, count in few.items())
-    note = f"too little to hold a part out and measure on it: {listed}" if few else ""
+    found = [numbered(count, kind) for kind, count in few.items()]
+    note = f"too little to hold a part out and measure on it: {listed(found)}" if found else ""
     rest = [np.logical_not(mask) for mask in masks]
     return Split(labelled, nothing, _part(constraints, rest), _part(constraints, masks), note)
 
@@ -83,6 +84,12 @@ def counts(constraints: Constraints) -> dict[str, int]:
 def numbered(count: int, things: str) -> str:
     """So many things, as text: "1 pair", "2,000 pairs"."""
     return f"{count:,} {things.removesuffix('s') if count == 1 else things}"
+
+
+def listed(things: Sequence[str]) -> str:
+    """Things as text: "a, b and c"."""
+    *others, last = things
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _wanted(share: float | None, count: int) -> float:
@@ -126,7 +133,7 @@ def _some_of_every_kind(
     return np.split(is_held[groups], ends[:-1]) if len(ends) else [], few
 
 
-def _without_few(constraints: Constraints) -> Constraints:
+def with_enough(constraints: Constraints) -> Constraints:
     """Without the kinds of which there are too few to measure on."""
     enough = [kind for kind, count in counts(constraints).items() if count >= FEWEST]
     return _part(constraints, [np.isin(_kinds(block), enough) for block in constraints.blocks])
@@ -146,7 +153,12 @@ def _groups(constraints: Constraints) -> Index:
         key = np.full((len(block), 4), -1, np.int64)
         key[:, : 2 * pairs.shape[1]] = pairs.reshape(len(block), -1)
         keys.append(key)
-    return np.unique(np.concatenate(keys), axis=0, return_inverse=True)[1].reshape(-1)
+    stacked = np.concatenate(keys)
+    order = np.lexsort(stacked.T[::-1])  # much faster than np.unique of rows
+    is_new = (np.diff(stacked[order], axis=0, prepend=stacked[order[:1]]) != 0).any(axis=1)
+    groups = np.empty(len(stacked), np.int64)
+    groups[order] = np.cumsum(is_new)
+    return groups
 
 
 def _kinds(block: Block) -> NDArray[np.str_]:

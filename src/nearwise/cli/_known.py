@@ -161,14 +161,14 @@ def class_codes(labels: NDArray[np.object_]) -> tuple[Index, tuple[str, ...]]:
 
 def _check_magnitudes(table: Table) -> None:
     """Refuse numbers whose squares overflow, or all vanish: no distance could be measured."""
-    import numpy as np
 
-    size = np.abs(table.X)
-    row, column = np.unravel_index(np.argmax(size), size.shape)
-    if 1.0 / _LARGEST <= size[row, column] <= _LARGEST or size[row, column] == 0.0:
+    places = (int(table.X.argmin()), int(table.X.argmax()))
+    size, place = max((abs(float(table.X.flat[place])), place) for place in places)
+    if 1.0 / _LARGEST <= size <= _LARGEST or size == 0.0:
         return
-    where = f"{table.source}, {table.place(int(row))}, column {table.names[column]!r}"
-    what = "is too large" if size[row, column] > 1.0 else "is the largest number in the data, and too small"
+    row, column = divmod(place, table.X.shape[1])
+    where = f"{table.source}, {table.place(row)}, column {table.names[column]!r}"
+    what = "is too large" if size > 1.0 else "is the largest number in the data, and too small"
     raise BadInput(f"{where}: {table.X[row, column]:g} {what} to be squared; take another unit")
 
 

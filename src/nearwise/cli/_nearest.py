@@ -66,12 +66,12 @@ def _searched(metric: Metric, data: Array) -> Any:
     """scikit-learn's search by all distances, among coordinates of the data."""
     from sklearn.neighbors import NearestNeighbors
 
-    return NearestNeighbors(algorithm="brute").fit(_coordinates(metric, data))
+    return NearestNeighbors(algorithm="brute").fit(metric.isometric(data))
 
 
 def _among_coordinates(metric: Metric, search: Any, block: Array, count: int, itself: int | None) -> Index:
     """Candidates by Euclidean distances, which a linear metric's are."""
-    asked = _coordinates(metric, block)
+    asked = metric.isometric(block)
     if itself is None:
         found: Index = search.kneighbors(asked, count, return_distance=False)
         return found
@@ -80,14 +80,6 @@ def _among_coordinates(metric: Metric, search: Any, block: Array, count: int, it
     own = found == np.arange(itself, itself + len(block))[:, np.newaxis]
     own[~own.any(axis=1), -1] = True
     return found[~own].reshape(len(block), count)
-
-
-def _coordinates(metric: Metric, X: Array) -> Array:
-    """Rows whose Euclidean distance is the learned one, also outside the subspace that was learned."""
-    if metric.basis is None:
-        return metric.transform(X)
-    inside = X @ metric.basis
-    return X + (inside @ metric.factor - inside) @ metric.basis.T
 
 
 def _in_tiles(metric: Any, data: Array, block: Array, count: int, itself: int | None) -> Index:

@@ -9,6 +9,7 @@ import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,11 +19,11 @@ from sklearn.pipeline import Pipeline
 from nearwise import evaluation
 from nearwise._before_after import measures
 from nearwise.cli import _fitting
-from nearwise.cli._common import DONE, NOT_CONVERGED, BadInput
+from nearwise.cli._common import DONE, NOT_CONVERGED, BadInput, one_line
 from nearwise.cli._fitting import Fit, Settings, Watch
-from nearwise.cli._holding_out import Split, counts, hold_out, numbered
+from nearwise.cli._holding_out import Split, counts, hold_out, listed, numbered
 from nearwise.cli._known import Known
-from nearwise.evaluation import VERDICTS, Figure
+from nearwise.evaluation import UNCLEAR, VERDICTS, Figure
 
 if TYPE_CHECKING:
     from nearwise.report import Report
@@ -31,6 +32,7 @@ Index = NDArray[np.int64]
 Pairs = tuple[Index, NDArray[np.bool_]]
 
 _SHOWN = 3  # constraints violated most that are named on the screen
+_VISIBLE = 0.005  # relative violations from here on; smaller ones are rounding, and would be "off by 0%"
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,13 +109,13 @@ class Outcome:
             n_classes = len(np.unique(self._codes[self.split.learned_rows]))
             parts.append(f"{numbered(len(self.split.learned_rows), 'labelled rows')} in {n_classes} classes")
         parts += [numbered(count, kind) for kind, count in counts(self.split.learned).items()]
-        return " and ".join(parts)
+        return listed(parts) if parts else ""
 
     def measured_on(self) -> str:
         """What was held out, as text."""
         parts = [numbered(len(self.split.held_rows), "other rows")] if len(self.split.held_rows) else []
         parts += [numbered(count, f"other {kind}") for kind, count in counts(self.split.held).items()]
-        return " and ".join(parts)
+        return listed(parts) if parts else ""
 
     def ending(self) -> str:
         """How the fit ended, in one line."""
@@ -136,13 +138,22 @@ class Outcome:
         return f"{self.status}: relative gap {result.certificate.gap:.1e} {time}{penalty}{tail}"
 
     def summary(self) -> str:
-        """What was learned, in two sentences for the report."""
-        text = f"Learned on {self.known.table.source} from {self.origin()}."
-        found = {verdict: [f.name for f in self.figures if f.verdict == verdict] for verdict in VERDICTS}
-        verdicts = [f"{verdict}: {', '.join(names)}" for verdict, names in found.items() if names]
-        if verdicts:
-            text += f" On {self.measured_on()}, {'; '.join(verdicts)}."
-        return f"{text} {self.ending()}."
+        """What was learned, in plain sentences for the report."""
+        source = f"on {self.known.table.source}, from {self.origin()}"
+        if getattr(self.fit.learner, "kept_prior_", False):
+            return f"Nothing better than the distance before was found {source}."
+        text = f"This distance was learned {source}."
+        if not self.figures:
+            return f"{text} Nothing was held out to measure it on."
+        clear = [
+            f"{verdict} than the one before in {listed(changes)}"
+            for verdict in VERDICTS[:-1]
+            if (changes := [_change(figure) for figure in self.figures if figure.verdict == verdict])
+        ]
+        unclear = [figure.name for figure in self.figures if figure.verdict == VERDICTS[-1]]
+        found = f"it is {' and '.join(clear)}" if clear else "no figure differs clearly from before"
+        rest = f"; in {listed(unclear)} no clear difference shows" if clear and unclear else ""
+        return f"{text} On {self.measured_on()}, {found}{rest}."
 
     def as_json(self) -> dict[str, Any]:
         """Everything as numbers and texts; equal for equal runs but for `seconds`."""
@@ -187,6 +198,7 @@ class Outcome:
             "scaled": "standardised" if self.settings.scale else "as given",
             "learner": repr(learner),
             "seed": self.settings.seed,
+            "outcome": self.ending(),
         }
         return report.from_estimator(
             self.fit.model,
@@ -248,16 +260,16 @@ def figure_json(figure: Figure) -> dict[str, Any]:
 
 def figure_lines(figures: Sequence[Figure]) -> list[str]:
     """The small table: before and after with intervals, and whether the change is one."""
-    return _aligned(
-        [("", "before", "after", ""), *((f.name, *f.texts(), f.verdict) for f in figures)], numbers=()
-    )
+    rows = [(figure.name, *figure.texts(), figure.verdict) for figure in figures]
+    legend = [f"  {UNCLEAR}"] if any(figure.verdict == VERDICTS[-1] for figure in figures) else []
+    return [*_aligned([("", "before", "after", ""), *rows], numbers=()), *legend]
 
 
 def outcome_lines(outcome: Outcome) -> list[str]:
     """What was learned from, the figures, how the fit ended, and what is violated most."""
     table = outcome.known.table
     lines = [
-        f"{table.source}: {len(table.X):,} rows, {table.X.shape[1]:,} features",
+        f"{one_line(table.source)}: {len(table.X):,} rows, {table.X.shape[1]:,} features",
         f"learned from {outcome.origin()}",
     ]
     if outcome.figures:
@@ -266,26 +278,33 @@ def outcome_lines(outcome: Outcome) -> list[str]:
     elif not outcome.split.note:
         lines.append("measured on nothing: nothing was held out")
     lines.append(outcome.ending())
-    rows = [
+    rows = dict.fromkeys(  # one that a file repeats is named once
         (found["constraint"], f"{found['value']:.3g}", f"{found['relative']:.0%}", found["from"])
-        for found in outcome.worst[:_SHOWN]
-    ]
+        for found in outcome.worst
+        if found["relative"] >= _VISIBLE
+    )
     if rows:
         header = ("violated most (squared)", "value", "off by", "from")
-        lines += ["", *_aligned([header, *rows], numbers=(1, 2)), ""]
+        lines += ["", *_aligned([header, *islice(rows, _SHOWN)], numbers=(1, 2)), ""]
     return lines
 
 
 def _aligned(rows: Sequence[Sequence[str]], numbers: Sequence[int]) -> list[str]:
     """Rows as lines of text with their columns below each other, those of numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    from rich.cells import cell_len  # some characters are two places wide, some none
+
+    cells = [[one_line(cell) for cell in row] for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
 
     def line(row: Sequence[str]) -> str:
-        cells = enumerate(zip(row, widths, strict=True))
-        placed = [cell.rjust(width) if k in numbers else cell.ljust(width) for k, (cell, width) in cells]
+        spaces = [" " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)]
+        placed = [
+            space + cell if k in numbers else cell + space
+            for k, (cell, space) in enumerate(zip(row, spaces, strict=True))
+        ]
         return "  ".join(["", *placed]).rstrip()
 
-    return [line(row) for row in rows]
+    return [line(row) for row in cells]
 
 
 def _given_pairs(split: Split) -> Pairs | None:
@@ -295,6 +314,12 @@ def _given_pairs(split: Split) -> Pairs | None:
         return None
     is_similar = [np.full(len(block), block.relation < 0) for block in blocks]
     return np.concatenate([block.object_ids for block in blocks]), np.concatenate(is_similar)
+
+
+def _change(figure: Figure) -> str:
+    """A figure with its values, like "5-NN error (from 4.5 % to 3.1 %)"."""
+    before, after = (text.partition(" (")[0] for text in figure.texts())
+    return f"{figure.name} (from {before} to {after})"
 
 
 def _with_origin(found: Mapping[str, Any]) -> str:

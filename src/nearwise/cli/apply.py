@@ -12,6 +12,7 @@ from nearwise.cli._common import (
     add_columns,
     add_model_and_data,
     add_options,
+    check_distinct,
     check_output,
     limit_threads,
     refusing_bad_input,
@@ -39,6 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json and arguments.output == STANDARD:
         raise BadInput("--json and the coordinates cannot both go to standard output; give -o FILE")
     check_output(arguments.output, arguments.force)
+    check_distinct({"MODEL": arguments.model, "DATA": arguments.data}, {"-o": arguments.output})
     with limit_threads(arguments.threads):
         from nearwise import tables
         from nearwise.cli import _fitted

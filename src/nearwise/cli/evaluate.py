@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nearwise.cli import _known
 from nearwise.cli._common import (
@@ -20,8 +20,12 @@ from nearwise.cli._common import (
 )
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from nearwise.cli._fitted import Fitted
     from nearwise.cli._known import Known
+    from nearwise.constraints import Constraints
     from nearwise.evaluation import Figure
 
 
@@ -55,17 +59,47 @@ def run(arguments: argparse.Namespace) -> int:
         known = _known.read(
             arguments, lambda: fitted.read(arguments.data, arguments, labels=arguments.labels, least=2)
         )
+        given = _given(known)
         with Console(stderr=True, quiet=arguments.quiet, markup=False).status("measuring"):
-            figures = _figures(arguments, fitted, known)
+            figures = _figures(arguments, fitted, known, given)
+    notices = [*known.notices, *given.notices]
     if arguments.json:
-        print(json.dumps(_as_json(arguments, known, figures), indent=2, allow_nan=False))
+        found = _as_json(arguments, known, given, figures)
+        print(json.dumps(found | {"notices": notices}, indent=2, allow_nan=False))
     elif not arguments.quiet:
-        print(*_lines(arguments, known, figures), sep="\n")
-    tell(known.notices, arguments.quiet)
+        print(*_lines(arguments, known, given, figures), sep="\n")
+    tell(notices, arguments.quiet)
     return DONE
 
 
-def _figures(arguments: argparse.Namespace, fitted: Fitted, known: Known) -> list[Figure]:
+class _Given(NamedTuple):
+    """What there is enough of to measure on: rows with labels, constraints, both as text, and what is not."""
+
+    rows: NDArray[np.int64]
+    constraints: Constraints
+    text: str
+    notices: tuple[str, ...]
+
+
+def _given(known: Known) -> _Given:
+    import numpy as np
+
+    from nearwise.cli._holding_out import FEWEST, counts, listed, numbered, with_enough
+
+    rows = np.flatnonzero((np.empty(0) if known.codes is None else known.codes) >= 0)
+    found = [] if known.codes is None else [(len(rows), f"labelled rows in {len(known.classes)} classes")]
+    found += [(count, kind) for kind, count in counts(known.constraints).items()]
+    enough = [numbered(count, kind) for count, kind in found if count >= FEWEST]
+    few = [numbered(count, kind) for count, kind in found if count < FEWEST]
+    needed = f"{FEWEST} or more of a kind are needed"
+    if not enough:
+        raise BadInput(f"too little to measure on: {listed(few)}; {needed}")
+    notices = (f"too little to measure on, and left out: {listed(few)}; {needed}",) if few else ()
+    rows = rows if len(rows) >= FEWEST else rows[:0]
+    return _Given(rows, with_enough(known.constraints), listed(enough), notices)
+
+
+def _figures(arguments: argparse.Namespace, fitted: Fitted, known: Known, given: _Given) -> list[Figure]:
     import numpy as np
 
     from nearwise import evaluation
@@ -86,44 +120,33 @@ def _figures(arguments: argparse.Namespace, fitted: Fitted, known: Known) -> lis
     if before is None:
         raise BadInput(f"{arguments.model}: the model does not tell from which distance it started")
     found: list[Figure] = []
-    if codes is not None:
-        queries = np.flatnonzero(codes[:n] >= 0)
-        found += evaluation.from_labels(before, after, codes, queries, among, arguments.seed)
-    return found + evaluation.from_constraints(before, after, known.constraints, n, arguments.seed)
+    if codes is not None and len(given.rows):
+        found += evaluation.from_labels(before, after, codes, given.rows, among, arguments.seed)
+    return found + evaluation.from_constraints(before, after, given.constraints, n, arguments.seed)
 
 
-def _measured_on(known: Known) -> str:
-    """What there is to measure on, as text."""
-    from nearwise.cli._holding_out import counts, numbered
-
-    parts = []
-    if known.codes is not None:
-        parts.append(f"{int((known.codes >= 0).sum()):,} labelled rows in {len(known.classes)} classes")
-    parts += [numbered(count, kind) for kind, count in counts(known.constraints).items()]
-    return " and ".join(parts)
-
-
-def _as_json(arguments: argparse.Namespace, known: Known, figures: list[Figure]) -> dict[str, Any]:
+def _as_json(
+    arguments: argparse.Namespace, known: Known, given: _Given, figures: list[Figure]
+) -> dict[str, Any]:
     from nearwise.cli._outcome import figure_json
 
     return {
         "model": arguments.model,
         "data": known.table.source,
         "fingerprint": known.table.fingerprint(),
-        "measured_on": _measured_on(known),
+        "measured_on": given.text,
         "train": arguments.train,
         "seed": arguments.seed,
         "figures": [figure_json(figure) for figure in figures],
-        "notices": list(known.notices),
     }
 
 
-def _lines(arguments: argparse.Namespace, known: Known, figures: list[Figure]) -> list[str]:
+def _lines(arguments: argparse.Namespace, known: Known, given: _Given, figures: list[Figure]) -> list[str]:
     from nearwise.cli._outcome import figure_lines
 
     among = f", neighbours in {arguments.train}" if arguments.train is not None else ""
     return [
-        f"{arguments.model} on {known.table.source}: {_measured_on(known)}{among}",
+        f"{arguments.model} on {known.table.source}: {given.text}{among}",
         "before: the distance that the model started from; after: the learned one; 95 % intervals",
         "",
         *figure_lines(figures),

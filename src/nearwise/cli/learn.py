@@ -16,6 +16,7 @@ from nearwise.cli._common import (
     add_columns,
     add_data,
     add_options,
+    check_distinct,
     check_output,
     limit_threads,
     program,
@@ -91,7 +92,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Learn, write the model and the report, and show what came out."""
     _check(arguments)
-    target = arguments.output or default_output(arguments.data)
+    target = default_output(arguments.data) if arguments.output is None else arguments.output
     _check_outputs(arguments, target)
     from rich.console import Console
 
@@ -140,13 +141,7 @@ def _check_outputs(arguments: argparse.Namespace, target: str) -> None:
         check_output(arguments.checkpoint, force=True)
     inputs = {"DATA": arguments.data, **{f"--{kind}": getattr(arguments, kind) for kind in _known.KINDS[1:]}}
     outputs = {"-o": target, "--report": arguments.report, "--checkpoint": arguments.checkpoint}
-    seen: dict[Path, str] = {}
-    for option, path in {**inputs, **outputs}.items():
-        if path is not None and path != STANDARD:
-            place = Path(path).resolve()
-            if place in seen and option in outputs:
-                raise BadInput(f"{seen[place]} and {option} are the same file: {path}")
-            seen[place] = option
+    check_distinct(inputs, outputs)
 
 
 def _settings(arguments: argparse.Namespace, table: Table) -> Settings:

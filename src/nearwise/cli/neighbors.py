@@ -14,8 +14,10 @@ from nearwise.cli._common import (
     add_columns,
     add_model_and_data,
     add_options,
+    check_distinct,
     check_output,
     limit_threads,
+    one_line,
     refusing_bad_input,
     tell,
     whole_number,
@@ -61,9 +63,12 @@ def run(arguments: argparse.Namespace) -> int:
         raise BadInput("only one file can come from standard input")
     if arguments.output is not None:
         check_output(arguments.output, arguments.force)
+        inputs = {"MODEL": arguments.model, "DATA": arguments.data, "--query": arguments.query}
+        check_distinct(inputs, {"-o": arguments.output})
     with limit_threads(arguments.threads):
         from nearwise import tables
         from nearwise.cli import _fitted
+        from nearwise.cli._holding_out import numbered
 
         if arguments.output is not None:
             with refusing_bad_input():
@@ -87,7 +92,8 @@ def run(arguments: argparse.Namespace) -> int:
         tables.write_columns(arguments.output or STANDARD, columns, force=arguments.force)
     if arguments.output not in (None, STANDARD) and not arguments.quiet:
         count = len(columns["query"]) // arguments.k
-        print(f"wrote {arguments.output}: {arguments.k} neighbors of {count} rows")
+        found = f"{numbered(arguments.k, 'neighbors')} of {numbered(count, 'rows')}"
+        print(f"wrote {arguments.output}: {found}")
     return DONE
 
 
@@ -144,8 +150,9 @@ def _show(columns: dict[str, NDArray[Any]], k: int) -> None:
         table.add_column(name, justify="right")
     shown = {name: values[: SHOWN * k] for name, values in columns.items()}
     for row in _rows(shown):
-        first = Text(str(row["query"]) if row["rank"] == 1 else "")
-        table.add_row(first, str(row["rank"]), Text(str(row["neighbor"])), f"{row['distance']:.6g}")
+        first = Text(one_line(str(row["query"])) if row["rank"] == 1 else "")
+        neighbor = Text(one_line(str(row["neighbor"])))
+        table.add_row(first, str(row["rank"]), neighbor, f"{row['distance']:.6g}")
     console.print(table)
     more = len(columns["query"]) // k - SHOWN
     if more > 0:

@@ -130,7 +130,8 @@ class Checkpoint:
                 header = dict(file.metadata() or {})
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except (SafetensorError, OSError) as error:
-            raise ValueError(f"checkpoint {self.path} is damaged, or something else: {error}") from error
+            what = f"is damaged, or something else ({error}); name another file"
+            raise ValueError(f"checkpoint {self.path} {what}") from error
         if header.get("format") != _FORMAT:
             raise ValueError(f"checkpoint {self.path} is another kind of file; name a file that is not there")
         if header["job"] != self.job:

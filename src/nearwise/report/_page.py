@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nearwise import __version__
-from nearwise.evaluation import Figure
+from nearwise.evaluation import UNCLEAR, VERDICTS, Figure
 from nearwise.report import _charts, _maps
 from nearwise.report._contents import Report
 from nearwise.report._text import LINE, html, number, prose
@@ -82,9 +82,10 @@ def _figures(figures: Sequence[Figure]) -> str:
         f'<table class="numbers"><thead><tr>{head}<td class="roomy"></td></tr></thead>'
         f"<tbody>{lines}</tbody></table>"
     )
-    return _section(
-        "Before and after", f'{table}<p class="note">In parentheses: 95 % intervals over resamples.</p>'
-    )
+    unclear = any(item.change is not None and item.verdict == VERDICTS[-1] for item in figures)
+    legend = f" {UNCLEAR.capitalize()}." if unclear else ""
+    note = f'<p class="note">In parentheses: 95 % intervals over resamples.{legend}</p>'
+    return _section("Before and after", table + note)
 
 
 def _value(text: str) -> str:

@@ -164,10 +164,10 @@ class ParquetFile:
         values = _storage(self.table.column(column))
         name = self.columns[column]
         if not _is_numeric(values.type):
-            first = next((value for value in values.to_pylist() if value is not None), None)
-            raise TableError(
-                f"{self.source}, row 0, column {name!r}: {not_a_number_advice(str(first), name)}"
-            )
+            found = enumerate(values.to_pylist())
+            row, first = next(((k, value) for k, value in found if value is not None), (0, None))
+            advice = missing_advice(name) if first is None else not_a_number_advice(str(first), name)
+            raise TableError(f"{self.source}, row {row}, column {name!r}: {advice}")
         if values.null_count:
             row = values.is_null().to_pylist().index(True)
             raise TableError(f"{self.source}, row {row}, column {name!r}: {missing_advice(name)}")
