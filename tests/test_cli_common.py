@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -96,3 +97,19 @@ def test_text_of_data_stays_on_its_line() -> None:
     assert _common.one_line("x" * 5000) == "x" * 77 + "..."
     assert _common.one_line("花 é שם") == "花 é שם"
     assert _common.one_line("\x1b[2Ja\nb\u202ec\ud800") == r"\x1b[2Ja\nb\u202ec\ud800"
+
+
+def test_the_program_is_named_as_it_can_be_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "my env" / "bin"
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "executable", str(folder / "python"))
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert _common.program() == "'my env/bin/python' -m nearwise"
+    (folder / "nearwise").touch()
+    assert _common.program() == "'my env/bin/nearwise'"
+    monkeypatch.chdir(folder)
+    assert _common.program() == "./nearwise"
+    monkeypatch.chdir(tmp_path.parent)
+    monkeypatch.setattr(shutil, "which", lambda name: f"/anywhere/{name}")
+    assert _common.program() == "nearwise"

@@ -10,6 +10,7 @@ import contextlib
 import io
 import math
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -184,12 +185,14 @@ def make_outputs_writable() -> None:
 
 
 def program() -> str:
-    """What to type to run this again: the script where it is on the path, else this interpreter."""
+    """What to type to run this again: the script, by its path where that is needed, or this interpreter."""
     if shutil.which("nearwise"):
         return "nearwise"
-    interpreter = Path(sys.executable)
-    here = Path.cwd()
-    return f"{interpreter.relative_to(here) if interpreter.is_relative_to(here) else interpreter} -m nearwise"
+    script = Path(sys.executable).with_name("nearwise")
+    file, here = script if script.exists() else Path(sys.executable), Path.cwd()
+    path = str(file.relative_to(here) if file.is_relative_to(here) else file)
+    shown = shlex.quote(path if os.sep in path else f"{os.curdir}{os.sep}{path}")
+    return shown if file == script else f"{shown} -m nearwise"
 
 
 _OPTIONS: dict[str, dict[str, Any]] = {
