@@ -30,17 +30,7 @@ Array = NDArray[np.float64]
 _HALVINGS = 40  # of multipliers that lie outside the dual's domain, until they lie inside
 _WORST = 10  # constraints named in a certificate
 _PROOF = 1e-7  # what a proof of infeasibility may lack, relative to the bounds that it is about
-_SHARES = (
-    0.3,
-    0.1,
-    0.03,
-    0.01,
-    1e-3,
-    1e-4,
-    1e-5,
-    1e-7,
-    0.0,
-)  # of the largest multiplier: others are left out
+_SHARES = (0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4, 1e-5, 1e-7, 0.0)  # of the largest; smaller ones are left out
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,10 +83,8 @@ class Formulation:
     def distance_to_prior(self, factor: Array, spectrum: tuple[Array, Array] | None = None) -> float:
         """D(factor factor^T, prior)."""
         if self.divergence.congruence_invariant:
-            values = (
-                np.asarray(np.linalg.svd(factor / np.sqrt(self.prior)[:, None], compute_uv=False), np.float64)
-                ** 2
-            )
+            root = np.linalg.svd(factor / np.sqrt(self.prior)[:, None], compute_uv=False)
+            values = np.asarray(root, dtype=np.float64) ** 2
             return float(np.sum(self.divergence.scalar(values, np.ones_like(values))))
         x, V = spectrum or _spectrum_of_factor(factor)
         return spectral_value(self.divergence, x, V, self.prior, np.eye(len(x)))
@@ -186,13 +174,9 @@ class Formulation:
         """
         y = np.where(self.losses.is_hard, ray, 0.0)
         share = np.abs(y) * self.losses.references
-        largest, count = float(share.max(initial=0.0)), -1
-        for level in _SHARES:
-            kept = share >= level * largest
-            if np.sum(kept) == count:
-                continue
-            count = int(np.sum(kept))
-            candidate = np.where(kept, y, 0.0)
+        counts = [int(np.sum(share >= level * share.max(initial=0.0))) for level in _SHARES]
+        for level in np.array(_SHARES)[np.diff(counts, prepend=-1) > 0]:
+            candidate = np.where(share >= level * share.max(initial=0.0), y, 0.0)
             if self.check_infeasibility(candidate).valid:
                 return candidate
         return None
