@@ -80,8 +80,6 @@ class Newton:
         sizes = form.measurements.sizes(np.ones_like(form.prior))
         wanted = np.abs(form.losses.bounds[hard]) / sizes[hard]
         size = 10 * float(wanted.max()) if wanted.any() else 1.0
-        if form.divergence.congruence_invariant and 1e-2 < size < 1e2:
-            return None  # it is what this solver does anyway
         penalties = np.where(hard, np.inf, 1e-9)
         losses = replace(form.losses, divergence=divergence, penalties=penalties, sizes=size * sizes)
         scaled = Formulation(divergence, np.full_like(form.prior, size), form.measurements, losses)
