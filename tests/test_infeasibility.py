@@ -97,3 +97,35 @@ def test_the_smallest_eigenvalue_by_its_definition(name: str) -> None:
     assert y @ hard.bounds < 0
     check = nw.check_infeasibility(hard, y)
     assert check.smallest_eigenvalue == pytest.approx(min(eigh(S, size, eigvals_only=True)[0], 0.0), abs=1e-9)
+
+
+def test_a_small_multiplier_of_another_row_does_not_spoil_a_proof() -> None:
+    hard = nw.Problem(G, INFEASIBLE["both ways"], penalty=math.inf)
+    clean = np.array([1.0, -1.0, 0.0])
+    spoiled = clean - [0.0, 0.0, 1e-6]  # d(3, 4) may be large in a matrix that meets the bounds
+    assert nw.check_infeasibility(hard, clean).valid
+    assert not nw.check_infeasibility(hard, spoiled).valid
+    assert hard.formulation.proof(spoiled) == pytest.approx(clean)
+    assert hard.formulation.proof(-clean) is None
+
+
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: type(d).__name__)
+@pytest.mark.parametrize("seed", range(6))
+def test_a_contradiction_among_many_tight_rows(seed: int, divergence: nw.Divergence) -> None:
+    """Bounds from a matrix that meets them all, and one pair of rows that contradict each other."""
+    rng = np.random.default_rng(seed)
+    points = rng.normal(size=(14, 9)) / 3
+    B = rng.normal(size=(9, 9)) * np.exp(-rng.uniform(0, 3, 9))
+    K = points @ B @ B.T @ points.T
+    pairs = np.array([rng.choice(13, 2, replace=False) for _ in range(16)])
+    squared = K[pairs[:, 0], pairs[:, 0]] + K[pairs[:, 1], pairs[:, 1]] - 2 * K[pairs[:, 0], pairs[:, 1]]
+    side = c.at_most(pairs[:6], squared[:6]) + c.at_least(pairs[6:12], squared[6:12])
+    side += c.equal(pairs[12:], squared[12:])
+    tight = nw.solve(nw.Problem(points, side, divergence, penalty=math.inf), max_iter=60)
+    assert tight.status is not nw.Status.INFEASIBLE
+    far = float(np.median(squared))
+    side += c.similarity([(0, 0), (13, 13)], far, "<=") + c.similarity([(0, 13)], 1.05 * far, ">=")
+    contradictory = nw.Problem(points, side, divergence, penalty=math.inf)
+    found = nw.solve(contradictory, max_iter=100)
+    assert found.status is nw.Status.INFEASIBLE
+    assert nw.check_infeasibility(contradictory, found.dual).valid

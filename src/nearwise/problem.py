@@ -30,6 +30,7 @@ Array = NDArray[np.float64]
 _HALVINGS = 40  # of multipliers that lie outside the dual's domain, until they lie inside
 _WORST = 10  # constraints named in a certificate
 _PROOF = 1e-7  # what a proof of infeasibility may lack, relative to the bounds that it is about
+_SHARES = (0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4, 1e-5, 1e-7, 0.0)  # of the largest; smaller ones are left out
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,10 +83,8 @@ class Formulation:
     def distance_to_prior(self, factor: Array, spectrum: tuple[Array, Array] | None = None) -> float:
         """D(factor factor^T, prior)."""
         if self.divergence.congruence_invariant:
-            values = (
-                np.asarray(np.linalg.svd(factor / np.sqrt(self.prior)[:, None], compute_uv=False), np.float64)
-                ** 2
-            )
+            root = np.linalg.svd(factor / np.sqrt(self.prior)[:, None], compute_uv=False)
+            values = np.asarray(root, dtype=np.float64) ** 2
             return float(np.sum(self.divergence.scalar(values, np.ones_like(values))))
         x, V = spectrum or _spectrum_of_factor(factor)
         return spectral_value(self.divergence, x, V, self.prior, np.eye(len(x)))
@@ -167,14 +166,20 @@ class Formulation:
         valid = smallest * magnitude >= _PROOF * bound
         return InfeasibilityCheck(valid, smallest, bound / magnitude, rows)
 
-    def sparse_ray(self, ray: Array) -> Array:
-        """The same proof of infeasibility with as few rows as still prove it, judged by their shares."""
-        share = np.abs(ray) * self.losses.references
-        for level in (0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4, 1e-5):
-            kept = np.where(share >= level * share.max(), ray, 0.0)
-            if self.check_infeasibility(kept).valid:
-                return kept
-        return ray
+    def proof(self, ray: Array) -> Array | None:
+        """As few of the multipliers as prove the hard rows contradictory, judged by their shares; or None.
+
+        Small multipliers of rows that have no part in the contradiction are errors of the search, and the
+        smallest of them may spoil a proof: along what such a row alone measures, nothing outweighs it.
+        """
+        y = np.where(self.losses.is_hard, ray, 0.0)
+        share = np.abs(y) * self.losses.references
+        counts = [int(np.sum(share >= level * share.max(initial=0.0))) for level in _SHARES]
+        for level in np.array(_SHARES)[np.diff(counts, prepend=-1) > 0]:
+            candidate = np.where(share >= level * share.max(initial=0.0), y, 0.0)
+            if self.check_infeasibility(candidate).valid:
+                return candidate
+        return None
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)

@@ -116,8 +116,8 @@ class _Run:
                 stop = self.callback is not None and self.callback(record)
                 if grade.holds(self.tol):
                     return Status.SOLVED
-                if point.ray is not None and form.check_infeasibility(point.ray).valid:
-                    self.ray = point.ray
+                self.ray = None if point.ray is None else form.proof(point.ray)
+                if self.ray is not None:
                     return Status.INFEASIBLE
                 if stop:
                     return Status.INTERRUPTED
@@ -137,8 +137,7 @@ class _Run:
         factor = reduction.lift(self.best.factor)
         lifted = problem.lift(factor)
         if status is Status.INFEASIBLE and self.ray is not None:
-            ray = np.where(problem.formulation.losses.is_hard, self.ray, 0.0) * reduction.dual_scale
-            dual = problem.formulation.sparse_ray(ray / np.abs(ray).max())
+            dual = self.ray / np.abs(self.ray).max()
             rows = problem.formulation.check_infeasibility(dual).rows
             found = problem.certificate_of_factor(factor, np.zeros_like(dual))
             values = problem.formulation.measurements.values_of_factor(factor)

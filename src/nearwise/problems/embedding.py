@@ -77,8 +77,11 @@ def isometric_embedding(
     divergence : "logdet" or "vonneumann"
     penalty : the cost of changing a distance; larger ones keep distances better and take longer
     tol : the relative accuracy, see `solve`
-    start : the kernel whose nearest is sought: "paths", that of the lengths of paths through the graph, or
-        "centring", the centring matrix times the square of the longest path, as in KSD09 6.3
+    start : what is assumed of objects that are not neighbours. "paths": they are about as far apart as the
+        shortest way from neighbour to neighbour, and the result is the map nearest to that in which
+        neighbours keep their distances. It suits data that fill a surface. "centring" (KSD09 6.3): they are
+        as far apart as neighbours allow. It needs no paths, which go astray around holes, but long surfaces
+        come out bent, in more dimensions than they have.
 
     Only the given objects are placed. Time grows like n^3: for some hundred objects.
     """

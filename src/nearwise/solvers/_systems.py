@@ -21,12 +21,13 @@ Array = NDArray[np.float64]
 # The largest systems solved directly: rows times unknowns, which are written out, and the smaller of the two.
 _DIRECT = (1_000_000, 500)
 _DIRECT_IF_STIFF = (4_000_000, 1_500)  # conjugate gradients take long where hard rows are stiff
-_FEW_ROWS = 500  # up to so many, the Gram matrix of the rows is solved where omega does not enter it
+_GRAM_ROWS = 4_000  # up to so many, the Gram matrix of the rows is solved where omega does not enter it
 _MAX_CG = 200
-# A rough step takes conjugate gradients about so many products with the Hessian, each so many operations more
-# than its arithmetic; a direct solution that takes more does not pay.
+# A step takes conjugate gradients about so many products with the Hessian, rough or not, each so many
+# operations more than its arithmetic; a direct solution that takes more does not pay.
 _ROUGH = 0.03
 _ROUGH_STEPS = 12
+_CLOSE_STEPS = 60
 _OVERHEAD = 3e5
 
 
@@ -51,9 +52,11 @@ def newton_step(
         return target, np.zeros_like(gradient)
     m, smaller = rows.n_rows, min(rows.n_rows, unknowns)
     rough = tol > _ROUGH and not stiff
-    affordable = _ROUGH_STEPS * (4 * m * r**2 + _OVERHEAD) if rough else np.inf
-    few = omega is None and max(len(rows.x), m) <= min(unknowns, _FEW_ROWS)
-    if few and 2 * m**2 * (r + m / 3) <= affordable:
+    product, atoms = 4 * m * r**2 + _OVERHEAD, len(rows.x)
+    affordable = _ROUGH_STEPS * product if rough else np.inf
+    few = omega is None and max(atoms, m) <= min(unknowns, _GRAM_ROWS)
+    by_gram = 2 * atoms**2 * r + 2 * m**3 / 3
+    if few and (stiff or by_gram <= (affordable if rough else _CLOSE_STEPS * product)):
         return _in_row_space(rows, weights, target)
     entries, order = _DIRECT_IF_STIFF if stiff else _DIRECT
     small = m * unknowns <= entries and smaller <= order
@@ -64,8 +67,13 @@ def newton_step(
 
 def _in_row_space(rows: LocalAtoms, weights: Array, target: Array) -> tuple[Array, Array]:
     """By the Gram matrix of the rows, which are not written out: O(m^2 r + m^3) for m rows."""
+    x = rows.x.astype(np.float64, copy=False)
+    rows = replace(rows, x=x, y=x if rows.y is rows.x else rows.y.astype(np.float64, copy=False))
     root = np.sqrt(weights)
-    pulled = _solved(rows.gram() * np.outer(root, root), root * rows.values(target))
+    gram = rows.gram()
+    gram *= root[:, None]
+    gram *= root
+    pulled = _solved(gram, root * rows.values(target))
     curved = rows.adjoint(root * pulled)
     return target - curved, curved
 
@@ -97,11 +105,12 @@ def _direct(rows: LocalAtoms, weights: Array, target: Array, omega: Array | None
 
 
 def _solved(gram: Array, right: Array) -> Array:
-    """(I + gram)^-1 right.
+    """(I + gram)^-1 right; overwrites gram.
 
     By NumPy: SciPy brings a BLAS of its own, whose threads and NumPy's would fight for the cores.
     """
-    return np.asarray(np.linalg.solve(np.eye(len(gram)) + gram, right), dtype=np.float64)
+    gram.flat[:: len(gram) + 1] += 1.0
+    return np.asarray(np.linalg.solve(gram, right), dtype=np.float64)
 
 
 def _unpacked(upper: Array, r: int) -> Array:

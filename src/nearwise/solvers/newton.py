@@ -74,21 +74,20 @@ class Newton:
         """Multipliers that prove the hard rows contradictory, if LogDet finds them.
 
         They depend neither on the divergence nor on the prior. LogDet, the natural barrier of the cone, finds
-        them fastest, from a prior of the size that the bounds ask for.
+        them fastest, from a prior larger than all bounds ask for.
         """
         hard, divergence = form.losses.is_hard, LogDet()
         sizes = form.measurements.sizes(np.ones_like(form.prior))
         wanted = np.abs(form.losses.bounds[hard]) / sizes[hard]
-        size = float(np.median(wanted[wanted > 0])) if wanted.any() else 1.0
-        if form.divergence.congruence_invariant and 1e-2 < size < 1e2:
-            return None  # it is what this solver does anyway
+        size = 10 * float(wanted.max()) if wanted.any() else 1.0
         penalties = np.where(hard, np.inf, 1e-9)
         losses = replace(form.losses, divergence=divergence, penalties=penalties, sizes=size * sizes)
         scaled = Formulation(divergence, np.full_like(form.prior, size), form.measurements, losses)
         run = _Run(self, reduced(scaled).formulation)
         for _ in range(10 * _PATIENCE):
-            if run.cost.updates > 1 and form.check_infeasibility(run.dual).valid:
-                return run.dual
+            proof = form.proof(run.dual) if run.cost.updates > 1 else None
+            if proof is not None:
+                return proof
             violations = run.form.losses.violations(run.values)
             if np.max(violations[hard]) < 1e-6 or not run.advance():
                 break
