@@ -8,22 +8,12 @@ import numpy as np
 import pytest
 
 import nearwise as nw
+from nearwise.benchmarks.problems import Sizes
 from nearwise.datasets import Dataset
 from nearwise.problems import _extreme, _groups, _spectrum
 
 Load = Callable[[str], Dataset]
-SMALL = [
-    "high02",
-    "tec03",
-    "bhwi01",
-    "tyda99r1",
-    "tyda99r2",
-    "tyda99r3",
-    "fing97",
-    "beyu11",
-    "mmb13",
-    "usgs13",
-]
+SMALL = Sizes().names
 
 
 def invalid(n: int, seed: int = 0) -> np.ndarray:

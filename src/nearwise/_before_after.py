@@ -26,7 +26,7 @@ from nearwise.estimators._base import Learner
 from nearwise.estimators._kernel_features import LowRankKernelMetric
 from nearwise.estimators._starts import prior as read_prior
 from nearwise.input_kernels import InputKernel, in_parts, paired_squared_distances
-from nearwise.metric import KernelMap, KernelMetric, Metric
+from nearwise.metric import KernelMap, KernelMetric, Metric, root_of
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -82,8 +82,7 @@ def prior_metric(learner: Any, rows: Any) -> Any:
         if made and rows is None:
             return None
         matrix: Any = learner._prior(rows) if made else learner.prior
-        values, vectors = np.linalg.eigh(np.asarray(matrix, dtype=np.float64))
-        return Metric(vectors * np.sqrt(np.maximum(values, 0.0)))
+        return Metric(root_of(np.asarray(matrix, dtype=np.float64)))
     return _Euclidean()
 
 
@@ -117,9 +116,8 @@ class Measured:
         return int(self.rows.shape[0])
 
     def pairs(self, i: Index, j: Index) -> Array:
-        used, places = np.unique(
-            np.stack([i, j]), return_inverse=True
-        )  # of many rows, most may not be asked for
+        # of many rows, most may not be asked for
+        used, places = np.unique(np.stack([i, j]), return_inverse=True)
         first, second = places.reshape(2, -1)
         return np.asarray(self.metric.pair_squared_distances(self.rows[used], first, second))
 

@@ -240,6 +240,12 @@ def symmetric_root(factor: Array) -> Array:
     return (root + root.T) / 2
 
 
+def root_of(matrix: Array) -> Array:
+    """B with B B^T = matrix, for one that is positive semidefinite up to rounding."""
+    values, vectors = np.linalg.eigh(matrix)
+    return vectors * np.sqrt(np.maximum(values, 0.0))
+
+
 def _store_by_rows(metric: Any) -> None:
     """Lay all arrays out alike, so that a metric that was stored and read computes the same bits."""
     for field in fields(metric):

@@ -22,6 +22,7 @@ from nearwise.divergences import Divergence
 from nearwise.estimators._checkpoint import Checkpoint, open_checkpoint
 from nearwise.estimators._pairs import local_pairs, random_pairs, with_bounds
 from nearwise.estimators._selection import Trial, hold_out
+from nearwise.metric import root_of
 from nearwise.problem import Problem
 from nearwise.result import Record, Result, Status
 from nearwise.solve import solve
@@ -100,7 +101,7 @@ def learn(
     rng = check_random_state(random_state)
     side = Constraints() if constraints is None else constraints
     features, side = _in_range(features, side)
-    root = np.eye(features.shape[1]) if prior is None else _root(prior)
+    root = np.eye(features.shape[1]) if prior is None else root_of(prior)
     seed = int(rng.randint(2**31 - 1))
     task = _Task(features, codes, side, root, "local" if pairs == "auto" else pairs, n_pairs, seed)
     if np.ptp(features, axis=0).max(initial=0.0) == 0.0 or len(drawn := task.side(root)) == 0:
@@ -278,11 +279,6 @@ def _per_row(share: float, features: Array, side: Constraints) -> float:
     """The penalty of every constraint that gives all of them `share` times the degrees of freedom."""
     r = min(features.shape[1], len(features) - 1)
     return share * min(r * (r + 1) / 2, len(side)) / len(side)
-
-
-def _root(prior: Array) -> Array:
-    values, vectors = np.linalg.eigh(prior)
-    return vectors * np.sqrt(np.maximum(values, 0.0))
 
 
 def _in_range(features: Array, constraints: Constraints) -> tuple[Array, Constraints]:
