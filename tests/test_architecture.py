@@ -23,6 +23,7 @@ ORDER = (
     ("atoms", "losses"),
     ("measurements",),
     ("_binding",),
+    ("formulation",),
     ("problem",),
     ("reduction",),
     ("solvers",),

@@ -91,7 +91,9 @@ def test_the_smallest_eigenvalue_by_its_definition(name: str) -> None:
     y *= np.where((relations != 0) & (y * hard.bounds > 0), 1e-3, 1.0)  # so that y'b < 0
     measurements = hard.formulation.measurements
     S = measurements.adjoint(y)
-    size = measurements.magnitudes().adjoint(np.abs(y))
+    atoms = measurements.local(np.arange(len(y)), np.eye(measurements.rank), np.float64)
+    weight = np.abs(atoms.coefficient * (y if atoms.row is None else y[atoms.row]))
+    size = sum(v.T @ (weight[:, None] * v) for v in (atoms.x, atoms.y)) / 2  # |c| (x x' + y y') / 2
     assert np.linalg.eigvalsh(size - S)[0] >= -1e-12
     assert np.linalg.eigvalsh(size + S)[0] >= -1e-12
     assert y @ hard.bounds < 0

@@ -14,7 +14,7 @@ import cases
 import nearwise as nw
 from nearwise import constraints as c
 from nearwise._kernels import logdet as kernels
-from nearwise.problem import Formulation
+from nearwise.formulation import Formulation
 from nearwise.reduction import reduced
 from nearwise.solvers._logdet import LogDetEngine
 

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 import cases
 import nearwise as nw
 from nearwise import constraints as c
-from nearwise.problem import Formulation, Iterate
+from nearwise.formulation import Formulation, Iterate
 from nearwise.reduction import reduced
 from test_divergences import ThreeHalves
 

@@ -16,7 +16,7 @@ import kkt
 import nearwise as nw
 from nearwise import constraints as c
 from nearwise.constraints import Block, Constraints
-from nearwise.problem import Formulation, Iterate
+from nearwise.formulation import Formulation, Iterate
 from test_divergences import ThreeHalves
 
 divergences = pytest.mark.parametrize("divergence", cases.DIVERGENCES, ids=lambda d: type(d).__name__)
@@ -145,7 +145,8 @@ def test_a_limit_returns_the_best_matrix_so_far(
     assert np.isfinite(result.matrix).all()
     assert np.linalg.eigvalsh(result.matrix)[0] >= 0
     assert np.isfinite([result.certificate.primal, result.certificate.hard_violation]).all()
-    assert "limit" in result.message
+    unit = "seconds" if "max_seconds" in limit else "iterations"
+    assert f"at the limit of {next(iter(limit.values())):g} {unit}" in result.message
 
 
 @divergences

@@ -16,7 +16,7 @@ import cases
 import nearwise as nw
 from nearwise import constraints as c
 from nearwise.constraints import Constraints
-from nearwise.problem import Formulation
+from nearwise.formulation import Formulation
 from nearwise.solvers import _eigenupdate
 from nearwise.solvers._von_neumann import VonNeumannEngine
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral
 
@@ -21,6 +22,9 @@ _PERCENTILES = {-1: 5.0, 1: 95.0}  # of squared distances, for open bounds: KSD0
 _SAMPLED_PAIRS = 10_000
 _RANK_TOLERANCE = 1e-12  # relative size below which an eigenvalue of a prior or kernel counts as zero
 _NEGATIVE_TOLERANCE = 1e-8  # relative size of a negative eigenvalue that is an error, not rounding
+_LARGEST_CHANGE = 1e25  # of a row's value under the prior that its bound may ask for
+_COMPARABLE = 1e30  # how much larger than the divergence a cost may be
+_SMALLEST = 1e-250
 _NEEDED = ("scalar", "gradient", "gradient_inverse", "gradient_inverse_slope", "curvature")
 
 
@@ -44,6 +48,44 @@ def bind_problem(
     sample_ids: ArrayLike | None,
 ) -> BoundProblem:
     """Check everything, then bind the constraints to the features in the eigenbasis of the prior."""
+    _check_kinds(constraints, divergence)
+    G = _checked_features(features)
+    values, basis = _checked_prior(prior, G.shape[1], divergence)
+    return _bound(G, constraints, divergence, values, basis, penalty, sample_ids)
+
+
+def bind_kernel(
+    K0: ArrayLike,
+    constraints: Constraints,
+    divergence: Divergence,
+    penalty: ArrayLike,
+    sample_ids: ArrayLike | None,
+    widening: float,
+) -> BoundProblem:
+    """The same for the nearest kernel to K0: features V and prior diag(Lambda), where K0 = V Lambda V^T.
+
+    With widening > 0, eigenvalues that count as zero take that value instead of being left out.
+    """
+    _check_kinds(constraints, divergence)
+    K = symmetric(K0, "K0")
+    if not (np.isfinite(widening) and widening >= 0):
+        raise ValueError(f"widening must be a number >= 0, got {widening!r}")
+    if divergence.indefinite_prior:
+        values, basis = np.linalg.eigh(K)
+        return _bound(np.eye(len(K)), constraints, divergence, values, basis, penalty, sample_ids)
+    values, vectors = np.linalg.eigh(K)
+    _refuse_negative(values, "K0")
+    kept = values > _RANK_TOLERANCE * max(float(values.max(initial=0.0)), 0.0)
+    if not kept.any():
+        raise ValueError("K0 is zero")
+    if widening > 0:
+        values = np.where(kept, values, widening)
+    else:
+        values, vectors = values[kept], vectors[:, kept]
+    return _bound(vectors, constraints, divergence, values, None, penalty, sample_ids, scale=np.ones(len(K)))
+
+
+def _check_kinds(constraints: Constraints, divergence: Divergence) -> None:
     if not isinstance(constraints, Constraints):
         raise TypeError(f"constraints must be made by nearwise.constraints, got {type(constraints).__name__}")
     if isinstance(divergence, type):
@@ -53,14 +95,21 @@ def bind_problem(
             f"divergence must be LogDet(), VonNeumann(), Frobenius() or derive from SpectralDivergence; "
             f"{divergence!r} has no {missing[0]}"
         )
-    G = _checked_features(features)
+
+
+def _bound(
+    G: Array,
+    constraints: Constraints,
+    divergence: Divergence,
+    values: Array,
+    basis: Array | None,
+    penalty: ArrayLike,
+    sample_ids: ArrayLike | None,
+    scale: Array | None = None,
+) -> BoundProblem:
     penalties = _checked_penalties(penalty, constraints)
-    values, basis = _checked_prior(prior, G.shape[1], divergence)
     blocks = constraints.resolve(len(G), sample_ids)
-    measurements = bind(blocks, G)
-    raw_sizes = measurements.sizes(np.ones(G.shape[1])) * np.abs(values).max() if basis is not None else None
-    if basis is not None:
-        measurements = measurements.transformed(basis)
+    measurements = bind(blocks, G, basis, scale)
     reference = _reference(values, divergence)
     sizes = measurements.sizes(reference)
     if not np.isfinite(sizes).all():
@@ -69,36 +118,17 @@ def bind_problem(
             f"{constraints.describe(row)}: the squared size of its features overflows; rescale them"
         )
     bounds = _filled_bounds(constraints, G, basis, reference)
-    _refuse_unreachable(constraints, bounds, sizes, raw_sizes)
+    _refuse_unreachable(constraints, bounds, sizes, lambda: bind(blocks, G).sizes(np.ones(G.shape[1])))
+    _refuse_incomparable(constraints, divergence, reference, measurements, sizes, bounds, penalties)
     losses = Losses(
         divergence,
         constraints.relations,
         bounds,
         penalties,
-        np.where(sizes > 0, sizes, 1.0),
+        np.where(sizes > 0, sizes, np.median(sizes[sizes > 0]) if sizes.any() else 1.0),
         measurements.is_definite,
     )
     return BoundProblem(G, values, basis, measurements, losses)
-
-
-def kernel_spectrum(K0: ArrayLike, divergence: Divergence, widening: float) -> tuple[Array, Array]:
-    """Features and prior for the kernel problem: eigenvectors V and diag(Lambda) of the range of K0.
-
-    With widening > 0, eigenvalues that count as zero take that value instead of being left out.
-    """
-    K = symmetric(K0, "K0")
-    if not (np.isfinite(widening) and widening >= 0):
-        raise ValueError(f"widening must be a number >= 0, got {widening!r}")
-    if divergence.indefinite_prior:
-        return np.eye(len(K)), K
-    values, vectors = np.linalg.eigh(K)
-    _refuse_negative(values, "K0")
-    kept = values > _RANK_TOLERANCE * max(float(values.max(initial=0.0)), 0.0)
-    if not kept.any():
-        raise ValueError("K0 is zero")
-    if widening > 0:
-        return vectors, np.diag(np.where(kept, values, widening))
-    return vectors[:, kept], np.diag(values[kept])
 
 
 def random_orthonormal(n: int, rank: int, seed: int) -> Array:
@@ -147,11 +177,12 @@ def _checked_prior(prior: ArrayLike | None, r: int, divergence: Divergence) -> t
     if divergence.indefinite_prior:
         return values, vectors
     _refuse_negative(values, "prior")
-    kept = np.ones(r, bool) if not _confines(divergence) else values > _RANK_TOLERANCE * values.max()
     if values.max() <= 0 and _confines(divergence):
         raise ValueError("prior is zero, so no other matrix is at a finite divergence from it")
-    if np.array_equal(M0, np.diag(np.diag(M0))) and kept.all():
-        return np.diag(M0).copy(), np.eye(r)
+    tolerance = _RANK_TOLERANCE * values.max()
+    if np.array_equal(M0, np.diag(np.diag(M0))):  # its eigenvalues are exact, however small
+        values, vectors, tolerance = np.diag(M0), np.eye(r), 0.0
+    kept = np.ones(r, bool) if not _confines(divergence) else values > tolerance
     return np.maximum(values[kept], 0.0), vectors[:, kept]
 
 
@@ -189,23 +220,67 @@ def _filled_bounds(constraints: Constraints, G: Array, basis: Array | None, refe
 
 
 def _refuse_unreachable(
-    constraints: Constraints, bounds: Array, sizes: Array, raw_sizes: Array | None
+    constraints: Constraints, bounds: Array, sizes: Array, whole_sizes: Callable[[], Array]
 ) -> None:
     """Rows whose value is zero for every M in the range of the prior must allow the value zero.
 
-    `raw_sizes` are the sizes that the rows would have if the prior had full rank.
+    `whole_sizes` gives the sizes that the rows have without the restriction to that range.
     """
-    always_zero = sizes == 0 if raw_sizes is None else sizes <= 1e-26 * raw_sizes
     forbids_zero = np.where(constraints.relations < 0, bounds < 0, bounds > 0)
     forbids_zero |= (constraints.relations == 0) & (bounds != 0)
-    wrong = np.flatnonzero(always_zero & forbids_zero)
+    wrong = np.flatnonzero((sizes == 0) & forbids_zero)
     if wrong.size:
-        reason = (
-            "its objects have the same features"
-            if raw_sizes is None or raw_sizes[wrong[0]] == 0
-            else "it lies outside the range of the prior"
+        row = int(wrong[0])
+        same = whole_sizes()[row] == 0
+        reason = "its objects have the same features" if same else "it lies outside the range of the prior"
+        raise ValueError(f"{constraints.describe(row)}: {reason}, so its value is always 0")
+
+
+@np.errstate(all="ignore")
+def _refuse_incomparable(
+    constraints: Constraints,
+    divergence: Divergence,
+    reference: Array,
+    measurements: Measurements,
+    sizes: Array,
+    bounds: Array,
+    penalties: Array,
+) -> None:
+    """Refuse rows beside which, in double precision, prior and divergence are nothing."""
+    rows = sizes > 0
+    ratio = np.abs(bounds) / np.where(rows, sizes, 1.0)
+    limits = measurements.is_definite & (bounds > 0) & (constraints.relations <= 0)
+    small = limits & (ratio < 1 / _LARGEST_CHANGE)
+    far = np.flatnonzero(rows & ((ratio > _LARGEST_CHANGE) | small))
+    if far.size:
+        row = int(far[0])
+        raise ValueError(
+            f"{constraints.describe(row)}: its bound is {ratio[row]:.0e} times its size under the prior, and "
+            f"double precision bears a factor of {_LARGEST_CHANGE:.0e}; is the unit of the bounds that of "
+            f"the features squared?"
         )
-        raise ValueError(f"{constraints.describe(int(wrong[0]))}: {reason}, so its value is always 0")
+    degree = divergence.degree
+    if degree is None:
+        return
+    unit = float(np.mean(np.abs(reference)))
+    objective = len(reference) * np.float64(unit) ** degree
+    soft = rows & np.isfinite(penalties)
+    scale = np.maximum(sizes, np.where(rows, np.abs(bounds), 0.0))
+    cost = penalties * scale**degree
+    wrong = np.flatnonzero(soft & ~((cost > _SMALLEST) & (cost < _COMPARABLE * objective)))
+    if not (_SMALLEST < objective < 1 / _SMALLEST):
+        raise ValueError(
+            f"the eigenvalues of the prior are about {unit:.0e}, so that {type(divergence).__name__} is "
+            f"out of the range of double precision; rescale prior and bounds"
+        )
+    if wrong.size:
+        row = int(wrong[0])
+        raise ValueError(
+            f"{constraints.describe(row)}: with the penalty {penalties[row]:.3g} its slack costs about "
+            f"{cost[row]:.0e}, where the divergence is about {objective:.0e}, more than double precision can "
+            f"weigh against each other; divide the penalty by the scale of the features to the power of "
+            f"{2 * degree:g}"
+        )
 
 
 def _refuse_negative(values: Array, name: str) -> None:

@@ -21,6 +21,10 @@ from nearwise.constraints import Block, Linear
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
+_ROUNDING = 8 * np.finfo(float).eps
+_WRITTEN_OUT = 200_000  # numbers in all differences, up to which they may be written out
+_CANCELS = 1e-2  # size of a difference beside the rows themselves from which on digits are lost
+
 
 @dataclass(frozen=True, eq=False)
 class Atoms:
@@ -74,15 +78,33 @@ class Squares:
     coefficient: Array
 
 
-def constraint_atoms(blocks: tuple[Block, ...], features: Array) -> tuple[Array, Atoms]:
+def constraint_atoms(
+    blocks: tuple[Block, ...],
+    features: Array,
+    basis: Array | None = None,
+    scale: Array | None = None,
+    as_they_are: bool = False,
+) -> tuple[Array, Atoms]:
     """The rows F of the features that occur in some constraint, and the atoms over them.
+
+    Parameters
+    ----------
+    blocks : resolved constraints
+    features : one row per object
+    basis : rows x of F become basis^T x; differences of features are formed before
+    scale : for every object, the size of the numbers that its features were computed from; by default they
+        are exact. An atom whose vectors are rounding errors of that, or of what `basis` removes, is left out.
+    as_they_are : whether every row of F has to be a row of the features, even where differences of them lose
+        digits to a large part that they have in common
 
     To add a kind of constraint, write the function that turns its block into atoms and name it in `_ATOMS`.
     """
     parts: list[_Part] = []
     n_rows = 0
+    inside = features if basis is None else features @ basis
+    sizes = np.sqrt(np.einsum("ij,ij->i", features, features)) if scale is None else scale
     for block in blocks:
-        part = _ATOMS[block.kind](block, features)
+        part = _ATOMS[block.kind](block, inside, sizes)
         parts.append(replace(part, row=part.row + n_rows))
         n_rows += len(block)
     extra = [part.vectors for part in parts if part.vectors is not None]
@@ -100,13 +122,67 @@ def constraint_atoms(blocks: tuple[Block, ...], features: Array) -> tuple[Array,
     )
     ends = np.concatenate([*first, *second])
     used, compact = _compacted(ends, int(places[-1]))
-    rows = features[used[used < len(features)]]
-    if extra:
-        rows = np.concatenate([rows, np.concatenate(extra)[used[used >= len(features)] - len(features)]])
+    objects = used[used < len(features)]
     order = np.argsort(~is_difference, kind="stable")  # differences first
     left, right = compact[: len(row)], compact[len(row) :]
     atoms = Atoms(left[order], right[order], coefficient[order], row[order], is_difference[order])
-    return np.ascontiguousarray(rows), atoms
+    n = len(objects)
+    rows = np.pad(features[objects], ((0, len(used) - n), (0, 0)))
+    if not as_they_are:
+        rows, atoms = _without_offset(rows, atoms)
+    projected = rows if basis is None else rows @ basis
+    if basis is not None or scale is not None:
+        of = np.where(ends < len(features), ends, -1).reshape(2, -1)[:, order]
+        atoms = _without_rounding(atoms, rows, projected, scale, of)
+    if extra:
+        projected[n : len(used)] = np.concatenate(extra)[used[n:] - len(features)]
+    return np.ascontiguousarray(projected), atoms
+
+
+def _without_offset(rows: Array, atoms: Atoms) -> tuple[Array, Atoms]:
+    """Rows whose differences lose no digits to a large part that they have in common, and atoms over them.
+
+    A few differences are written out, as rows of their own beside a row of zeros; of many, the columns are
+    centred.
+    """
+    d = int(np.count_nonzero(atoms.is_difference))
+    i, j = atoms.first[:d], atoms.second[:d]
+    if d * rows.shape[1] <= _WRITTEN_OUT:
+        z = rows[i] - rows[j]
+        norms = np.einsum("ij,ij->i", rows, rows)
+        if not np.any(np.einsum("ij,ij->i", z, z) < _CANCELS**2 * (norms[i] + norms[j])):
+            return rows, atoms
+        first, second = atoms.first.copy(), atoms.second.copy()
+        first[:d], second[:d] = len(rows) + np.arange(d), len(rows) + d
+        return np.vstack([rows, z, np.zeros(rows.shape[1])]), replace(atoms, first=first, second=second)
+    if d == len(atoms.first):  # products need the features as they are
+        centre = np.median(rows, axis=0)
+        common = np.abs(centre) > np.abs(rows - centre).max(axis=0) / _CANCELS
+        if common.any():
+            rows = rows - np.where(common, centre, 0.0)
+    return rows, atoms
+
+
+def _without_rounding(
+    atoms: Atoms, rows: Array, projected: Array, scale: Array | None, objects: Index
+) -> Atoms:
+    """The same, with coefficients of zero for atoms of features whose vectors are rounding errors.
+
+    `objects` has the objects of every atom, or -1 for vectors that are not features.
+    """
+    tolerance = _ROUNDING * np.sqrt(rows.shape[1])
+    difference = atoms.is_difference
+    first, second = atoms.first[difference], atoms.second[difference]
+    vanishes = np.zeros(len(difference), dtype=bool)
+    whole, left = (np.linalg.norm(F[first] - F[second], axis=1) for F in (rows, projected))
+    if scale is not None:
+        whole = scale[objects[:, difference]].sum(axis=0)
+    vanishes[difference] = left <= tolerance * whole
+    product = ~difference & (objects[0] >= 0)
+    for place, of in zip((atoms.first, atoms.second), objects, strict=True):
+        whole, left = (np.linalg.norm(F[place[product]], axis=1) for F in (rows, projected))
+        vanishes[product] |= left <= tolerance * (whole if scale is None else scale[of[product]])
+    return replace(atoms, coefficient=np.where(vanishes, 0.0, atoms.coefficient))
 
 
 @dataclass(frozen=True)
@@ -121,28 +197,28 @@ class _Part:
     vectors: Array | None = None
 
 
-def _distance_atoms(block: Block, features: Array) -> _Part:
+def _distance_atoms(block: Block, features: Array, sizes: Array) -> _Part:
     ids = _ids(block)
     return _Part(ids[:, 0], ids[:, 1], np.ones(len(ids)), np.arange(len(ids)), True)
 
 
-def _comparison_atoms(block: Block, features: Array) -> _Part:
+def _comparison_atoms(block: Block, features: Array, sizes: Array) -> _Part:
     ids, m = _ids(block), len(block)
     signs = np.repeat([1.0, -1.0], m)
     first, second = np.concatenate([ids[:, 0], ids[:, 2]]), np.concatenate([ids[:, 1], ids[:, 3]])
     return _Part(first, second, signs, np.tile(np.arange(m), 2), True)
 
 
-def _similarity_atoms(block: Block, features: Array) -> _Part:
-    return replace(_distance_atoms(block, features), is_difference=False)
+def _similarity_atoms(block: Block, features: Array, sizes: Array) -> _Part:
+    return replace(_distance_atoms(block, features, sizes), is_difference=False)
 
 
-def _linear_atoms(block: Block, features: Array) -> _Part:
+def _linear_atoms(block: Block, features: Array, sizes: Array) -> _Part:
     """A = sum_t weight_t u_t u_t^T, so G^T A G = sum_t weight_t (G^T u_t)(G^T u_t)^T."""
-    G = features if block.ids is None else features[block.ids]
+    G, sizes = (features, sizes) if block.ids is None else (features[block.ids], sizes[block.ids])
     vectors, weights, rows = [np.empty((0, features.shape[1]))], [np.empty(0)], [np.empty(0, np.int64)]
     for row, matrix in enumerate(block.matrices):
-        factor, weight = _low_rank(matrix, G)
+        factor, weight = _low_rank(matrix, G, sizes)
         vectors.append(factor)
         weights.append(weight)
         rows.append(np.full(len(weight), row))
@@ -151,27 +227,33 @@ def _linear_atoms(block: Block, features: Array) -> _Part:
     return _Part(index, index, np.concatenate(weights), row_of, False, stacked)
 
 
-def _low_rank(matrix: Linear, G: Array) -> tuple[Array, Array]:
-    """Eigenvectors and eigenvalues of G^T A G, whichever way A is stored, the null space left out."""
+def _low_rank(matrix: Linear, G: Array, sizes: Array) -> tuple[Array, Array]:
+    """Vectors u_t and signs with G^T A G = sum_t sign_t u_t u_t^T, whichever way A is stored."""
     if matrix.factor is not None and matrix.weights is not None:
         vectors, weights = matrix.factor.T @ G, matrix.weights
-    elif (
-        sparse.issparse(matrix.matrix)
-        and (support := np.unique(matrix.matrix.nonzero()[0])).size < G.shape[1]
-    ):
+        whole = float(np.abs(weights) @ (np.abs(matrix.factor).T @ sizes) ** 2)
+    else:
+        whole = float(sizes @ (abs(matrix.matrix) @ sizes))
+        if not (
+            sparse.issparse(matrix.matrix)
+            and (support := np.unique(matrix.matrix.nonzero()[0])).size < G.shape[1]
+        ):
+            return _eigenpairs(G.T @ (matrix.matrix @ G), np.eye(G.shape[1]), whole)
         weights, small = np.linalg.eigh(matrix.matrix[support][:, support].toarray())
         vectors = small.T @ G[support]
-    else:
-        return _eigenpairs(G.T @ (matrix.matrix @ G), np.eye(G.shape[1]))
     Q, R = np.linalg.qr(vectors.T)
-    return _eigenpairs((R * weights) @ R.T, Q)
+    return _eigenpairs((R * weights) @ R.T, Q, whole)
 
 
-def _eigenpairs(core: Array, basis: Array) -> tuple[Array, Array]:
-    """Of basis core basis^T, with the vectors as rows."""
+def _eigenpairs(core: Array, basis: Array, whole: float) -> tuple[Array, Array]:
+    """Of basis core basis^T: vectors as rows, scaled by the roots of their values, and the signs of these.
+
+    `whole` is the size of the terms that core sums up, of which values may be rounding errors.
+    """
     values, vectors = np.linalg.eigh((core + core.T) / 2)
-    kept = np.abs(values) > 8 * len(values) * np.finfo(float).eps * np.max(np.abs(values), initial=0.0)
-    return np.ascontiguousarray((basis @ vectors[:, kept]).T), values[kept]
+    kept = np.abs(values) > _ROUNDING * len(values) * whole
+    scaled = (basis @ vectors[:, kept]) * np.sqrt(np.abs(values[kept]))  # so that no square overflows
+    return np.ascontiguousarray(scaled.T), np.sign(values[kept])
 
 
 def _ids(block: Block) -> Index:
@@ -189,7 +271,7 @@ def _compacted(ends: Index, n: int) -> tuple[Index, Index]:
     return used, position[ends]
 
 
-_ATOMS: dict[str, Callable[[Block, Array], _Part]] = {
+_ATOMS: dict[str, Callable[[Block, Array, Array], _Part]] = {
     "distance": _distance_atoms,
     "comparison": _comparison_atoms,
     "similarity": _similarity_atoms,

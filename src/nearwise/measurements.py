@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -67,6 +67,19 @@ class LocalAtoms:
         sums = np.zeros((self.n_rows, len(x)), products.dtype)
         sums[self.row, np.arange(len(x))] = 1
         return sums @ products @ sums.T
+
+    def written_out(self) -> NDArray[Any]:
+        """(rows, r (r + 1) / 2): upper triangles of the A_i, scaled so that <A_i, A_j> is their product."""
+        a, b = np.triu_indices(self.x.shape[1])
+        products = self.x[:, a] * self.y[:, b]
+        if self.x is not self.y:
+            products = (products + self.x[:, b] * self.y[:, a]) / 2
+        products *= self.coefficient[:, None] * np.where(a == b, 1.0, np.sqrt(2.0))
+        if self.row is None:
+            return products
+        merged = np.zeros((self.n_rows, len(a)), products.dtype)
+        np.add.at(merged, self.row, products)
+        return merged
 
     def diagonals(self) -> NDArray[Any]:
         """(rows, r): the diagonal of each A_i."""
@@ -189,27 +202,6 @@ class Measurements:
         part = slice(int(s.start[row]), int(s.start[row + 1]))
         return F[s.first[part]] + s.sign[part, None] * F[s.second[part]], s.coefficient[part]
 
-    def transformed(self, basis: Array) -> Measurements:
-        """The same measurements of M' where M = basis M' basis^T: rows of F become rows of F basis."""
-        return replace(self, features=np.ascontiguousarray(self.features @ basis))
-
-    def magnitudes(self) -> Measurements:
-        """The same with |A_i| for A_i: -|A_i| <= A_i <= |A_i|, the sum of the sizes of its parts.
-
-        An atom x x^T counts with the magnitude of its coefficient, a product with (x x^T + y y^T) / 2.
-        """
-        atoms, d = self.atoms, self._n_differences
-        ends = np.concatenate([atoms.first[d:], atoms.second[d:]])
-        size = np.abs(atoms.coefficient)
-        squares = Atoms(
-            np.concatenate([atoms.first[:d], ends]),
-            np.concatenate([atoms.second[:d], ends]),
-            np.concatenate([size[:d], size[d:] / 2, size[d:] / 2]),
-            np.concatenate([atoms.row, atoms.row[d:]]),
-            np.concatenate([atoms.is_difference, atoms.is_difference[d:]]),
-        )
-        return replace(self, atoms=squares, workspace=None)
-
     def spanning_rows(self) -> Array:
         """Vectors that span the range of every A_i; as few as the atoms or the rows of F allow."""
         atoms, d = self.atoms, self._n_differences
@@ -330,9 +322,14 @@ def in_blocks(n: int, task: Callable[[slice], T], large: bool) -> list[T]:
         return list(pool.map(task, map(slice, ends[:-1], ends[1:])))
 
 
-def bind(blocks: tuple[Block, ...], features: Array) -> Measurements:
-    """The measurements of resolved constraint blocks. Objects without a constraint are left out."""
-    rows, atoms = constraint_atoms(blocks, features)
+def bind(
+    blocks: tuple[Block, ...], features: Array, basis: Array | None = None, scale: Array | None = None
+) -> Measurements:
+    """The measurements of resolved constraint blocks. Objects without a constraint are left out.
+
+    With `basis`, those of M' where M = basis M' basis^T; `scale` as in `constraint_atoms`.
+    """
+    rows, atoms = constraint_atoms(blocks, features, basis, scale)
     return Measurements(rows, atoms, sum(map(len, blocks)))
 
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise.formulation import Formulation
 from nearwise.measurements import Measurements
-from nearwise.problem import Formulation
 
 Array = NDArray[np.float64]
 

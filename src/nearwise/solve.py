@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearwise._reading import finite
-from nearwise.problem import Formulation, Iterate, Problem
+from nearwise.formulation import Formulation, Iterate
+from nearwise.problem import Problem
 from nearwise.reduction import Reduction, reduced
 from nearwise.result import Certificate, Record, Result, Status
 from nearwise.solvers._threads import LARGE_MATRIX, one_blas_thread
@@ -103,26 +105,30 @@ class _Run:
         self.bound: Iterate | None = None
         self.best_dual = -np.inf
         self.ray: Array | None = None
-        self.note = ""
+        self.certificate: Certificate | None = None
+        self.note = self.limit = ""
 
     def status(self, solver: Any, start: Array | None) -> Status:
         form = self.reduction.formulation
         first = () if start is None else (self.reduction.lower(self.problem.lower(start)),)
+        stream = _without_failures(solver.iterates(form, *first))
         try:
-            for point in solver.iterates(form, *first):
+            for point in stream:
                 self.note = point.note
-                grade = self._keep(point, form.certificate(point))
+                with np.errstate(all="ignore"):  # what overflows is not finite, and is not kept
+                    grade = self._keep(point, form.certificate(point))
+                if grade is None:
+                    continue
                 record = self._record(grade)
                 stop = self.callback is not None and self.callback(record)
-                if grade.holds(self.tol):
+                if grade.holds(self.tol) and self._stands():
                     return Status.SOLVED
-                self.ray = None if point.ray is None else form.proof(point.ray)
-                if self.ray is not None:
+                if point.ray is not None and self._is_contradiction(form.proof(point.ray)):
                     return Status.INFEASIBLE
                 if stop:
                     return Status.INTERRUPTED
-                late = self.history[-1].seconds >= self.max_seconds
-                if point.final or late or len(self.history) >= self.max_iter:
+                self.limit = self._limit(point.final)
+                if self.limit:
                     return Status.LIMIT
         except KeyboardInterrupt:
             if self.best is None:
@@ -130,10 +136,41 @@ class _Run:
             return Status.INTERRUPTED
         return Status.STALLED
 
-    def result(self, solver: Solver, status: Status) -> Result:
-        problem, reduction = self.problem, self.reduction
+    def _stands(self) -> bool:
+        """Whether the certificate holds for the problem as it was stated, whatever the reduction did."""
+        self.certificate = self._stated_certificate()
+        return self.certificate.holds(self.tol)
+
+    def _is_contradiction(self, proof: Array | None) -> bool:
+        """Whether multipliers prove infeasibility on the problem as it was stated; they are kept if so."""
+        self.ray = proof
+        return proof is not None and self.problem.formulation.check_infeasibility(proof).valid
+
+    def _limit(self, is_final: bool) -> str:
+        """Which limit was reached, if any."""
+        if is_final:
+            return "Stopped by the solver's own rule"
+        if self.history[-1].seconds >= self.max_seconds:
+            return f"Stopped at the limit of {self.max_seconds:g} seconds"
+        if len(self.history) >= self.max_iter:
+            return f"Stopped at the limit of {self.max_iter} iterations"
+        return ""
+
+    @np.errstate(all="ignore")
+    def _stated_certificate(self) -> Certificate:
         assert self.best is not None
         assert self.bound is not None
+        factor, dual = self.reduction.lift(self.best.factor), self.bound.dual * self.reduction.dual_scale
+        return self.problem.certificate_of_factor(factor, dual)
+
+    @np.errstate(all="ignore")
+    def result(self, solver: Solver, status: Status) -> Result:
+        problem, reduction = self.problem, self.reduction
+        if self.best is None or self.bound is None:
+            raise ValueError(
+                "the objective is not a finite number anywhere near the prior: features, prior, bounds or "
+                "penalties differ by too many orders of magnitude; rescale them"
+            )
         factor = reduction.lift(self.best.factor)
         lifted = problem.lift(factor)
         if status is Status.INFEASIBLE and self.ray is not None:
@@ -145,7 +182,8 @@ class _Run:
             certificate = replace(found, dual=np.inf, gap=np.inf, worst=worst)
         else:
             dual = self.bound.dual * reduction.dual_scale
-            certificate = problem.certificate_of_factor(factor, dual)
+            solved = self.certificate if status is Status.SOLVED else None
+            certificate = solved or self._stated_certificate()
         matrix = lifted @ lifted.T
         return Result(
             matrix=(matrix + matrix.T) / 2,
@@ -155,12 +193,17 @@ class _Run:
             certificate=certificate,
             history=tuple(self.history),
             solver=self.best.solver or type(solver).__name__,
-            message=_message(status, certificate, self.tol) + (f" {self.note}." if self.note else ""),
+            message=_message(status, certificate, self.tol, self.limit, self.note),
             features=problem.features,
         )
 
-    def _keep(self, point: Iterate, grade: Certificate) -> Certificate:
-        """Remember the best point; return the certificate that all points so far give together."""
+    def _keep(self, point: Iterate, grade: Certificate) -> Certificate | None:
+        """Remember the best point; return the certificate that all points so far give together.
+
+        None for a point whose objective is not a number.
+        """
+        if not np.isfinite(grade.primal):
+            return None
         if self.reduction.formulation.losses.any_hard:
             rank = (max(grade.gap, grade.hard_violation), grade.primal)
             if self.best is None or rank <= self.best_rank:
@@ -170,6 +213,11 @@ class _Run:
         if self.best is None or grade.primal <= self.best_rank[0]:
             self.best, self.best_rank = point, (grade.primal, 0.0)
         if self.bound is None or self.best_dual <= grade.dual < np.inf:
+            self.bound, self.best_dual = point, grade.dual
+        if grade.gap <= self.reduction.formulation.relative_gap(
+            self.best_rank[0] - self.best_dual, self.best_rank[0]
+        ):  # the point and its own bound are as good, and cancel no digits
+            self.best, self.best_rank = point, (grade.primal, 0.0)
             self.bound, self.best_dual = point, grade.dual
         primal, dual = self.best_rank[0], self.best_dual
         gap = self.reduction.formulation.relative_gap(primal - dual, primal)
@@ -190,18 +238,24 @@ class _Run:
         return record
 
 
-def _message(status: Status, certificate: Certificate, tol: float) -> str:
+def _without_failures(points: Iterator[Iterate]) -> Iterator[Iterate]:
+    """The points up to where rounding made a factorisation impossible."""
+    with contextlib.suppress(np.linalg.LinAlgError):
+        yield from points
+
+
+def _message(status: Status, certificate: Certificate, tol: float, limit: str, note: str) -> str:
     if status is Status.INFEASIBLE:
         rows = "; ".join(violation.name for violation in certificate.worst)
         return f"No matrix meets these hard constraints together: {rows}"
     reached = f"relative gap {certificate.gap:.1e}, hard violation {certificate.hard_violation:.1e}"
     ends = {
         Status.SOLVED: f"Solved within {tol:g}",
-        Status.LIMIT: "Stopped at a limit",
+        Status.LIMIT: limit,
         Status.INTERRUPTED: "Interrupted",
         Status.STALLED: f"No further progress; the tolerance {tol:g} was not reached",
     }
-    return f"{ends[status]}: {reached}."
+    return f"{ends[status]}: {reached}." + (f" {note}." if note else "")
 
 
 def _checked_start(start: ArrayLike, solver: Solver, problem: Problem) -> Array:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise.divergences import Divergence, VonNeumann, divided_differences
-from nearwise.problem import Formulation
+from nearwise.formulation import Formulation
 
 Array = NDArray[np.float64]
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from nearwise.problem import Formulation
+from nearwise.formulation import Formulation
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]

@@ -96,9 +96,13 @@ def constraint_forms(
     if any(block.kind == "linear" for block in blocks):
         if sparse.issparse(features):
             raise TypeError("linear constraints need dense data, got a sparse matrix")
-        rows, atoms = constraint_atoms(blocks, np.eye(n_objects) if features is None else features)
+        rows, atoms = constraint_atoms(
+            blocks, np.eye(n_objects) if features is None else features, as_they_are=True
+        )
     else:
-        numbers, atoms = constraint_atoms(blocks, np.arange(n_objects, dtype=np.float64)[:, None])
+        numbers, atoms = constraint_atoms(
+            blocks, np.arange(n_objects, dtype=np.float64)[:, None], as_they_are=True
+        )
         used = numbers[:, 0].astype(np.int64)  # the objects that occur
         if features is not None and len(used) < n_objects:
             rows = features[used]

@@ -83,15 +83,7 @@ def _direct(rows: LocalAtoms, weights: Array, target: Array, omega: Array | None
     r = len(target)
     a, b = np.triu_indices(r)
     root_two = np.where(a == b, 1.0, np.sqrt(2.0))
-    products = rows.x[:, a] * rows.y[:, b]
-    if rows.x is not rows.y:
-        products = (products + rows.x[:, b] * rows.y[:, a]) / 2
-    products *= rows.coefficient[:, None]
-    if rows.row is not None:
-        merged = np.zeros((rows.n_rows, len(a)))
-        np.add.at(merged, rows.row, products)
-        products = merged
-    bare = products * (root_two * np.sqrt(weights)[:, None])
+    bare = rows.written_out() * np.sqrt(weights)[:, None]
     R = bare if omega is None else bare * omega[a, b]
     t = target[a, b] * root_two
     if len(R) <= R.shape[1]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise.divergences import VonNeumann, divided_differences
-from nearwise.problem import Formulation
+from nearwise.formulation import Formulation
 from nearwise.solvers import _eigenupdate
 from nearwise.solvers._threads import LARGE_MATRIX, one_blas_thread
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise.divergences import VonNeumann
-from nearwise.problem import Formulation, Iterate
+from nearwise.formulation import Formulation, Iterate
 from nearwise.solvers._eigenupdate import rank_one_update
 from nearwise.solvers._von_neumann import VonNeumannEngine
 from nearwise.solvers.projections import check_schedule, sweeps

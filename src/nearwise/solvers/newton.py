@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise.divergences import LogDet
+from nearwise.formulation import Formulation, Iterate, prior_point
 from nearwise.losses import Losses
-from nearwise.problem import Formulation, Iterate
 from nearwise.reduction import reduced
 from nearwise.solvers._charts import Chart, SpectralChart, first_chart
 from nearwise.solvers._systems import newton_step
@@ -60,7 +60,7 @@ class Newton:
         """Points of decreasing objective; first the prior, or `start start^T` where it is given."""
         run = _Run(self, form, start)
         if not run.starts_at_prior:
-            yield _prior_point(form)
+            yield prior_point(form)
         for count in itertools.count():
             yield run.point()
             if count == _PATIENCE and form.losses.any_hard:
@@ -241,16 +241,6 @@ class _Run:
         rounding = 1e-14 * max(abs(self.merit), self.form.unit)
         owed = self.cost.complementarity_error(self.values, self.dual)
         return self.inner_gap <= max(0.01 * owed, 0.01 * rounding) or self.predicted <= rounding
-
-
-def _prior_point(form: Formulation) -> Iterate:
-    """The prior itself, projected on the cone: optimal if it violates nothing."""
-    x, r = np.maximum(form.prior, 0.0), len(form.prior)
-    factor = np.diag(np.sqrt(x))
-    values = form.measurements.values_of_factor(factor)
-    dual = form.losses.slopes(values)
-    dual = np.where(np.isfinite(dual), dual, 0.0)
-    return Iterate(factor, values, dual, form.measurements.adjoint(dual), (x, np.eye(r)))
 
 
 class _AugmentedLosses:

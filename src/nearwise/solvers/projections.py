@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise.divergences import LogDet, VonNeumann
-from nearwise.problem import Formulation, Iterate
+from nearwise.formulation import Formulation, Iterate
 from nearwise.solvers._logdet import LogDetEngine
 from nearwise.solvers._von_neumann import VonNeumannEngine
 

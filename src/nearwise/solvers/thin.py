@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from nearwise.divergences import Frobenius
-from nearwise.problem import Formulation, Iterate
+from nearwise.formulation import Formulation, Iterate
 from nearwise.solvers._threads import one_blas_thread
 from nearwise.solvers.newton import Newton
 

@@ -1,0 +1,159 @@
+"""Hard corners that a solver has to decide: rows that vanish, far bounds, offsets, extreme penalties."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import nearwise as nw
+from nearwise import constraints as c
+
+both = pytest.mark.parametrize("divergence", [nw.LogDet(), nw.VonNeumann()], ids=["logdet", "von_neumann"])
+
+
+def centred_kernel() -> np.ndarray:
+    G = np.random.default_rng(0).normal(size=(7, 3))
+    G -= G.mean(axis=0)
+    return np.asarray(G @ G.T)
+
+
+CENTRING = [(np.outer(u, np.ones(7)) + np.outer(np.ones(7), u)) / 2 for u in np.eye(7)]  # K e = 0
+
+
+@both
+@pytest.mark.parametrize("matrices", [CENTRING, [np.ones((7, 7))]], ids=["K e = 0", "e'K e = 0"])
+@pytest.mark.parametrize("relation", ["==", "<=", ">="])
+def test_rows_that_vanish_on_the_range_change_nothing(
+    divergence: nw.Divergence, matrices: list[np.ndarray], relation: str
+) -> None:
+    K0 = centred_kernel()
+    result = nw.solve(nw.Problem.from_kernel(K0, c.linear(matrices, 0.0, relation), divergence, math.inf))
+    assert result.status is nw.Status.SOLVED
+    assert result.certificate.primal <= 1e-12
+    assert_allclose(result.kernel_factor @ result.kernel_factor.T, K0, atol=1e-12)
+
+
+@both
+def test_rows_that_vanish_leave_the_others_as_they_are(divergence: nw.Divergence) -> None:
+    K0 = centred_kernel()
+    side = c.at_most([(0, 1), (2, 3)], 0.5)
+    plain = nw.solve(nw.Problem.from_kernel(K0, side, divergence, math.inf), tol=1e-9)
+    both_kinds = c.linear(CENTRING, 0.0, "==") + side
+    result = nw.solve(nw.Problem.from_kernel(K0, both_kinds, divergence, math.inf), tol=1e-9)
+    assert result.status is plain.status is nw.Status.SOLVED
+    assert_allclose(result.certificate.primal, plain.certificate.primal, rtol=1e-7)
+
+
+@pytest.mark.parametrize("prior", [np.diag([1.0, 2.0, 0.0]), np.array([[2.0, 2, 0], [2, 2, 0], [0, 0, 1.0]])])
+def test_a_row_outside_the_range_of_a_prior_is_zero(prior: np.ndarray) -> None:
+    null = np.linalg.svd(prior)[2][-1]
+    x = np.random.default_rng(0).normal(size=3)
+    A = (np.outer(x, null) + np.outer(null, x)) / 2
+    result = nw.solve(nw.Problem(np.eye(3), c.linear([A], 0.0, "=="), nw.LogDet(), prior, math.inf))
+    assert result.status is nw.Status.SOLVED
+    assert_allclose(result.matrix, prior, atol=1e-12)
+    with pytest.raises(ValueError, match="outside the range of the prior"):
+        nw.Problem(np.eye(3), c.linear([A], 1.0, "=="), nw.LogDet(), prior, math.inf)
+
+
+def test_hard_rows_far_from_the_prior() -> None:
+    """The figure is Clarabel's; the rows ask for a hundred times the lengths of the prior."""
+    G = np.random.default_rng(0).normal(size=(10, 9))
+    rows = c.similarity([(i, i) for i in range(10)], 1.0, "==")
+    result = nw.solve(nw.Problem.from_kernel(1e-4 * G @ G.T, rows, penalty=math.inf))
+    assert result.status is nw.Status.SOLVED
+    assert result.n_iter < 60
+    assert_allclose(result.certificate.primal, 7485.036, rtol=1e-6)
+
+
+@pytest.mark.parametrize("widening", [1e-2, 1e-4, 1e-8, 1e-11, 1e-13])
+def test_a_widened_kernel_keeps_what_was_added(widening: float) -> None:
+    x = np.arange(1.0, 6.0)
+    side = c.at_most([(0, 4)], 4.0) + c.similarity([(1, 3)], 20.0, "==")
+    problem = nw.Problem.from_kernel(np.outer(x, x), side, penalty=math.inf, widening=widening)
+    assert problem.prior.shape == (5, 5)
+    assert np.count_nonzero(np.linalg.eigvalsh(problem.prior) > widening / 2) == 5
+    result = nw.solve(problem)
+    assert result.status is nw.Status.SOLVED
+    K = result.kernel_factor @ result.kernel_factor.T
+    assert_allclose(K[1, 3], 20.0, rtol=1e-5)
+    assert K[0, 0] + K[4, 4] - 2 * K[0, 4] <= 4.0 * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("divergence", [nw.LogDet(), nw.VonNeumann(), nw.Frobenius()])
+@pytest.mark.parametrize("offset", [1e4, 1e8])
+def test_a_common_offset_of_the_features_changes_nothing(divergence: nw.Divergence, offset: float) -> None:
+    rng = np.random.default_rng(0)
+    G = rng.integers(-50, 50, size=(12, 4)) / 16.0  # so that an offset can be added without rounding
+    pairs = rng.permutation(12)[:10].reshape(5, 2)
+    side = (
+        c.at_most(pairs[:2], 2.0) + c.at_least(pairs[2:4], 9.0) + c.closer([(0, 1, 2), (3, 4, 5)], margin=1.0)
+    )
+    plain, moved = (
+        nw.solve(nw.Problem(X, side, divergence, penalty=10.0), tol=1e-9) for X in (G, G + offset)
+    )
+    assert plain.status is moved.status is nw.Status.SOLVED
+    assert_allclose(moved.matrix, plain.matrix, rtol=0, atol=1e-7 * np.abs(plain.matrix).max())
+    assert_allclose(moved.certificate.violation, plain.certificate.violation, rtol=1e-6)
+
+
+@pytest.mark.parametrize("divergence", [nw.LogDet(), nw.VonNeumann(), nw.Frobenius()])
+@pytest.mark.parametrize("hard", [False, True])
+def test_penalties_of_very_different_sizes(divergence: nw.Divergence, hard: bool) -> None:
+    rng = np.random.default_rng(1)
+    G = rng.normal(size=(15, 5))
+    pairs = np.array([(i, j) for i in range(15) for j in range(i)])[rng.permutation(105)[:40]]
+    side = c.at_most(pairs[:20], 2.0) + c.at_least(pairs[20:], 8.0)
+    penalty = 10.0 ** rng.uniform(-12, 12, 40)
+    penalty[:2] = math.inf if hard else 1.0
+    result = nw.solve(nw.Problem(G, side, divergence, penalty=penalty))
+    assert result.status is nw.Status.SOLVED
+    assert result.certificate.holds(1e-6)
+
+
+@pytest.mark.parametrize("divergence", [nw.LogDet(), nw.VonNeumann(), nw.Frobenius()])
+def test_the_same_problem_in_any_unit(divergence: nw.Divergence) -> None:
+    rng = np.random.default_rng(2)
+    G = rng.normal(size=(9, 4))
+    answers = []
+    for f in (2.0**-60, 1.0, 2.0**60):
+        side = c.at_most([(0, 1), (2, 3)], 0.5 * f**2) + c.at_least([(4, 5), (6, 7)], 12.0 * f**2)
+        penalty = 100.0 / f ** (2 * divergence.degree)
+        answers.append(nw.solve(nw.Problem(f * G, side, divergence, penalty=penalty), tol=1e-8))
+    assert all(answer.status is nw.Status.SOLVED for answer in answers)
+    for answer in answers:
+        assert_allclose(answer.matrix, answers[1].matrix, rtol=1e-9)
+
+
+def test_numbers_that_double_precision_cannot_weigh_are_refused_by_name() -> None:
+    G = np.random.default_rng(0).normal(size=(4, 2))
+    with pytest.raises(ValueError, match=r"row 0: d\(0, 1\) <= 1e-40: its bound is .* times its size"):
+        nw.Problem(G, c.at_most([(0, 1)], 1e-40))
+    with pytest.raises(ValueError, match=r"with the penalty 1 its slack costs about .* divide the penalty"):
+        nw.Problem(1e20 * G, c.at_least([(2, 3)], 2e40), nw.Frobenius(), penalty=1.0)
+    with pytest.raises(
+        ValueError, match=r"eigenvalues of the prior are about 1e-160, so that Frobenius is out"
+    ):
+        nw.Problem(G, c.at_most([(0, 1)], 1e-160), nw.Frobenius(), 1e-160 * np.eye(2), penalty=math.inf)
+
+
+@pytest.mark.parametrize("divergence", [nw.LogDet(), nw.VonNeumann(), nw.Frobenius()])
+def test_contradictions_between_many_rows_are_proved_and_few_are_named(divergence: nw.Divergence) -> None:
+    rng = np.random.default_rng(3)
+    G = rng.normal(size=(20, 6))
+    target = G @ G.T
+    pairs = np.array([(i, j) for i in range(20) for j in range(i)])[rng.permutation(190)[:50]]
+    d = (
+        target[pairs[:, 0], pairs[:, 0]]
+        + target[pairs[:, 1], pairs[:, 1]]
+        - 2 * target[pairs[:, 0], pairs[:, 1]]
+    )
+    triangle = c.at_most([(0, 1), (1, 2)], 1.0) + c.at_least([(0, 2)], 4.5)  # a path of 2 is no 2.1
+    problem = nw.Problem(G, c.equal(pairs, d) + triangle, divergence, penalty=math.inf)
+    result = nw.solve(problem)
+    assert result.status is nw.Status.INFEASIBLE
+    assert nw.check_infeasibility(problem, result.dual).valid
+    assert np.count_nonzero(result.dual) <= 12  # of 53
