@@ -1,0 +1,244 @@
+"""Random small problems: how many are decided, how fast, and whether the answers are right.
+
+Each problem is drawn from its own seed, solved with default settings, and judged by its definition in
+extended precision, from the user's numbers. Moderate problems have ordinary scales, wild ones scales from 1e-100 to
+1e100. A problem of the campaign runs alone with `--only 17` (moderate) or `--only w17` (wild).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from itertools import repeat
+
+import numpy as np
+
+from nearwise.benchmarks import _judge, _tables
+from nearwise.benchmarks._judge import Outcome
+from nearwise.benchmarks._random_problems import draw
+from nearwise.benchmarks._tables import Row, Table, Target
+from nearwise.result import Status
+
+TARGETS = {
+    "moderate": Target(99.5, at_least=True),
+    "wild": Target(98.0, at_least=True),
+    "none": Target(0),
+    "seconds": Target(_judge.SLOW),
+}
+_DIVERGENCES = ("LogDet", "VonNeumann", "Frobenius")
+_SHOWN = 60  # failures that are described one by one
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How many problems, and from which seed."""
+
+    problems: int = 5000
+    wild: int = 2000
+    seed: int = 0
+    jobs: int = 1
+
+
+QUICK = Sizes(problems=40, wild=20)
+
+
+def main(argv: list[str]) -> int:
+    """Run what the command line asks for and return the exit code."""
+    summary = (__doc__ or "").partition("\n")[0]
+    own = argparse.ArgumentParser(prog="nearwise bench decide", description=summary, add_help=False)
+    own.add_argument("--problems", type=int, metavar="N", help="moderate problems (default: 5000)")
+    own.add_argument("--wild", type=int, metavar="N", help="wild problems (default: 2000)")
+    own.add_argument("--seed", type=int, metavar="S", help="of the campaign (default: 0)")
+    own.add_argument("--jobs", type=int, metavar="N", help="processes side by side (default: 1)")
+    own.add_argument(
+        "--only", action="append", metavar="K", help="a section, or a problem: 17, or w17 if wild"
+    )
+    own.add_argument("--no-peer", action="store_true", help="leave the comparison with other solvers out")
+    if {"-h", "--help"} & set(argv):
+        own.print_help()
+        return 0
+    given, rest = own.parse_known_args(argv)
+    chosen = {f.name: getattr(given, f.name) for f in fields(Sizes) if getattr(given, f.name) is not None}
+    numbers = [name for name in given.only or () if name not in SECTIONS]
+    if numbers:
+        for label in numbers:
+            if not label.removeprefix("w").isdigit():
+                own.error(
+                    f"--only takes a section ({', '.join(SECTIONS)}) or a problem like 17 or w17, not {label}"
+                )
+            _show(chosen.get("seed", Sizes.seed), label)
+        return 0
+    sections = {name: part for name, part in SECTIONS.items() if name != "peers" or not given.no_peer}
+    for name in given.only or ():
+        rest += ["--only", name]
+    options = "".join(f" --{name} {value}" for name, value in chosen.items())
+    return _tables.run(
+        rest, "decide", summary, sections, replace(Sizes(), **chosen), replace(QUICK, **chosen), options
+    )
+
+
+def moderate(sizes: Sizes) -> Iterator[Table]:
+    """Ordinary scales."""
+    yield from _campaign(sizes, "moderate", sizes.problems)
+
+
+def wild(sizes: Sizes) -> Iterator[Table]:
+    """Scales from 1e-100 to 1e100."""
+    yield from _campaign(sizes, "wild", sizes.wild)
+
+
+def outcomes(seed: int, count: int, is_wild: bool, jobs: int = 1) -> Iterator[Outcome]:
+    """The problems of a campaign, one after the other."""
+    for number in range(3):  # compilation is left out of the times
+        _judge.run(seed + 1, number, False)
+    arguments = repeat(seed), range(count), repeat(is_wild)
+    if jobs == 1:
+        yield from map(_judge.run, *arguments)
+    else:
+        with ProcessPoolExecutor(jobs) as pool:
+            yield from pool.map(_judge.run, *arguments)
+
+
+def _campaign(sizes: Sizes, name: str, count: int) -> Iterator[Table]:
+    found = []
+    for outcome in outcomes(sizes.seed, count, name == "wild", sizes.jobs):
+        found.append(outcome)
+        if sys.stderr.isatty():
+            print(f"\r{len(found)} of {count}", end="", file=sys.stderr)
+    if sys.stderr.isatty():
+        print("\r", end="", file=sys.stderr)
+    yield _counts(found, name, sizes.seed)
+    yield _accuracy(found)
+    yield _failures(found)
+
+
+def _counts(found: Sequence[Outcome], name: str, seed: int) -> Table:
+    table = Table(
+        f"{len(found):,} {name} problems, seed {seed}",
+        [
+            "decided: SOLVED or INFEASIBLE, of those accepted; faulty: wrong SOLVED, false INFEASIBLE",
+            f"seconds: of CPU for Problem and solve, at most {_judge.LIMIT:g}; slow: over {_judge.SLOW:g}",
+        ],
+    )
+    for divergence in (*_DIVERGENCES, "all"):
+        part = [o for o in found if divergence in (o.divergence, "all")]
+        accepted = [o for o in part if o.ending != "refused"]
+        seconds = np.array([o.seconds for o in accepted] or [0.0])
+        decided = 100.0 * np.mean([o.is_decided for o in accepted] or [True])
+        row: Row = {"divergence": divergence, "refused": len(part) - len(accepted)}
+        row |= {label: sum(test(o) for o in accepted) for label, test in CLASSES.items()}
+        row |= {"decided, %": float(decided), str(TARGETS[name]): TARGETS[name].verdict(float(decided))}
+        row |= {"median s": float(np.median(seconds)), "99 % s": float(np.quantile(seconds, 0.99))}
+        row |= {
+            "most s": float(seconds.max()),
+            str(TARGETS["seconds"]): TARGETS["seconds"].verdict(seconds.max()),
+        }
+        table.rows.append(row)
+    return table
+
+
+def _accuracy(found: Sequence[Outcome]) -> Table:
+    table = Table(
+        "answers that say SOLVED, recomputed from the definition in extended precision",
+        [
+            f"loose: gap or hard violation above {_judge.TOL:g}; rounding: over {_judge.MARGIN:g} times that, "
+            "which rounding of the answer or of a full prior to double precision explains",
+        ],
+    )
+    for divergence in (*_DIVERGENCES, "all"):
+        solved = [o for o in found if o.ending == "SOLVED" and divergence in (o.divergence, "all")]
+        gaps = np.array([o.gap for o in solved] or [0.0])
+        violations = np.array([o.violation for o in solved] or [0.0])
+        wrong = sum(bool(o.fault) for o in solved)
+        table.rows.append(
+            {
+                "divergence": divergence,
+                "SOLVED": len(solved),
+                "median gap": float(np.median(gaps)),
+                "worst gap": float(gaps.max()),
+                "worst hard violation": float(violations.max()),
+                "loose": sum(o.is_loose for o in solved),
+                "rounding": sum(o.is_rounding for o in solved),
+                "wrong": wrong,
+                str(TARGETS["none"]): TARGETS["none"].verdict(wrong),
+            }
+        )
+    return table
+
+
+def _failures(found: Sequence[Outcome]) -> Table:
+    table = Table("the problems that failed, by number: what --only takes", [])
+    accepted = [o for o in found if o.ending != "refused"]
+    for label, test in FAILURES.items():
+        failed = [o.label for o in accepted if test(o)]
+        table.notes.append(f"{label}: {len(failed)}{': ' if failed else ''}{' '.join(failed)}")
+    severe = [o for o in accepted if o.fault or o.warned or o.has_nan or CLASSES["exception"](o)]
+    for o in severe[:_SHOWN]:
+        what = o.fault or (f"{o.ending}: {o.text}" if CLASSES["exception"](o) else "")
+        what = what or ("NaN" if o.has_nan else "; ".join(dict.fromkeys(o.warned)))
+        table.rows.append({"problem": o.label, "ending": o.ending, "what": what[:120], "drawn": o.name})
+    return table
+
+
+def _show(seed: int, label: str) -> None:
+    """One problem, its answer and the verdict."""
+    is_wild, number = label.startswith("w"), int(label.removeprefix("w"))
+    case = draw(seed, number, is_wild)
+    print(f"problem {label} of seed {seed}: {case.name}")
+    for name in ("features", "prior", "root", "widening", "penalty", "is_feasible"):
+        print(f"{name}: {getattr(case, name)!r}")
+    for row in range(len(case.constraints)):
+        print(case.constraints.describe(row))
+    for name, value in vars(_judge.run(seed, number, is_wild)).items():
+        print(f"{name}: {value}")
+
+
+def _ended(*names: str) -> Callable[[Outcome], bool]:
+    return partial(_has_ending, names)
+
+
+def _has_ending(names: tuple[str, ...], outcome: Outcome) -> bool:
+    return outcome.ending in names
+
+
+def _is_exception(outcome: Outcome) -> bool:
+    return outcome.ending not in (*Status.__members__, "refused", "out of time")
+
+
+# the columns of the first table, and whether an outcome counts
+CLASSES: dict[str, Callable[[Outcome], bool]] = {
+    "SOLVED": _ended("SOLVED"),
+    "INFEASIBLE": _ended("INFEASIBLE"),
+    "LIMIT": _ended("LIMIT"),
+    "STALLED": _ended("STALLED"),
+    "over 20 s": _ended("out of time"),
+    "exception": _is_exception,
+    "slow": lambda o: o.seconds > _judge.SLOW,
+    "warned": lambda o: bool(o.warned),
+    "NaN": lambda o: o.has_nan,
+    "faulty": lambda o: bool(o.fault),
+}
+
+FAILURES: dict[str, Callable[[Outcome], bool]] = {
+    "wrong SOLVED": lambda o: o.ending == "SOLVED" and bool(o.fault),
+    "false INFEASIBLE": lambda o: o.ending == "INFEASIBLE" and bool(o.fault),
+    "LIMIT": _ended("LIMIT"),
+    "STALLED": _ended("STALLED"),
+    "over 20 s": _ended("out of time"),
+    "exception": _is_exception,
+    "NaN": lambda o: o.has_nan,
+    "warned": lambda o: bool(o.warned),
+    "slow": lambda o: o.seconds > _judge.SLOW,
+    "SOLVED, excused by rounding": lambda o: o.is_rounding,
+    "SOLVED, loose": lambda o: o.is_loose and not o.fault,
+}
+
+# each section by name, and the functions that measure it
+SECTIONS: dict[str, tuple[Callable[[Sizes], Iterator[Table]], ...]] = {
+    "moderate": (moderate,),
+    "wild": (wild,),
+}
