@@ -136,18 +136,24 @@ class Definition:
         return Truth(primal, bound, self._relative(primal, bound), _double(max(hard, default=self.mp.mpf(0))))
 
     def proof(self, dual: Array) -> Proof:
-        """Whether multipliers prove the hard rows contradictory on the user's own data."""
+        """Whether multipliers prove the hard rows contradictory on the user's own data.
+
+        Under LogDet M is definite, so S >= 0 other than zero is a proof with y^T b = 0 as well.
+        """
         y = self._signed(dual)
         hard = [(row, y[i]) for i, row in enumerate(self.rows) if np.isinf(row.penalty) and y[i] != 0]
         bound = self.exact.total(w * row.bound for row, w in hard)
         magnitude = self.exact.total(abs(w * row.bound) for row, w in hard)
+        S = self._pullback(np.where([np.isinf(row.penalty) for row in self.rows], y, self.mp.mpf(0)))
+        if magnitude == 0:
+            strict = self.is_logdet and self.exact.largest(S) > 0 and self.exact.is_semidefinite(S)
+            return Proof(bool(strict), 0.0)
         if not bound < -self.mp.mpf("1e-9") * magnitude:
-            return Proof(False, _double(bound / magnitude) if magnitude else 0.0)
+            return Proof(False, _double(bound / magnitude))
         allowed = -self.mp.mpf(_PROOF) * bound / magnitude
         size = self.exact.array(np.zeros(2 * (len(self.prior),)))
         for row, w in hard:
             size += abs(w) * self._magnitude(row)
-        S = self._pullback(np.where([np.isinf(row.penalty) for row in self.rows], y, self.mp.mpf(0)))
         return Proof(
             self.exact.is_semidefinite(S + allowed * self.T.T.dot(size).dot(self.T)),
             _double(bound / magnitude),

@@ -1,8 +1,8 @@
 """Random small problems: how many are decided, how fast, and whether the answers are right.
 
 Each problem is drawn from its own seed, solved with default settings, and judged by its definition in
-extended precision, from the user's numbers. Moderate problems have ordinary scales, wild ones scales from 1e-100 to
-1e100. A problem of the campaign runs alone with `--only 17` (moderate) or `--only w17` (wild).
+extended precision, from the user's numbers. Moderate problems have ordinary scales, wild ones scales from
+1e-100 to 1e100. A problem of the campaign runs alone with `--only 17` (moderate) or `--only w17` (wild).
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def _accuracy(found: Sequence[Outcome]) -> Table:
     table = Table(
         "answers that say SOLVED, recomputed from the definition in extended precision",
         [
-            f"loose: gap or hard violation above {_judge.TOL:g}; rounding: over {_judge.MARGIN:g} times that, "
+            f"loose: gap or hard violation over {_judge.TOL:g}; rounding: over {_judge.MARGIN:g} times that, "
             "which rounding of the answer or of a full prior to double precision explains",
         ],
     )
