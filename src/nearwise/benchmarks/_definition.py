@@ -300,6 +300,17 @@ class Definition:
                         W[a, b] += sign * s * w
         return self.H.T.dot(W).dot(self.H)
 
+    def dense(self, row: _Row) -> Exact:
+        """The matrix A of a row in the coordinates of M'."""
+        if row.matrix is not None:
+            return self.H.T.dot(row.matrix).dot(self.H)
+        if row.kind == "similarity":
+            product = np.outer(self.H[row.ids[0]], self.H[row.ids[1]])
+            return (product + product.T) / 2
+        z = _differences(row.ids, self.H)
+        first = np.outer(z[0], z[0])
+        return first if len(z) == 1 else first - np.outer(z[1], z[1])
+
     def _magnitude(self, row: _Row) -> Exact:
         """|A| in the coordinates of M: the parts of the row with positive sign."""
         if row.vanishes:

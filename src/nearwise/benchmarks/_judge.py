@@ -84,6 +84,12 @@ class _OutOfTime(BaseException):
 def run(seed: int, number: int, wild: bool) -> Outcome:
     """Draw the problem, solve it with default settings, and judge what comes back."""
     case = draw(seed, number, wild)
+    result, bare = attempt(case, number, wild)
+    return bare if result is None else judged(case, result, bare)
+
+
+def attempt(case: Case, number: int = 0, wild: bool = False) -> tuple[nw.Result | None, Outcome]:
+    """Build and solve a problem with default settings; the result, if any, is not yet judged."""
     bare = Outcome(number, wild, case.name, type(case.divergence).__name__, "", 0.0)
     start = time.process_time()
     result: nw.Result | None = None
@@ -101,8 +107,8 @@ def run(seed: int, number: int, wild: bool) -> Outcome:
             refused = problem is None and type(error) is ValueError  # LinAlgError derives from it
             ending, text = "refused" if refused else type(error).__name__, str(error)
     warned = tuple(f"{type(w.message).__name__}: {w.message}" for w in caught)
-    bare = replace(bare, ending=ending, text=text, warned=warned, seconds=time.process_time() - start)
-    return bare if result is None else judged(case, result, bare)
+    seconds = time.process_time() - start
+    return result, replace(bare, ending=ending, text=text, warned=warned, seconds=seconds)
 
 
 def judged(case: Case, result: nw.Result, bare: Outcome) -> Outcome:

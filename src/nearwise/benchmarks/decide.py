@@ -17,16 +17,20 @@ from itertools import repeat
 
 import numpy as np
 
-from nearwise.benchmarks import _judge, _tables
+import nearwise as nw
+from nearwise import constraints as c
+from nearwise.benchmarks import _dense_peers, _judge, _tables
 from nearwise.benchmarks._judge import Outcome
 from nearwise.benchmarks._random_problems import draw
-from nearwise.benchmarks._tables import Row, Table, Target
+from nearwise.benchmarks._tables import Row, Table, Target, require
 from nearwise.result import Status
 
 TARGETS = {
     "moderate": Target(99.5, at_least=True),
     "wild": Target(98.0, at_least=True),
     "none": Target(0),
+    "faster": Target(10, at_least=True),
+    "never slower": Target(1, at_least=True),
     "seconds": Target(_judge.SLOW),
 }
 _DIVERGENCES = ("LogDet", "VonNeumann", "Frobenius")
@@ -39,11 +43,12 @@ class Sizes:
 
     problems: int = 5000
     wild: int = 2000
+    peers: int = 300
     seed: int = 0
     jobs: int = 1
 
 
-QUICK = Sizes(problems=40, wild=20)
+QUICK = Sizes(problems=40, wild=20, peers=12)
 
 
 def main(argv: list[str]) -> int:
@@ -52,6 +57,7 @@ def main(argv: list[str]) -> int:
     own = argparse.ArgumentParser(prog="nearwise bench decide", description=summary, add_help=False)
     own.add_argument("--problems", type=int, metavar="N", help="moderate problems (default: 5000)")
     own.add_argument("--wild", type=int, metavar="N", help="wild problems (default: 2000)")
+    own.add_argument("--peers", type=int, metavar="N", help="problems beside other solvers (default: 300)")
     own.add_argument("--seed", type=int, metavar="S", help="of the campaign (default: 0)")
     own.add_argument("--jobs", type=int, metavar="N", help="processes side by side (default: 1)")
     own.add_argument(
@@ -91,16 +97,69 @@ def wild(sizes: Sizes) -> Iterator[Table]:
     yield from _campaign(sizes, "wild", sizes.wild)
 
 
+def peers(sizes: Sizes) -> Iterator[Table]:
+    """The first moderate problems beside Clarabel, and von Neumann beside a dense dual."""
+    table = Table(
+        f"{sizes.peers:,} moderate problems beside other solvers, seed {sizes.seed}",
+        [
+            "peer: cvxpy with Clarabel, SCS where that fails; for von Neumann L-BFGS-B on its dense dual",
+            "compared: where the peer says optimal and we say SOLVED; ratio: seconds of CPU of its solver "
+            f"alone over ours for Problem and solve, the least of {_dense_peers.TURNS} in turns; with its "
+            "model: the same with all that cvxpy does",
+            f"disagree: objectives differ by over {_dense_peers.AGREEMENT:g}, or one calls it infeasible",
+        ],
+    )
+    require("cvxpy", "cvxpy")
+    cases = ((draw(sizes.seed, number, False), number) for number in range(sizes.peers))
+    found = [pair for case, number in cases if (pair := _dense_peers.compared(case, number)) is not None]
+    for divergence in _DIVERGENCES:
+        part = [pair for pair in found if pair.outcome.divergence == divergence]
+        both = [pair for pair in part if pair.is_common]
+        ratios = np.array([pair.ratio for pair in both] or [np.nan])
+        in_all = np.array([pair.peer.seconds / pair.seconds for pair in both] or [np.nan])
+        disagreeing = [pair.outcome.label for pair in part if pair.disagrees]
+        table.rows.append(
+            {
+                "divergence": divergence,
+                "accepted": len(part),
+                "peer optimal": sum(pair.peer.status == "optimal" for pair in part),
+                "of these, ours not": sum(
+                    pair.peer.status == "optimal" and not pair.is_common for pair in part
+                ),
+                "compared": len(both),
+                "median ratio": float(np.median(ratios)),
+                str(TARGETS["faster"]): TARGETS["faster"].verdict(float(np.median(ratios))),
+                "worst ratio": float(ratios.min()),
+                str(TARGETS["never slower"]): TARGETS["never slower"].verdict(float(ratios.min())),
+                "with its model": float(np.median(in_all)),
+                "worst": float(in_all.min()),
+                "worst difference": max((abs(pair.difference) for pair in both), default=0.0),
+                "disagree": len(disagreeing),
+            }
+        )
+        slower = [pair.outcome.label for pair in both if pair.ratio < 1]
+        table.notes.append(f"{divergence} disagree: {' '.join(disagreeing)}; slower: {' '.join(slower)}")
+    yield table
+
+
 def outcomes(seed: int, count: int, is_wild: bool, jobs: int = 1) -> Iterator[Outcome]:
     """The problems of a campaign, one after the other."""
-    for number in range(3):  # compilation is left out of the times
-        _judge.run(seed + 1, number, False)
+    _warm_up()
     arguments = repeat(seed), range(count), repeat(is_wild)
     if jobs == 1:
         yield from map(_judge.run, *arguments)
     else:
         with ProcessPoolExecutor(jobs) as pool:
             yield from pool.map(_judge.run, *arguments)
+
+
+def _warm_up() -> None:
+    """Whatever is imported or compiled at the first use is left out of the times."""
+    G = np.random.default_rng(0).normal(size=(6, 2))
+    side = c.at_most([(0, 1), (2, 3)], 0.5) + c.closer([(0, 1, 2)]) + c.similarity([(4, 4)], 1.0, "==")
+    for divergence in (nw.LogDet(), nw.VonNeumann(), nw.Frobenius()):
+        for penalty in (1.0, np.inf):
+            nw.solve(nw.Problem(G, side, divergence, penalty=penalty), max_seconds=5.0)
 
 
 def _campaign(sizes: Sizes, name: str, count: int) -> Iterator[Table]:
@@ -237,8 +296,12 @@ FAILURES: dict[str, Callable[[Outcome], bool]] = {
     "SOLVED, loose": lambda o: o.is_loose and not o.fault,
 }
 
+# what no problem may end in, whether it is decided or not
+SEVERE = ("wrong SOLVED", "false INFEASIBLE", "exception", "NaN", "warned")
+
 # each section by name, and the functions that measure it
 SECTIONS: dict[str, tuple[Callable[[Sizes], Iterator[Table]], ...]] = {
     "moderate": (moderate,),
     "wild": (wild,),
+    "peers": (peers,),
 }
