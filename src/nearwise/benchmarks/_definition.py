@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 import nearwise as nw
 from nearwise.benchmarks._exact import Arithmetic, Exact
+from nearwise.benchmarks._exact_losses import ExactLosses, Row
 from nearwise.benchmarks._random_problems import Case
 
 Array = NDArray[np.float64]
@@ -48,31 +49,6 @@ class Proof:
     bound: float
 
 
-@dataclass(frozen=True, eq=False)
-class _Row:
-    """One constraint: its objects or its matrix on them, and what its loss needs.
-
-    `is_definite` is None where rounding hides whether A >= 0; `vanishes` if A is zero on the prior's range.
-    """
-
-    kind: str
-    relation: int
-    ids: tuple[int, ...]
-    matrix: Exact | None
-    bound: Any
-    penalty: float
-    size: Any
-    is_definite: bool | None
-    vanishes: bool
-
-    def with_definite(self, definite: bool) -> bool:
-        return definite if self.is_definite is None else self.is_definite
-
-    def has_slack(self, positive: bool) -> bool:
-        """Whether the loss is the divergence's own slack, not its quadratic expansion."""
-        return bool(self.bound > 0 and (positive or self.relation < 0))
-
-
 class Definition:
     """A problem in extended precision.
 
@@ -94,6 +70,7 @@ class Definition:
             C = array(case.root)
             null = array(np.eye(order)) - C.dot(self.exact.left_inverse(C))
             self.prior = self.prior + self.mp.mpf(case.widening) * null
+        self.losses = ExactLosses(self.mp, case.divergence)
         self._choose_coordinates()
         self.H = self.features.dot(self.T)
         self.rows = self._read_rows()
@@ -123,16 +100,16 @@ class Definition:
         Z = self.H.dot(B)
         rows = [(row, row.with_definite(definite)) for row in self.rows]
         values = [(row, positive, self._value(row, Z)) for row, positive in rows]
-        primal = self._divergence(B) + self.exact.total(self._loss(*part) for part in values)
+        primal = self._divergence(B) + self.exact.total(self.losses.loss(*part) for part in values)
         y, bound = self._signed(dual), -self.mp.inf
         for _ in range(_HALVINGS):
             bound = self._least(self._pullback(y)) - self.exact.total(
-                self._conjugate(row, positive, y[i]) for i, (row, positive) in enumerate(rows)
+                self.losses.conjugate(row, positive, y[i]) for i, (row, positive) in enumerate(rows)
             )
             if self.mp.isfinite(bound):
                 break
             y = y / 2
-        hard = [self._violation(*part) for part in values if np.isinf(part[0].penalty)]
+        hard = [self.losses.violation(*part) for part in values if np.isinf(part[0].penalty)]
         return Truth(primal, bound, self._relative(primal, bound), _double(max(hard, default=self.mp.mpf(0))))
 
     def proof(self, dual: Array) -> Proof:
@@ -182,8 +159,8 @@ class Definition:
             self.eigenvalues = values[-rank:]
             self.T, self.inverse = V[:, -rank:], V[:, -rank:].T
 
-    def _read_rows(self) -> list[_Row]:
-        rows: list[_Row] = []
+    def _read_rows(self) -> list[Row]:
+        rows: list[Row] = []
         penalties = np.broadcast_to(self.case.penalty, (len(self.case.constraints),))
         scaled = self.H
         if self.eigenvalues is not None:
@@ -205,7 +182,7 @@ class Definition:
                 if definite is not raw_definite:
                     definite = None
                 rows.append(
-                    _Row(
+                    Row(
                         block.kind,
                         block.relation,
                         ids,
@@ -273,7 +250,7 @@ class Definition:
             return self.mp.sqrt(x.dot(x) * y.dot(y)), ids[0] == ids[1]
         return self.exact.total(z.dot(z) for z in _differences(ids, F)), kind == "distance"
 
-    def _value(self, row: _Row, Z: Exact) -> Any:
+    def _value(self, row: Row, Z: Exact) -> Any:
         if row.vanishes:
             return self.mp.mpf(0)
         if row.matrix is not None:
@@ -300,7 +277,7 @@ class Definition:
                         W[a, b] += sign * s * w
         return self.H.T.dot(W).dot(self.H)
 
-    def dense(self, row: _Row) -> Exact:
+    def dense(self, row: Row) -> Exact:
         """The matrix A of a row in the coordinates of M'."""
         if row.matrix is not None:
             return self.H.T.dot(row.matrix).dot(self.H)
@@ -311,7 +288,7 @@ class Definition:
         first = np.outer(z[0], z[0])
         return first if len(z) == 1 else first - np.outer(z[1], z[1])
 
-    def _magnitude(self, row: _Row) -> Exact:
+    def _magnitude(self, row: Row) -> Exact:
         """|A| in the coordinates of M: the parts of the row with positive sign."""
         if row.vanishes:
             return self.exact.array(np.zeros(2 * (len(self.prior),)))
@@ -355,48 +332,6 @@ class Definition:
             if row.relation and y[i] * row.relation > 0:
                 y[i] = self.mp.mpf(0)
         return y
-
-    def _excess(self, row: _Row, p: Any) -> Any:
-        """How far p is on the wrong side."""
-        return (
-            abs(p - row.bound) if row.relation == 0 else max((row.bound - p) * row.relation, self.mp.mpf(0))
-        )
-
-    def _violation(self, row: _Row, positive: bool, p: Any) -> Any:
-        return self._excess(row, p) / (row.bound if positive and row.bound > 0 else row.size)
-
-    def _stiffness(self, row: _Row) -> Any:
-        """penalty * phi''(s) of a row with quadratic loss."""
-        curvature = row.size**-2 if self.is_logdet else self.mp.mpf(2) if self.is_frobenius else 1 / row.size
-        return self.mp.mpf(row.penalty) * curvature
-
-    def _loss(self, row: _Row, positive: bool, p: Any) -> Any:
-        excess, b = self._excess(row, p), row.bound
-        if np.isinf(row.penalty) or excess == 0:
-            return self.mp.mpf(0)
-        if not row.has_slack(positive):
-            return self._stiffness(row) * excess**2 / 2
-        if self.is_frobenius:
-            return row.penalty * excess**2
-        if p <= 0:
-            return self.mp.inf if self.is_logdet or p < 0 else row.penalty * b
-        log = self.mp.log(p / b)
-        return row.penalty * (p / b - log - 1 if self.is_logdet else p * log - p + b)
-
-    def _conjugate(self, row: _Row, positive: bool, y: Any) -> Any:
-        """sup_p y p - loss(p) for y of the right sign."""
-        b = row.bound
-        if np.isinf(row.penalty) or y == 0:
-            return y * b
-        gamma = self.mp.mpf(row.penalty)
-        if not row.has_slack(positive):
-            return y * b + y**2 / (2 * self._stiffness(row))
-        if self.is_frobenius:
-            stops = positive and b + y / (2 * gamma) < 0
-            return -gamma * b**2 if stops else y * b + y**2 / (4 * gamma)
-        if self.is_logdet:
-            return -gamma * self.mp.log(1 - y * b / gamma) if y * b < gamma else self.mp.inf
-        return gamma * b * self.mp.expm1(y / gamma)
 
     def _relative(self, primal: Any, dual: Any) -> float:
         if not (self.mp.isfinite(primal) and self.mp.isfinite(dual)):
