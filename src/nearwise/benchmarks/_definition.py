@@ -69,7 +69,7 @@ class Definition:
             assert case.root is not None
             C = array(case.root)
             null = array(np.eye(order)) - C.dot(self.exact.left_inverse(C))
-            self.prior = self.prior + self.mp.mpf(case.widening) * null
+            self.prior = self.prior + null * self.mp.mpf(case.widening)
         self.losses = ExactLosses(self.mp, case.divergence)
         self._choose_coordinates()
         self.H = self.features.dot(self.T)
@@ -130,9 +130,9 @@ class Definition:
         allowed = -self.mp.mpf(_PROOF) * bound / magnitude
         size = self.exact.array(np.zeros(2 * (len(self.prior),)))
         for row, w in hard:
-            size += abs(w) * self._magnitude(row)
+            size += self._magnitude(row) * abs(w)
         return Proof(
-            self.exact.is_semidefinite(S + allowed * self.T.T.dot(size).dot(self.T)),
+            self.exact.is_semidefinite(S + self.T.T.dot(size).dot(self.T) * allowed),
             _double(bound / magnitude),
         )
 
@@ -267,7 +267,7 @@ class Definition:
             if row.vanishes or w == 0:
                 continue
             if row.matrix is not None:
-                W += w * row.matrix
+                W += row.matrix * w
             elif row.kind == "similarity":
                 W[row.ids[0], row.ids[1]] += w / 2
                 W[row.ids[1], row.ids[0]] += w / 2

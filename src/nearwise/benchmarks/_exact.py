@@ -15,7 +15,10 @@ Exact = NDArray[Any]
 
 
 class Arithmetic:
-    """Numbers of a given number of decimal digits, whose exponents have no limit."""
+    """Numbers of a given number of decimal digits, whose exponents have no limit.
+
+    In a product of an array and a number the array comes first: a number on the left looks at it as text.
+    """
 
     def __init__(self, digits: int) -> None:
         require("mpmath", "mpmath")

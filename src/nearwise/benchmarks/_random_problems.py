@@ -28,7 +28,7 @@ _PENALTIES = ("one", "per row", "mixed", "extreme", "hard")
 _KINDS = ("open", "distance", "comparison", "similarity", "linear")
 _BOUNDS = ("near", "random", "far", "feasible")
 _RELATIONS: tuple[Relation, ...] = ("<=", ">=", "==")
-_CONDITION = 11.5  # log10 of the largest condition of a prior, safely above the rank tolerance of 1e-12
+_CONDITION = 11.9  # log10 of the largest condition of a prior, inside the rank tolerance of 1e-12
 _SMALLEST, _LARGEST = 1e-300, 1e300  # bounds outside are moved to these
 
 
@@ -103,7 +103,7 @@ def _kernel_case(rng: Rng, divergence: Any, wild: bool) -> Case:
     K0 = root @ root.T
     if isinstance(divergence, nw.Frobenius) and rng.random() < 0.5:
         K0 = power * _whole_symmetric(rng, n)
-    widening = float(np.trace(K0) * 10.0 ** rng.uniform(-10, 0)) if widened and k < n else 0.0
+    widening = float(np.trace(K0) * 10.0 ** rng.uniform(-13, 0)) if widened and k < n else 0.0
     base = K0 if widening == 0 else K0 + widening * np.eye(n)
     name = "kernel, widened" if widening else "kernel"
     return _case(rng, name, None, base, K0, root, divergence, wild, widening)
@@ -361,4 +361,5 @@ def _penalties(rng: Rng, kind: str, m: int) -> Array:
 
 
 def _scale(rng: Rng, decades: float) -> float:
-    return float(10.0 ** rng.uniform(-decades, decades))
+    """A power of two, which rounds nothing: features of low rank keep it."""
+    return float(2.0 ** np.round(rng.uniform(-decades, decades) * np.log2(10.0)))
