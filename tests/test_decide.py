@@ -177,6 +177,24 @@ def test_wrong_answers_are_caught(divergence: Any) -> None:
         assert expected in _judge.judged(case, answer, outcome).fault
 
 
+def test_rounding_of_a_prior_near_singular_is_no_fault() -> None:
+    """The prior itself is the answer, and its smallest eigenvalue is known to four digits only."""
+    Q = np.linalg.qr(np.random.default_rng(5).normal(size=(3, 3)))[0]
+    prior = (Q * [1.0, 1e-3, 2e-12]) @ Q.T
+    prior = (prior + prior.T) / 2
+    case = case_of(nw.LogDet(), c.at_most([(0, 1)], 1e6), prior=prior)
+    values, vectors = np.linalg.eigh(prior)
+    factor = vectors * np.sqrt(values)
+    result, outcome = answered(case)
+    for change, is_wrong in ((1.0, False), (1.01, True)):
+        B = factor * [change, 1.0, 1.0]
+        answer = replace(result, factor=B, matrix=B @ B.T, dual=np.zeros(1))
+        judged = _judge.judged(case, answer, replace(outcome, ending="SOLVED"))
+        assert judged.gap > 0.1
+        assert judged.is_rounding is not is_wrong
+        assert bool(judged.fault) is is_wrong
+
+
 def test_the_losses_of_features_with_an_offset_keep_their_digits() -> None:
     """What d(i, j) is does not depend on where the origin lies; differences of these features are exact."""
     G = np.random.default_rng(1).integers(-8, 9, size=(6, 3)).astype(float)

@@ -170,23 +170,28 @@ def _fault_of_form(exact: Definition, result: nw.Result) -> str:
 
 
 def _beyond_rounding(case: Case, result: nw.Result, truth: Truth, definite: bool) -> tuple[float, float]:
-    """Gap and violation less what rounding of factor, multipliers and a full prior explains."""
+    """Gap and violation less what rounding of factor, multipliers and a full prior explains.
+
+    That is four times the largest change, before it is divided, when these numbers change by a rounding.
+    """
+    if not np.isfinite(truth.gap):
+        return truth.gap, truth.hard_violation
     rng = np.random.default_rng(0)
-    gap, violation = truth.gap, truth.hard_violation
-    if not np.isfinite(gap):
-        return gap, violation
-    gaps, violations = [0.0], [0.0]
+    difference = abs(truth.primal - truth.dual)
+    changes, violations = [0.0 * difference], [0.0]
     for _ in range(_SAMPLES):
         near = replace(case, prior=_rounded(rng, case.prior)) if _has_rounding(case) else case
         exact = Definition(near)
         B = exact.factor(result)
-        noise = exact.exact.array(1.0 + _ULP * rng.uniform(-1, 1, B.shape))
+        noise = exact.exact.array(1.0 + 2 * _ULP * rng.uniform(-1, 1, B.shape))
         dual = result.dual * (1.0 + 2 * _ULP * rng.uniform(-1, 1, len(result.dual)))
         found = exact.certificate(B * noise, dual, definite)
         if np.isfinite(found.gap):
-            gaps.append(abs(found.gap - gap))
-            violations.append(abs(found.hard_violation - violation))
-    return gap - 4 * max(gaps), violation - 4 * max(violations)
+            changes.append(abs(abs(found.primal - found.dual) - difference))
+            violations.append(abs(found.hard_violation - truth.hard_violation))
+    left = max(difference - 4 * max(changes), 0.0 * difference)
+    gap = truth.gap * float(left / difference) if difference else 0.0
+    return gap, truth.hard_violation - 4 * max(violations)
 
 
 def _has_rounding(case: Case) -> bool:

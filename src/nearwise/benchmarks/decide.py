@@ -54,20 +54,20 @@ QUICK = Sizes(problems=40, wild=20, peers=12)
 def main(argv: list[str]) -> int:
     """Run what the command line asks for and return the exit code."""
     summary = (__doc__ or "").partition("\n")[0]
-    own = argparse.ArgumentParser(prog="nearwise bench decide", description=summary, add_help=False)
-    own.add_argument("--problems", type=int, metavar="N", help="moderate problems (default: 5000)")
-    own.add_argument("--wild", type=int, metavar="N", help="wild problems (default: 2000)")
-    own.add_argument("--peers", type=int, metavar="N", help="problems beside other solvers (default: 300)")
-    own.add_argument("--seed", type=int, metavar="S", help="of the campaign (default: 0)")
-    own.add_argument("--jobs", type=int, metavar="N", help="processes side by side (default: 1)")
+    own = argparse.ArgumentParser(prog="nearwise bench decide", description=summary)
+    own.add_argument("--problems", type=_count, metavar="N", help="moderate problems (default: 5000)")
+    own.add_argument("--wild", type=_count, metavar="N", help="wild problems (default: 2000)")
+    own.add_argument("--peers", type=_count, metavar="N", help="problems beside other solvers (default: 300)")
+    own.add_argument("--seed", type=_count, metavar="S", help="of the campaign (default: 0)")
+    own.add_argument("--jobs", type=_count, metavar="N", help="processes side by side (default: 1)")
     own.add_argument(
         "--only", action="append", metavar="K", help="a section, or a problem: 17, or w17 if wild"
     )
     own.add_argument("--no-peer", action="store_true", help="leave the comparison with other solvers out")
-    if {"-h", "--help"} & set(argv):
-        own.print_help()
-        return 0
-    given, rest = own.parse_known_args(argv)
+    own.add_argument("--quick", action="store_true", help="few problems, to see that it runs: no evidence")
+    own.add_argument("--json", metavar="FILE", help="write the figures to this file too")
+    given = own.parse_args(argv)
+    rest = ["--quick"] * given.quick + ([] if given.json is None else ["--json", given.json])
     chosen = {f.name: getattr(given, f.name) for f in fields(Sizes) if getattr(given, f.name) is not None}
     numbers = [name for name in given.only or () if name not in SECTIONS]
     if numbers:
@@ -146,7 +146,7 @@ def outcomes(seed: int, count: int, is_wild: bool, jobs: int = 1) -> Iterator[Ou
     """The problems of a campaign, one after the other."""
     _warm_up()
     arguments = repeat(seed), range(count), repeat(is_wild)
-    if jobs == 1:
+    if jobs <= 1:
         yield from map(_judge.run, *arguments)
     else:
         with ProcessPoolExecutor(jobs) as pool:
@@ -163,7 +163,9 @@ def _warm_up() -> None:
 
 
 def _campaign(sizes: Sizes, name: str, count: int) -> Iterator[Table]:
-    found = []
+    found: list[Outcome] = []
+    if count == 0:
+        return
     for outcome in outcomes(sizes.seed, count, name == "wild", sizes.jobs):
         found.append(outcome)
         if sys.stderr.isatty():
@@ -183,20 +185,23 @@ def _counts(found: Sequence[Outcome], name: str, seed: int) -> Table:
             f"seconds: of CPU for Problem and solve, at most {_judge.LIMIT:g}; slow: over {_judge.SLOW:g}",
         ],
     )
-    for divergence in (*_DIVERGENCES, "all"):
-        part = [o for o in found if divergence in (o.divergence, "all")]
-        accepted = [o for o in part if o.ending != "refused"]
-        seconds = np.array([o.seconds for o in accepted] or [0.0])
-        decided = 100.0 * np.mean([o.is_decided for o in accepted] or [True])
-        row: Row = {"divergence": divergence, "refused": len(part) - len(accepted)}
-        row |= {label: sum(test(o) for o in accepted) for label, test in CLASSES.items()}
-        row |= {"decided, %": float(decided), str(TARGETS[name]): TARGETS[name].verdict(float(decided))}
-        row |= {"median s": float(np.median(seconds)), "99 % s": float(np.quantile(seconds, 0.99))}
-        row |= {
-            "most s": float(seconds.max()),
-            str(TARGETS["seconds"]): TARGETS["seconds"].verdict(seconds.max()),
-        }
-        table.rows.append(row)
+    by_divergence = {d: [o for o in found if o.divergence == d] for d in _DIVERGENCES} | {"all": [*found]}
+    accepted = {d: [o for o in part if o.ending != "refused"] for d, part in by_divergence.items()}
+
+    def add(
+        label: str, measure: Callable[[list[Outcome]], float | int], target: Target | None = None
+    ) -> None:
+        cells: Row = {"": label, **{d: measure(part) for d, part in accepted.items()}}
+        verdict = "" if target is None else f"{target}: {target.verdict(measure(accepted['all']))}"
+        table.rows.append(cells | {"target": verdict})
+
+    table.rows.append({"": "refused", **{d: len(by_divergence[d]) - len(accepted[d]) for d in accepted}})
+    for label, test in CLASSES.items():
+        add(label, partial(_number, test), TARGETS["none"] if label in UNWANTED else None)
+    add("decided, %", _share_decided, TARGETS[name])
+    add("median seconds", partial(_quantile, 0.5))
+    add("seconds of 99 %", partial(_quantile, 0.99))
+    add("most seconds", partial(_quantile, 1.0), TARGETS["seconds"])
     return table
 
 
@@ -256,6 +261,24 @@ def _show(seed: int, label: str) -> None:
         print(f"{name}: {value}")
 
 
+def _number(test: Callable[[Outcome], bool], part: list[Outcome]) -> int:
+    return sum(test(outcome) for outcome in part)
+
+
+def _share_decided(part: list[Outcome]) -> float:
+    return 100.0 * sum(outcome.is_decided for outcome in part) / len(part) if part else 100.0
+
+
+def _quantile(share: float, part: list[Outcome]) -> float:
+    return float(np.quantile([outcome.seconds for outcome in part] or [0.0], share))
+
+
+def _count(text: str) -> int:
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"expected a whole number >= 0, got {text}")
+    return int(text)
+
+
 def _ended(*names: str) -> Callable[[Outcome], bool]:
     return partial(_has_ending, names)
 
@@ -295,6 +318,8 @@ FAILURES: dict[str, Callable[[Outcome], bool]] = {
     "SOLVED, excused by rounding": lambda o: o.is_rounding,
     "SOLVED, loose": lambda o: o.is_loose and not o.fault,
 }
+
+UNWANTED = ("exception", "warned", "NaN", "faulty")
 
 # what no problem may end in, whether it is decided or not
 SEVERE = ("wrong SOLVED", "false INFEASIBLE", "exception", "NaN", "warned")
