@@ -97,12 +97,12 @@ def _kernel_case(rng: Rng, divergence: Any, wild: bool) -> Case:
     square = widened or isinstance(divergence, nw.Frobenius)
     n = int(rng.integers(2, (LARGEST_ORDER if square else MOST_OBJECTS) + 1))
     k = int(rng.integers(1, min(n, LARGEST_ORDER) + 1))
-    root = _whole_root(rng, n, k)
+    whole = _whole_root(rng, n, k)
     power = float(4.0 ** rng.integers(-166, 167)) if wild else float(4.0 ** rng.integers(-7, 4))
-    root = root * np.sqrt(power)
-    K0 = root @ root.T
+    root: Array | None = whole * np.sqrt(power)
+    K0 = power * (whole @ whole.T)
     if isinstance(divergence, nw.Frobenius) and rng.random() < 0.5:
-        K0 = power * _whole_symmetric(rng, n)
+        K0, root = power * _whole_symmetric(rng, n), None
     widening = float(np.trace(K0) * 10.0 ** rng.uniform(-13, 0)) if widened and k < n else 0.0
     base = K0 if widening == 0 else K0 + widening * np.eye(n)
     name = "kernel, widened" if widening else "kernel"

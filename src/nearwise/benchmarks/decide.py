@@ -257,7 +257,12 @@ def _show(seed: int, label: str) -> None:
         print(f"{name}: {getattr(case, name)!r}")
     for row in range(len(case.constraints)):
         print(case.constraints.describe(row))
-    for name, value in vars(_judge.run(seed, number, is_wild)).items():
+    result, outcome = _judge.attempt(case, number, is_wild)
+    if result is not None:
+        print(f"reported: {result.certificate}")
+        print(f"dual: {result.dual!r}")
+        outcome = _judge.judged(case, result, outcome)
+    for name, value in vars(outcome).items():
         print(f"{name}: {value}")
 
 
