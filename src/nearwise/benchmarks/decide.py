@@ -128,9 +128,9 @@ def peers(sizes: Sizes) -> Iterator[Table]:
                 ),
                 "compared": len(both),
                 "median ratio": float(np.median(ratios)),
-                str(TARGETS["faster"]): TARGETS["faster"].verdict(float(np.median(ratios))),
+                str(TARGETS["faster"]): _verdict("faster", divergence, float(np.median(ratios))),
                 "worst ratio": float(ratios.min()),
-                str(TARGETS["never slower"]): TARGETS["never slower"].verdict(float(ratios.min())),
+                str(TARGETS["never slower"]): _verdict("never slower", divergence, float(ratios.min())),
                 "with its model": float(np.median(in_all)),
                 "worst": float(in_all.min()),
                 "worst difference": max((abs(pair.difference) for pair in both), default=0.0),
@@ -264,6 +264,11 @@ def _show(seed: int, label: str) -> None:
         outcome = _judge.judged(case, result, outcome)
     for name, value in vars(outcome).items():
         print(f"{name}: {value}")
+
+
+def _verdict(name: str, divergence: str, value: float) -> str:
+    """The targets are about Clarabel, which does not know von Neumann's divergence of matrices."""
+    return "" if divergence == "VonNeumann" else TARGETS[name].verdict(value)
 
 
 def _number(test: Callable[[Outcome], bool], part: list[Outcome]) -> int:
