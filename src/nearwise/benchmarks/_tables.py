@@ -36,6 +36,7 @@ _PACKAGES = (
     "clarabel",
     "scs",
     "pymanopt",
+    "mpmath",
 )
 _WIDTH = 132  # of the tables when they are not printed to a terminal
 

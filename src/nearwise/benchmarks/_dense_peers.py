@@ -1,0 +1,275 @@
+"""The same problems for other solvers: cvxpy's cones for LogDet and Frobenius, a dense dual for von Neumann.
+
+Both get the problem from its definition, scaled as well as it can be: the prior is the identity under LogDet
+and has a mean eigenvalue of one otherwise, and each row is divided by what its violation is relative to.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+import nearwise as nw
+from nearwise.benchmarks._definition import Definition
+from nearwise.benchmarks._judge import Outcome, attempt
+from nearwise.benchmarks._random_problems import Case
+from nearwise.benchmarks._tables import require
+
+Array = NDArray[np.float64]
+
+TURNS = 3
+SMALL = 1e-2  # objectives below, in units of the prior, are compared as if they were this
+AGREEMENT = 1e-4  # relative, of objectives: the peers' own tolerances are on residuals, not on these
+_STEEPEST = 60.0  # exponents beyond are outside what the dense dual evaluates
+
+
+@dataclass(frozen=True)
+class PeerAnswer:
+    """What a peer found.
+
+    Attributes
+    ----------
+    status : "optimal", or the peer's word for something else
+    objective : in the problem's own unit; of the dense dual, a lower bound on it
+    violation : the worst relative violation of a hard row
+    seconds, solver_seconds : of CPU, in all and of the solver alone
+    unit : of the objective
+    """
+
+    status: str
+    objective: float
+    violation: float
+    seconds: float
+    solver_seconds: float
+    unit: float
+
+
+@dataclass(frozen=True, eq=False)
+class DenseProblem:
+    """A problem in double precision: q_i = <A_i, X> beside the bound, both relative.
+
+    Attributes
+    ----------
+    prior : X0; the identity under LogDet
+    unit : the objective is this many times the one in X
+    matrices : (m, k * k)
+    relations, bounds : as in `Losses`
+    penalties : of a loss in q, in the objective's unit
+    ratios : size of each row relative to its reference
+    has_slack : whether the loss is the divergence's own slack
+    """
+
+    prior: Array
+    unit: float
+    matrices: Array
+    relations: NDArray[np.int64]
+    bounds: Array
+    penalties: Array
+    ratios: Array
+    has_slack: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, case: Case) -> DenseProblem:
+        exact = Definition(case)
+        one = exact.mp.mpf(1)
+        mean = one if exact.is_logdet else exact.mean or one
+        degree = 0 if exact.is_logdet else 2 if exact.is_frobenius else 1
+        if exact.eigenvalues is not None:
+            prior = np.diag([float(x / mean) for x in exact.eigenvalues])
+        else:
+            prior = np.eye(exact.T.shape[1]) if exact.is_logdet else _doubles(exact.prior / mean)
+        rows = [row for row in exact.rows if not row.vanishes]
+        positive = [row.with_definite(True) for row in rows]
+        references = [
+            row.bound if p and row.bound > 0 else row.size for row, p in zip(rows, positive, strict=True)
+        ]
+        scaled = [(row, u, p) for row, u, p in zip(rows, references, positive, strict=True)]
+        k = len(prior)
+        matrices = [_doubles(exact.dense(row) * (mean / u)).ravel() for row, u, _ in scaled]
+        return cls(
+            prior,
+            float(mean**degree),
+            np.array(matrices).reshape(len(rows), k * k),
+            np.array([row.relation for row in rows], dtype=int),
+            np.array([float(row.bound / u) for row, u, _ in scaled]),
+            np.array([float(row.penalty * (u / mean) ** degree) for row, u, _ in scaled]),
+            np.array([float(row.size / u) for row, u, _ in scaled]),
+            np.array([row.has_slack(p) for row, _, p in scaled], dtype=bool),
+        )
+
+    def violation(self, X: Array) -> float:
+        """The worst relative violation of a hard row."""
+        difference = self.matrices @ X.ravel() - self.bounds
+        wrong = np.where(self.relations == 0, np.abs(difference), -difference * self.relations)
+        return float(np.max(wrong[np.isinf(self.penalties)], initial=0.0))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One problem, by us and by a peer.
+
+    Attributes
+    ----------
+    outcome : ours, not judged
+    seconds : of CPU, for Problem and solve
+    peer : its answer
+    difference : our objective less the peer's, relative to the larger
+    """
+
+    outcome: Outcome
+    seconds: float
+    peer: PeerAnswer
+    difference: float
+
+    @classmethod
+    def of(cls, result: nw.Result | None, outcome: Outcome, peer: PeerAnswer) -> Comparison:
+        difference = np.nan
+        if result is not None and np.isfinite(peer.objective):
+            ours, theirs = result.certificate.primal, peer.objective
+            difference = (ours - theirs) / max(abs(ours), abs(theirs), SMALL * peer.unit)
+        return cls(outcome, outcome.seconds, peer, float(difference))
+
+    @property
+    def is_common(self) -> bool:
+        """Whether both have an optimum."""
+        return self.outcome.ending == "SOLVED" and self.peer.status == "optimal"
+
+    @property
+    def ratio(self) -> float:
+        """How many times longer the peer's solver alone took than Problem and solve."""
+        return self.peer.solver_seconds / self.seconds
+
+    @property
+    def disagrees(self) -> bool:
+        """Whether one of the two must be wrong."""
+        if self.is_common:
+            is_bound = self.outcome.divergence == "VonNeumann"  # the dense dual may stop short of the optimum
+            return (-self.difference if is_bound else abs(self.difference)) > AGREEMENT
+        if self.outcome.ending == "SOLVED":
+            return self.peer.status == "infeasible"
+        return (
+            self.outcome.ending == "INFEASIBLE"
+            and self.peer.status == "optimal"
+            and self.peer.violation <= 1e-6
+        )
+
+
+def compared(case: Case, number: int) -> Comparison | None:
+    """Both in turns, the least seconds of each; None if the problem is refused."""
+    turns: list[Comparison] = []
+    for _ in range(TURNS):
+        result, outcome = attempt(case, number)
+        if outcome.ending == "refused":
+            return None
+        turns.append(Comparison.of(result, outcome, answer(case)))
+        if not turns[-1].is_common:
+            break  # there are no times to compare
+    peer = min((turn.peer for turn in turns), key=lambda peer: peer.solver_seconds)
+    return replace(turns[-1], seconds=min(turn.seconds for turn in turns), peer=peer)
+
+
+def answer(case: Case) -> PeerAnswer:
+    """Clarabel's answer (SCS's where Clarabel fails), or the dense dual's under von Neumann."""
+    problem = DenseProblem.of(case)
+    if isinstance(case.divergence, nw.VonNeumann):
+        return von_neumann_dual(problem)
+    found = conic(problem, isinstance(case.divergence, nw.LogDet), "CLARABEL")
+    if found.status.startswith(("optimal", "infeasible")):
+        return found
+    return conic(problem, isinstance(case.divergence, nw.LogDet), "SCS")
+
+
+def conic(problem: DenseProblem, is_logdet: bool, solver: str) -> PeerAnswer:
+    """The problem modelled in cvxpy with one slack variable for each soft row, and solved."""
+    require("cvxpy", "cvxpy")
+    cp: Any = importlib.import_module("cvxpy")
+    k = len(problem.prior)
+    start = time.process_time()
+    X = cp.Variable((k, k), PSD=True)
+    q: Any = problem.matrices @ cp.vec(X, order="C") if len(problem.bounds) else ()
+    cost = cp.trace(X) - cp.log_det(X) - k if is_logdet else cp.sum_squares(X - problem.prior)
+    limits: list[Any] = []
+    for i, (b, gamma) in enumerate(zip(problem.bounds, problem.penalties, strict=True)):
+        sign = problem.relations[i]
+        inside = q[i] == b if sign == 0 else sign * (q[i] - b) >= 0
+        if np.isinf(gamma):
+            limits.append(inside)
+        elif is_logdet and problem.has_slack[i]:
+            t = cp.Variable()  # the value as a multiple of the bound
+            limits += [t == q[i] / b] if sign == 0 else [sign * (t - q[i] / b) <= 0, sign * (t - 1) <= 0]
+            cost += gamma * (t - cp.log(t) - 1)
+        else:
+            excess = q[i] - b if sign == 0 else cp.pos(-sign * (q[i] - b))
+            stiffness = gamma / (2 * problem.ratios[i] ** 2) if is_logdet else gamma
+            cost += stiffness * cp.square(excess)
+    model = cp.Problem(cp.Minimize(cost), limits)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of inaccurate answers, which the status tells
+        data, chain, inverse = model.get_problem_data(solver, solver_opts={})
+        begin = time.process_time()
+        answer = chain.solve_via_data(model, data)
+        solver_seconds = time.process_time() - begin
+        try:
+            model.unpack_results(answer, chain, inverse)
+        except cp.SolverError:
+            return PeerAnswer("failed", np.nan, np.nan, time.process_time() - start, np.inf, problem.unit)
+    seconds = time.process_time() - start
+    is_found = X.value is not None
+    return PeerAnswer(
+        str(model.status),
+        float(model.value) * problem.unit if is_found else np.nan,
+        problem.violation(np.asarray(X.value)) if is_found else np.nan,
+        seconds,
+        solver_seconds,
+        problem.unit,
+    )
+
+
+def von_neumann_dual(problem: DenseProblem) -> PeerAnswer:
+    """The best lower bound that L-BFGS-B finds on the concave dual, every matrix dense."""
+    start = time.process_time()
+    logs = np.diag(np.log(np.diag(problem.prior)))
+    k, m = len(logs), len(problem.bounds)
+    hard = np.isinf(problem.penalties)
+    soft_slack, quadratic = ~hard & problem.has_slack, ~hard & ~problem.has_slack
+    gamma = np.where(hard, 1.0, problem.penalties)
+
+    def negative(y: Array) -> tuple[float, Array]:
+        theta, V = np.linalg.eigh(logs - (y @ problem.matrices).reshape(k, k))
+        x = np.exp(np.minimum(theta, _STEEPEST))
+        exponent = np.minimum(y / gamma, _STEEPEST)
+        conjugate = y * problem.bounds
+        slope = problem.bounds.copy()
+        conjugate[soft_slack] = (gamma * problem.bounds * np.expm1(exponent))[soft_slack]
+        slope[soft_slack] *= np.exp(exponent)[soft_slack]
+        give = (problem.ratios / gamma * y)[quadratic]
+        conjugate[quadratic] += give * y[quadratic] / 2
+        slope[quadratic] += give
+        values = problem.matrices @ ((V * x) @ V.T).ravel()
+        return float(x.sum() - np.trace(problem.prior) + conjugate.sum()), slope - values
+
+    sides = {-1: (0.0, None), 1: (None, 0.0), 0: (None, None)}
+    found = minimize(
+        negative,
+        np.zeros(m),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[sides[int(s)] for s in problem.relations],
+        options={"maxiter": 5000, "maxfun": 10000, "ftol": 1e-15, "gtol": 1e-10, "maxcor": 30},
+    )
+    seconds = time.process_time() - start
+    within = float(np.linalg.eigvalsh(logs - (found.x @ problem.matrices).reshape(k, k))[-1]) < _STEEPEST
+    within = within and bool(np.all((found.x / gamma)[soft_slack] < _STEEPEST))
+    status = "optimal" if found.success and within else "limit"
+    return PeerAnswer(status, -float(found.fun) * problem.unit, np.nan, seconds, seconds, problem.unit)
+
+
+def _doubles(A: Any) -> Array:
+    return np.array([[float(x) for x in row] for row in A])
