@@ -24,7 +24,7 @@ _RANK_TOLERANCE = 1e-12  # relative size below which an eigenvalue of a prior or
 _NEGATIVE_TOLERANCE = 1e-8  # relative size of a negative eigenvalue that is an error, not rounding
 _LARGEST_CHANGE = 1e25  # of a row's value under the prior that its bound may ask for
 _COMPARABLE = 1e30  # how much larger than the divergence a cost may be
-_SMALLEST = 1e-250
+_SMALLEST = 1e-300
 _NEEDED = ("scalar", "gradient", "gradient_inverse", "gradient_inverse_slope", "curvature")
 
 

@@ -9,7 +9,7 @@ matrix is a sum of squares of its eigenvectors, which are appended to F as rows 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -23,6 +23,7 @@ Index = NDArray[np.int64]
 
 _ROUNDING = 8 * np.finfo(float).eps
 _WRITTEN_OUT = 200_000  # numbers in all differences, up to which they may be written out
+_FEW_VECTORS = 3  # for each dimension of the features: so many are kept of a general matrix A
 _CANCELS = 1e-2  # size of a difference beside the rows themselves from which on digits are lost
 
 
@@ -35,6 +36,7 @@ class Atoms:
     coefficient: Array
     row: Index
     is_difference: NDArray[np.bool_]
+    definite: Index = field(default_factory=lambda: np.empty(0, np.int64))  # rows that are, as a whole
 
     @cached_property
     def graph(self) -> tuple[Index, Index, Index]:
@@ -105,7 +107,7 @@ def constraint_atoms(
     sizes = np.sqrt(np.einsum("ij,ij->i", features, features)) if scale is None else scale
     for block in blocks:
         part = _ATOMS[block.kind](block, inside, sizes)
-        parts.append(replace(part, row=part.row + n_rows))
+        parts.append(replace(part, row=part.row + n_rows, definite=part.definite + n_rows))
         n_rows += len(block)
     extra = [part.vectors for part in parts if part.vectors is not None]
     places = np.cumsum([len(features), *map(len, extra)])
@@ -125,7 +127,8 @@ def constraint_atoms(
     objects = used[used < len(features)]
     order = np.argsort(~is_difference, kind="stable")  # differences first
     left, right = compact[: len(row)], compact[len(row) :]
-    atoms = Atoms(left[order], right[order], coefficient[order], row[order], is_difference[order])
+    definite = np.concatenate([np.empty(0, np.int64), *(part.definite for part in parts)])
+    atoms = Atoms(left[order], right[order], coefficient[order], row[order], is_difference[order], definite)
     n = len(objects)
     rows = np.pad(features[objects], ((0, len(used) - n), (0, 0)))
     if not as_they_are:
@@ -195,6 +198,7 @@ class _Part:
     row: Index
     is_difference: bool
     vectors: Array | None = None
+    definite: Index = field(default_factory=lambda: np.empty(0, np.int64))
 
 
 def _distance_atoms(block: Block, features: Array, sizes: Array) -> _Part:
@@ -217,32 +221,44 @@ def _linear_atoms(block: Block, features: Array, sizes: Array) -> _Part:
     """A = sum_t weight_t u_t u_t^T, so G^T A G = sum_t weight_t (G^T u_t)(G^T u_t)^T."""
     G, sizes = (features, sizes) if block.ids is None else (features[block.ids], sizes[block.ids])
     vectors, weights, rows = [np.empty((0, features.shape[1]))], [np.empty(0)], [np.empty(0, np.int64)]
+    definite = []
     for row, matrix in enumerate(block.matrices):
-        factor, weight = _low_rank(matrix, G, sizes)
+        factor, weight, is_definite = _low_rank(matrix, G, sizes)
         vectors.append(factor)
         weights.append(weight)
         rows.append(np.full(len(weight), row))
+        definite += [row] if is_definite else []
     stacked, row_of = np.concatenate(vectors), np.concatenate(rows)
     index = np.arange(len(stacked))
-    return _Part(index, index, np.concatenate(weights), row_of, False, stacked)
+    whole = np.array(definite, dtype=np.int64)
+    return _Part(index, index, np.concatenate(weights), row_of, False, stacked, whole)
 
 
-def _low_rank(matrix: Linear, G: Array, sizes: Array) -> tuple[Array, Array]:
-    """Vectors u_t and signs with G^T A G = sum_t sign_t u_t u_t^T, whichever way A is stored."""
+def _low_rank(matrix: Linear, G: Array, sizes: Array) -> tuple[Array, Array, bool]:
+    """Vectors u_t and signs with G^T A G = sum_t sign_t u_t u_t^T, and whether that is positive semidefinite.
+
+    They are those of A itself where it has few, since G^T A G loses the digits of small columns of G, else
+    the eigenvectors of G^T A G.
+    """
     if matrix.factor is not None and matrix.weights is not None:
         vectors, weights = matrix.factor.T @ G, matrix.weights
         whole = float(np.abs(weights) @ (np.abs(matrix.factor).T @ sizes) ** 2)
     else:
         whole = float(sizes @ (abs(matrix.matrix) @ sizes))
-        if not (
-            sparse.issparse(matrix.matrix)
-            and (support := np.unique(matrix.matrix.nonzero()[0])).size < G.shape[1]
-        ):
-            return _eigenpairs(G.T @ (matrix.matrix @ G), np.eye(G.shape[1]), whole)
-        weights, small = np.linalg.eigh(matrix.matrix[support][:, support].toarray())
+        support = np.unique(matrix.matrix.nonzero()[0])
+        if len(support) > _FEW_VECTORS * G.shape[1]:
+            pairs, signs = _eigenpairs(G.T @ (matrix.matrix @ G), np.eye(G.shape[1]), whole)
+            return pairs, signs, bool(np.all(signs > 0))
+        inside = matrix.matrix[support][:, support]
+        weights, small = np.linalg.eigh(inside.toarray() if sparse.issparse(inside) else inside)
         vectors = small.T @ G[support]
     Q, R = np.linalg.qr(vectors.T)
-    return _eigenpairs((R * weights) @ R.T, Q, whole)
+    pairs, signs = _eigenpairs((R * weights) @ R.T, Q, whole)
+    kept = np.abs(weights) > _ROUNDING * len(weights) * np.abs(weights).max(initial=0.0)
+    if len(signs) and kept.sum() <= _FEW_VECTORS * G.shape[1]:
+        pairs = np.ascontiguousarray(vectors[kept] * np.sqrt(np.abs(weights[kept]))[:, None])
+        return pairs, np.sign(weights[kept]), bool(np.all(signs > 0))
+    return pairs, signs, bool(np.all(signs > 0))
 
 
 def _eigenpairs(core: Array, basis: Array, whole: float) -> tuple[Array, Array]:

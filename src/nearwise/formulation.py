@@ -24,6 +24,7 @@ from nearwise.result import SATISFIED, Certificate, InfeasibilityCheck
 
 Array = NDArray[np.float64]
 
+_SMALLEST = 1e-300  # eigenvalue of a mirror point
 _HALVINGS = 40  # of multipliers that lie outside the dual's domain, until they lie inside
 _FEW = 100  # rows of a proof, up to which each is tried to be left out
 _PROOF = 1e-7  # what a proof of infeasibility may lack, relative to the bounds that it is about
@@ -96,16 +97,13 @@ class Formulation:
             mirror = self.divergence.gradient_inverse(inside)
             return float(np.sum(self.divergence.scalar(np.ones_like(mirror), mirror)))
         t, U = np.linalg.eigh(theta)
-        mirror = np.maximum(self.divergence.gradient_inverse(t), 1e-300)
+        mirror = np.maximum(self.divergence.gradient_inverse(t), _SMALLEST)
         if not np.isfinite(mirror).all():
             return np.inf
         x, V = spectrum or _spectrum_of_factor(factor)
-        distance = spectral_value(self.divergence, x, V, mirror, U)
-        at_zero = self.divergence.gradient(np.zeros(1))
-        if np.isinf(at_zero[0]):
-            return distance
         # Where M^ stops at 0, theta is not phi'(M^): phi(M) - phi(M^) - <theta, M - M^> has one more term.
-        return distance - float(x @ (V.T @ U) ** 2 @ np.minimum(t - at_zero, 0.0))
+        removed = np.where(mirror == _SMALLEST, np.minimum(t - self.divergence.gradient(mirror), 0.0), 0.0)
+        return spectral_value(self.divergence, x, V, mirror, U) - float(x @ (V.T @ U) ** 2 @ removed)
 
     def certificate(self, point: Iterate) -> Certificate:
         """Objective, dual bound, gap and violations at a point; names no constraint."""
@@ -139,6 +137,21 @@ class Formulation:
             return np.inf
         rounding = 1e-15 * len(self.prior) * self.unit
         return abs(gap) / max(abs(primal), abs(primal - gap), rounding)
+
+    def is_lost_to_rounding(self, factor: Array, dual: Array, certificate: Certificate, tol: float) -> bool:
+        """Whether rounding of sum_i y_i A_i, whose terms may cancel, can be what closes the gap to `tol`.
+
+        The error is delta = eps * sum_i |y_i| |A_i|. LogDet feels it relative to M^-1, and the others
+        relative to the unit of theta; the gap changes by about its square.
+        """
+        invariant = self.divergence.congruence_invariant
+        parts = self.measurements.parts_of_factor(factor if invariant else np.eye(len(factor)))
+        delta = float(np.finfo(float).eps * np.abs(dual) @ parts)
+        if not invariant:
+            size = float(np.sum(factor**2))
+            slope = self.divergence.curvature(np.array([max(size, _SMALLEST)]))[0]
+            return not delta**2 / max(slope, _SMALLEST) <= tol * abs(certificate.primal) + self.unit * tol
+        return not (delta < 0.5 and len(factor) * delta**2 <= tol * max(abs(certificate.primal), 1.0))
 
     @cached_property
     def unit(self) -> float:
@@ -216,13 +229,15 @@ def _relative_smallest_eigenvalue(measurements: Measurements, y: Array) -> float
     square = atoms.x is atoms.y
     vectors = root * atoms.x if square else np.sqrt(0.5) * np.vstack([root * atoms.x, root * atoms.y])
     _, s, Vt = np.linalg.svd(np.linalg.qr(vectors, mode="r"), full_matrices=False)
-    kept = s > 1e-13 * s.max(initial=0.0)
+    eps = float(np.finfo(float).eps)
+    kept = s > 4 * len(s) * eps * s.max(initial=0.0)
     if not kept.any():
         return 0.0
     white = Vt[kept].T / s[kept]
     x = root * atoms.x @ white
     total = x.T @ (np.sign(weight)[:, None] * (x if square else root * atoms.y @ white))
-    return min(float(np.linalg.eigvalsh((total + total.T) / 2)[0]), 0.0)
+    noise = 4 * eps * float(s[0] / s[kept][-1])  # of vectors that are nearly parallel
+    return min(float(np.linalg.eigvalsh((total + total.T) / 2)[0]) - noise, 0.0)
 
 
 def _spectrum_of_factor(factor: Array) -> tuple[Array, Array]:

@@ -233,13 +233,23 @@ class Measurements:
             sizes[row] = np.sum(np.abs(np.linalg.eigvalsh((R * atoms.coefficient[chosen]) @ R.T)))
         return sizes
 
+    def parts_of_factor(self, B: Array) -> Array:
+        """What the magnitudes of the parts of <A_i, B B^T> add up to: rounding errors are relative to it."""
+        H, atoms, d = self.features @ B, self.atoms, self._n_differences
+        parts = np.empty(len(atoms.first))
+        parts[:d] = self._distances(H)
+        norm = np.sqrt(np.einsum("ij,ij->i", H, H))
+        parts[d:] = norm[atoms.first[d:]] * norm[atoms.second[d:]]
+        return _sum_by(atoms.row, np.abs(atoms.coefficient) * parts, self.n_rows)
+
     @cached_property
     def is_definite(self) -> NDArray[np.bool_]:
-        """Whether A_i is certainly positive semidefinite: a sum of squares with positive coefficients."""
+        """Whether A_i is positive semidefinite: a sum of squares with positive coefficients, or known to be."""
         atoms = self.atoms
         square = atoms.is_difference | (atoms.first == atoms.second)
         definite = np.ones(self.n_rows, dtype=bool)
         definite[atoms.row[~square | (atoms.coefficient < 0)]] = False
+        definite[atoms.definite] = True
         return definite
 
     @cached_property

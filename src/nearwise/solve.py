@@ -161,7 +161,9 @@ class _Run:
         assert self.best is not None
         assert self.bound is not None
         factor, dual = self.reduction.lift(self.best.factor), self.bound.dual * self.reduction.dual_scale
-        return self.problem.certificate_of_factor(factor, dual)
+        found = self.problem.certificate_of_factor(factor, dual)
+        lost = self.problem.formulation.is_lost_to_rounding(factor, dual, found, self.tol)
+        return replace(found, dual=-np.inf, gap=np.inf) if lost else found
 
     @np.errstate(all="ignore")
     def result(self, solver: Solver, status: Status) -> Result:
