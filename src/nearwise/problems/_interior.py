@@ -14,14 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
+from nearwise.problems._regularised import factored
 from nearwise.problems._weighted import Point, Weighted
 
 Array = NDArray[np.float64]
 
 MOST_FREE = 5000  # free entries for which the matrix of their order is formed
 _TO_THE_EDGE = 0.98  # of the step to the boundary of the cone
-_ROUNDING = 1e-15  # first regularisation of the scaled system
-_TRIES = 4  # each with a regularisation a hundred times larger
 _DECOMPOSITIONS = 4  # in one step, for the step lengths
 
 
@@ -75,7 +74,7 @@ class _System:
         self.scale = 1 / np.sqrt(matrix.diagonal())
         self.scaled = matrix * self.scale[:, None]
         self.scaled *= self.scale
-        self.factor = _factored(self.scaled)
+        self.factor = factored(self.scaled)
 
     def direction(self, mu: float, correction: Array) -> tuple[Array, Array, Array]:
         """Changes of the free entries, of X and of S towards X S = mu I."""
@@ -91,17 +90,6 @@ class _System:
         """The symmetric part of left right X^-1."""
         P = left @ right @ self.inverse
         return (P + P.T) / 2
-
-
-def _factored(scaled: Array) -> tuple[Array, bool]:
-    """A Cholesky factor of the system, which near the end is singular up to rounding."""
-    regularisation = _ROUNDING
-    for _ in range(_TRIES - 1):
-        try:
-            return linalg.cho_factor(scaled + regularisation * np.eye(len(scaled)), lower=True)
-        except np.linalg.LinAlgError:
-            regularisation *= 100
-    return linalg.cho_factor(scaled + regularisation * np.eye(len(scaled)), lower=True)
 
 
 def _longest(root: Array, change: Array) -> float:
