@@ -107,6 +107,44 @@ def test_two_halves_that_nothing_joins_are_found_and_proved(sizes: tuple[int, ..
     assert np.sum(laplacian(padded) * X) == 0.0
 
 
+@pytest.mark.parametrize("epsilon", [1e-3, 1e-6])
+@pytest.mark.parametrize("sizes", [(3, 4), (1, 5, 1), (2, 2, 7, 2), (7, 6, 1), (4, 5, 1, 4), (2,)])
+def test_a_small_epsilon_solves_the_relaxation_of_a_cut_without_weight(
+    sizes: tuple[int, ...], epsilon: float
+) -> None:
+    """Many multipliers prove the value 0, so that the Hessian is singular up to rounding."""
+    A = in_parts(*sizes)
+    found = nw.balanced_cut(A, epsilon=epsilon)
+    n = len(A) + len(A) % 2
+    assert found.status is nw.Status.SOLVED
+    assert found.certificate.violation <= 1e-5
+    assert np.diag(found.relaxation) == pytest.approx(1.0, abs=1e-5)
+    # tr((L + diag(y)) X) = epsilon (n - 1), whatever is left of the error on the diagonal
+    left = found.dual @ (np.diag(found.relaxation) - 1)
+    width = 4 * (found.certificate.primal - found.certificate.dual)
+    assert width == pytest.approx(epsilon * (n - 1) - left, rel=0.1)  # X is known to about 1e-16 / epsilon
+
+
+@pytest.mark.parametrize("sizes", [(4, 5, 7), (3, 4, 4), (4, 5, 1, 5), (5, 6, 3)])
+@pytest.mark.parametrize("tol", [1e-3, 1e-6])
+def test_a_relaxation_without_weight_is_solved_where_every_cut_has_some(
+    sizes: tuple[int, ...], tol: float
+) -> None:
+    found = nw.balanced_cut(in_parts(*sizes), tol=tol)
+    assert found.status is nw.Status.SOLVED
+    assert found.value > 0
+    assert found.certificate.dual <= 0 <= found.certificate.primal
+    assert found.certificate.primal - found.certificate.dual <= tol  # the lightest edge weighs 1
+
+
+def test_two_nodes() -> None:
+    found = nw.balanced_cut([[0, 3.0], [3.0, 0]])
+    assert found.status is nw.Status.SOLVED
+    assert found.value == 3.0
+    assert found.certificate.primal == pytest.approx(3.0)
+    assert found.certificate.dual == pytest.approx(3.0, rel=1e-3)
+
+
 def test_with_epsilon_the_relaxation_of_such_a_graph_is_solved_too() -> None:
     found = nw.balanced_cut(in_parts(5, 5), epsilon=0.1)
     assert found.status is nw.Status.SOLVED

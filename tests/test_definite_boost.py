@@ -134,6 +134,92 @@ def test_a_definite_constraint_matrix_is_infeasible() -> None:
     assert "0 steps" in repr(met)
 
 
+def on_subspace(C: np.ndarray, basis: np.ndarray, prior: np.ndarray) -> np.ndarray:
+    """The answer where W may differ from zero on the span of an orthonormal basis only, by `solve`."""
+    values, V = np.linalg.eigh(prior / np.trace(prior))
+    inner = basis.T @ ((V * np.log(values)) @ V.T) @ basis
+    values, V = np.linalg.eigh(inner)
+    k = basis.shape[1]
+    side = c.linear(basis.T @ C @ basis, 0.0, "<=") + c.linear(np.eye(k), 1.0, "==")
+    problem = nw.Problem(np.eye(k), side, nw.VonNeumann(), (V * np.exp(values)) @ V.T, math.inf)
+    found = nw.solve(problem, tol=1e-9)
+    assert found.status is nw.Status.SOLVED
+    return basis @ found.matrix @ basis.T
+
+
+@pytest.mark.parametrize("projections", ["exact", "approximate"])
+@pytest.mark.parametrize("prior", [None, np.array([[2.0, 0.5], [0.5, 1.0]])])
+def test_a_singular_optimum(projections: str, prior: np.ndarray | None) -> None:
+    found = nw.definite_boost([np.diag([1.0, 0.0])], prior, projections=projections)
+    assert found.status is nw.Status.SOLVED
+    assert found.matrix == pytest.approx(np.diag([0.0, 1.0]), abs=1e-15)
+    assert found.dual.tolist() == [math.inf]
+    values, V = np.linalg.eigh(np.eye(2) if prior is None else prior)
+    divergence = -float(((V * np.log(values / values.sum())) @ V.T)[1, 1])
+    assert found.certificate.primal == pytest.approx(divergence, rel=1e-14)
+    assert found.certificate.dual == pytest.approx(divergence, rel=1e-14)
+    assert found.certificate.violation == 0
+    assert "W is singular: zero on the range of the positive semidefinite matrices 0." in found.message
+
+
+@pytest.mark.parametrize("projections", ["exact", "approximate"])
+def test_a_singular_optimum_among_other_constraints(projections: str) -> None:
+    d = 5
+    rng = np.random.default_rng(0)
+    u, B = rng.normal(size=(d, 2)), rng.normal(size=(d, d))
+    C = np.array([u @ u.T, *feasible_matrices(d, 3, seed=4) - 0.3 * np.eye(d)])
+    prior = B @ B.T + np.eye(d)
+    found = nw.definite_boost(C, prior, epsilon=1e-8, projections=projections, max_iter=100_000)
+    assert found.status is nw.Status.SOLVED
+    assert np.trace(found.matrix) == pytest.approx(1.0)
+    values = np.linalg.eigvalsh(found.matrix)
+    assert values[:2] == pytest.approx([0, 0], abs=1e-15)
+    assert values[2] > 1e-3
+    assert np.array_equal(np.isinf(found.dual), [True, False, False, False])
+    symmetric = (C + C.swapaxes(1, 2)) / 2
+    kernel = np.linalg.svd(u)[0][:, 2:]
+    assert found.matrix == pytest.approx(on_subspace(symmetric[1:], kernel, prior), abs=1e-6)
+    assert all(step.dual >= step.bound - 1e-12 for step in found.steps)
+    assert found.certificate.gap < 1e-6
+
+
+def test_what_one_matrix_leaves_makes_others_semidefinite() -> None:
+    C = np.array([np.diag([-1.0, 1, 0, 0]), np.diag([1.0, 0, 0, 0]), np.diag([0.0, -5, -1, 0])])
+    found = nw.definite_boost(C)
+    assert found.status is nw.Status.SOLVED
+    assert found.matrix == pytest.approx(np.diag([0, 0, 0.5, 0.5]), abs=1e-15)
+    assert found.dual.tolist() == [math.inf, math.inf, 0.0]
+    nothing = nw.definite_boost(np.array([*C, np.diag([0.0, 0, 1, 0]), np.diag([5.0, 0, 0, 1])]))
+    assert nothing.status is nw.Status.INFEASIBLE
+    assert "No positive semidefinite W of trace one" in nothing.message
+
+
+@pytest.mark.parametrize("projections", ["exact", "approximate"])
+def test_a_singular_optimum_that_no_single_matrix_forces(projections: str) -> None:
+    """C_1 + C_2 >= 0 leaves only the third direction, whose divergence, log 3, is the highest there is."""
+    C = [np.diag([1.0, -1, 0]), np.diag([-1.0, 2, 0])]
+    found = nw.definite_boost(C, epsilon=1e-3, projections=projections)
+    assert found.status is nw.Status.SOLVED
+    assert np.diag(found.matrix) == pytest.approx([0, 0, 1], abs=1e-2)
+    assert found.certificate.dual <= math.log(3) + 1e-12
+
+
+@pytest.mark.parametrize("interval", [(-1, 1), (0, 1)])
+def test_a_singular_optimum_with_a_common_range(interval: tuple[float, float]) -> None:
+    found = nw.definite_boost([np.diag([1.0, 0.0])], eigenvalue_range=interval, projections="approximate")
+    assert found.status is nw.Status.SOLVED
+    assert np.diag(found.matrix) == pytest.approx([0, 1], abs=2e-3)
+
+
+def test_rounding_does_not_hide_a_singular_matrix() -> None:
+    V = np.linalg.qr(np.random.default_rng(0).normal(size=(6, 6)))[0]
+    for scale in (1e-8, 1.0, 1e8):
+        C = scale * (V * [3.0, 2.0, 1.0, 0, 0, 0]) @ V.T
+        found = nw.definite_boost([C])
+        assert found.status is nw.Status.SOLVED
+        assert found.matrix == pytest.approx(V[:, 3:] @ V[:, 3:].T / 3, abs=1e-13)
+
+
 def test_the_number_of_steps_is_limited() -> None:
     found = nw.definite_boost(feasible_matrices(4, 12), epsilon=1e-12, max_iter=2)
     assert found.status is nw.Status.LIMIT

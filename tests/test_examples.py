@@ -55,7 +55,8 @@ def test_portfolio(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monke
     assert lines[1].startswith("nearest: SOLVED")
     assert lines[2].startswith("nearest, stress kept: SOLVED")
     assert lines[2].endswith("stress 0.800")
-    assert "loadings (20, 3)" in lines[3]
+    assert lines[3].endswith("correlation 0.80 where 0.80 was asked for")
+    assert "loadings (20, 3)" in lines[4]
 
 
 def percentages(text: str) -> list[float]:

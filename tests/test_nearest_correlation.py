@@ -370,7 +370,7 @@ def test_covariance_keeps_variances_and_ignores_units() -> None:
     ("arguments", "error"),
     [
         ({"A": [[1, 2]]}, "square matrix"),
-        ({"A": [[1, np.nan], [np.nan, 1]]}, "nan"),
+        ({"A": [[1, np.inf], [np.inf, 1]]}, "inf"),
         ({"A": [[1, 0.5], [0.4, 1]]}, "symmetric"),
         ({"rank": 0}, "rank must be a whole number from 1 to 3"),
         ({"rank": 4}, "got 4"),

@@ -91,13 +91,14 @@ def finite(A: ArrayLike, name: str, ndim: int) -> Array:
 
 
 def symmetric(A: ArrayLike, name: str) -> Array:
-    """A symmetric matrix; asymmetry of the size of rounding is averaged away."""
+    """A symmetric matrix; asymmetry of the size of rounding, by the precision of A, is averaged away."""
+    tolerance = max(1e-8, _rounding(A))
     A = finite(A, name, ndim=2)
     if A.shape[0] != A.shape[1]:
         raise ValueError(f"{name} must be square, got shape {A.shape}")
     half = A / 2.0  # the sum of two entries may overflow
     asymmetry = np.abs(half - half.T)
-    if np.max(asymmetry, initial=0.0) > 1e-8 * np.max(np.abs(half), initial=0.0):
+    if np.max(asymmetry, initial=0.0) > tolerance * np.max(np.abs(half), initial=0.0):
         i, j = divmod(int(np.argmax(asymmetry)), len(A))
         pair = f"{name}[{i}, {j}] = {A[i, j]} and {name}[{j}, {i}] = {A[j, i]}"
         raise ValueError(f"{name} must be symmetric, but {pair}")
@@ -285,11 +286,19 @@ def _symmetric(A: Any, number: int) -> tuple[Any, None, None]:
     _refuse_infinite(matrix, f"{name}: A")
     with np.errstate(over="ignore"):
         gap = abs(matrix - matrix.T)
-    if gap.max() > SYMMETRY_TOLERANCE * abs(matrix).max():
+    if gap.max() > max(SYMMETRY_TOLERANCE, _rounding(A)) * abs(matrix).max():
         i, j = map(int, np.unravel_index(int(gap.argmax()), gap.shape))
         entries = f"A[{i}, {j}] is {float(matrix[i, j])}, but A[{j}, {i}] is {float(matrix[j, i])}"
         raise ValueError(f"{name} must be symmetric: {entries}")
     return (matrix / 2.0 + matrix.T / 2.0 if gap.max() > 0.0 else matrix), None, None
+
+
+def _rounding(A: Any) -> float:
+    """What rounding leaves in a matrix that was computed in single or half precision, relative to it."""
+    kind = getattr(A, "dtype", None)
+    if not isinstance(kind, np.dtype) or kind.kind != "f" or kind.itemsize >= 8:
+        return 0.0
+    return min(64 * float(np.finfo(kind).eps), 1e-2)
 
 
 def _refuse_infinite(array: Any, name: str) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +13,15 @@ from numpy.typing import NDArray
 from nearwise.result import Certificate, Status
 
 Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+_NO_PAIRS = np.empty((0, 2), np.int64)
+_ENDS = {
+    Status.SOLVED: "Solved",
+    Status.STATIONARY: "No small change of the factor comes nearer; whether another one does is not known",
+    Status.LIMIT: "Stopped after the largest number of iterations",
+    Status.STALLED: "No further progress",
+}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -31,6 +42,7 @@ class NearestMatrix:
     n_decompositions : eigendecompositions in all
     solver : the name of the method
     message : one sentence on the outcome
+    filled : (m, 2) the entries (i, j), i < j, that A says nothing about: missing ones, or of weight zero
     """
 
     diagonal: Array
@@ -43,10 +55,17 @@ class NearestMatrix:
     message: str
     stored_matrix: Array | None = field(default=None)
     stored_factor: Array | None = field(default=None)
+    filled: Index = field(default_factory=lambda: _NO_PAIRS)
+    frame: Callable[[Array], Any] | None = field(default=None)
 
     @cached_property
-    def matrix(self) -> Array:
-        """X, n x n; computed from the factor where only that exists."""
+    def matrix(self) -> Any:
+        """X, n x n; where A was a pandas frame, a frame with the same labels."""
+        return self.array if self.frame is None else self.frame(self.array)
+
+    @cached_property
+    def array(self) -> Array:
+        """X as an array; computed from the factor where only that exists."""
         if self.stored_matrix is not None:
             return self.stored_matrix
         assert self.stored_factor is not None
@@ -60,7 +79,7 @@ class NearestMatrix:
         """F with X = F F^T, n rows; for a matrix that was computed without one, an eigendecomposition."""
         if self.stored_factor is not None:
             return self.stored_factor
-        values, vectors = np.linalg.eigh(self.matrix)
+        values, vectors = np.linalg.eigh(self.array)
         kept = values > len(values) * np.finfo(np.float64).eps * max(values[-1], 0.0)
         F = vectors[:, kept] * np.sqrt(values[kept])
         return F * np.sqrt(self.diagonal / np.einsum("ij,ij->i", F, F))[:, None]
@@ -72,3 +91,34 @@ class NearestMatrix:
             f"<NearestMatrix: {n} x {n}, {self.status.name}, {self.n_iter} iterations of {self.solver}, "
             f"divergence {c.primal:.6g}, gap {c.gap:.1e}>"
         )
+
+
+def certified(primal: float, gap: float, violation: float, floor: float) -> Certificate:
+    """With the gap relative to the objective, or to `floor`, below which differences do not count."""
+    relative = abs(gap) / max(abs(primal), abs(primal - gap), floor, 1e-300)
+    return Certificate(primal, primal - gap, relative, violation, violation)
+
+
+def result(
+    diagonal: Array,
+    dual: Array,
+    status: Status,
+    certificate: Certificate,
+    n_iter: int,
+    n_decompositions: int,
+    solver: str,
+    matrix: Array | None = None,
+    factor: Array | None = None,
+    notes: Sequence[str] = (),
+    min_eigenvalue: float = 0.0,
+) -> NearestMatrix:
+    """With a message that says how it ended, and then every note."""
+    kind = "positive semidefinite matrix"
+    if min_eigenvalue > 0:
+        kind = f"matrix with all eigenvalues at least {min_eigenvalue:g}"
+    end = f"No {kind} has the fixed entries" if status is Status.INFEASIBLE else _ENDS[status]
+    reached = f"relative gap {certificate.gap:.1e}, violation {certificate.violation:.1e}"
+    message = " ".join([f"{end}: {reached}.", *(f"{note}." for note in notes)])
+    return NearestMatrix(
+        diagonal, dual, status, certificate, n_iter, n_decompositions, solver, message, matrix, factor
+    )

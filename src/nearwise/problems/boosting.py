@@ -1,17 +1,20 @@
 """`definite_boost`: DefiniteBoost, boosting with positive definite matrices in place of distributions.
 
-    minimise tr(W log W - W log W1)   over W > 0 with tr(W) = 1 and tr(W C_j) <= 0 for all j       TRW05 (4.1)
+    minimise tr(W log W - W log W1)   over W >= 0 with tr(W) = 1 and tr(W C_j) <= 0 for all j      TRW05 (4.1)
 
 W is always exp(log W1 - sum_j a_j C_j) / Z for multipliers a >= 0, and -log Z is the dual objective (4.2). A
 step takes the constraint furthest from its optimality condition and changes its multiplier. On diagonal
 matrices and with no corrections that is AdaBoost.
+
+A positive semidefinite C_j is met by a singular W only, one that is zero on the range of C_j, which no finite
+multiplier reaches: then all happens on the subspace that is left, with log W1 restricted to it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Literal
 
@@ -27,6 +30,7 @@ Array = NDArray[np.float64]
 
 _TINY = 1e-300
 _EXPANSIONS = 200  # doublings of a step until the constraint is met
+_ROUNDING = 1e-12  # of the dual objective, which may end at the highest that a singular W has
 
 
 @dataclass(frozen=True)
@@ -55,10 +59,11 @@ class BoostResult:
 
     Attributes
     ----------
-    matrix : W, of trace one
-    dual : a >= 0, one multiplier per constraint matrix; for AdaBoost, the weights of the hypotheses
+    matrix : W, of trace one; singular where positive semidefinite constraint matrices leave nothing else
+    dual : a >= 0, one multiplier per constraint matrix; for AdaBoost, the weights of the hypotheses. It is
+        infinite where W is zero on the range of a positive semidefinite matrix.
     status : SOLVED when all conditions hold up to epsilon; INFEASIBLE when the dual objective is higher than
-        any W could have; LIMIT otherwise
+        any W could have, or no W is zero on the ranges of all positive semidefinite matrices; LIMIT otherwise
     certificate : divergence to the prior, dual objective, gap, and the worst violation
     steps : one record per step
     most_steps : corollary 4.2's bound on their number for a feasible problem, 2 lambda^2 log(d) / epsilon^2
@@ -108,7 +113,7 @@ def definite_boost(
         optimum needs (KSD09 appendix B). False is the algorithm as printed: it stops as soon as nothing is
         violated, and on diagonal matrices it is AdaBoost.
     eigenvalue_range : an interval that holds all eigenvalues, used in place of each matrix's own for
-        approximate steps: (-1, 1) for AdaBoost
+        approximate steps: (-1, 1) for AdaBoost. A singular W is then approached, step by step.
     max_iter : the largest number of steps
 
     >>> import numpy as np
@@ -120,11 +125,19 @@ def definite_boost(
     C = stacked(matrices)
     log_prior = _log_prior(prior, C.shape[1])
     _check(epsilon, projections, max_iter)
-    own: Array = np.asarray(np.linalg.eigvalsh(C)[:, [0, -1]], dtype=np.float64)
-    ranges = own if eigenvalue_range is None else _common_range(eigenvalue_range, own)
+    whole = _extremes(C)
+    ranges = whole if eigenvalue_range is None else _common_range(eigenvalue_range, whole)
+    basis, is_limit = np.eye(C.shape[1]), np.zeros(len(C), bool)
+    if eigenvalue_range is None or ranges[0, 0] >= 0:
+        basis, is_limit = _face(C)
+    if not basis.shape[1]:
+        return _Boost(C, log_prior, ranges).result(Status.INFEASIBLE, epsilon)
+    if is_limit.any():
+        C, log_prior = basis.T @ C @ basis, basis.T @ log_prior @ basis
+        ranges = _extremes(C) if eigenvalue_range is None else ranges
     boost = _Boost(C, log_prior, ranges)
-    status = boost.run(epsilon, projections == "exact", corrections, max_iter)
-    return boost.result(status, epsilon)
+    found = boost.result(boost.run(epsilon, projections == "exact", corrections, max_iter), epsilon)
+    return _on_whole_space(found, basis, is_limit) if is_limit.any() else found
 
 
 class _Boost:
@@ -133,14 +146,12 @@ class _Boost:
     def __init__(self, C: Array, log_prior: Array, ranges: Array) -> None:
         self.C, self.log_prior, self.ranges = C, log_prior, ranges
         self.dual = np.zeros(len(C))
-        self.log_bound = 0.0
         self.steps: list[BoostStep] = []
         self.highest = -float(np.linalg.eigvalsh(log_prior)[0])  # of the divergence to the prior
         self._update()
+        self.log_bound = max(self.objective, 0.0)  # above zero on a subspace, on which no W is the prior
 
     def run(self, epsilon: float, exact: bool, corrections: bool, max_iter: int) -> Status:
-        if np.any((self.ranges[:, 0] >= 0) & (self.ranges[:, 1] > 0)):
-            return Status.INFEASIBLE  # tr(W C) > 0 for every positive definite W
         for _ in range(max_iter):
             distance = self.values.copy()
             if corrections:
@@ -149,7 +160,7 @@ class _Boost:
             if distance[j] <= epsilon:
                 return Status.SOLVED
             self._step(j, exact)
-            if self.objective > self.highest:
+            if self.objective > self.highest + _ROUNDING:
                 return Status.INFEASIBLE
         return Status.LIMIT
 
@@ -214,7 +225,7 @@ class _Boost:
         most = math.ceil(2 * (reach / epsilon) ** 2 * self.highest)
         ends = {
             Status.SOLVED: f"All conditions hold up to {epsilon:g}",
-            Status.INFEASIBLE: "No positive definite W meets all constraints",
+            Status.INFEASIBLE: "No positive semidefinite W of trace one meets all constraints",
             Status.LIMIT: "Stopped after the largest number of steps",
         }
         message = (
@@ -222,6 +233,43 @@ class _Boost:
             f"problem approximate steps without corrections need at most {most:,} (TRW05 corollary 4.2)."
         )
         return BoostResult(self.W, self.dual, status, certificate, tuple(self.steps), most, message)
+
+
+def _extremes(C: Array) -> Array:
+    """The smallest and the largest eigenvalue of each matrix."""
+    return np.asarray(np.linalg.eigvalsh(C)[:, [0, -1]], dtype=np.float64)
+
+
+def _face(C: Array) -> tuple[Array, NDArray[np.bool_]]:
+    """A basis of the subspace on which W may differ from zero, and the matrices that make it smaller.
+
+    W is zero on the range of each C_j >= 0 with tr(W C_j) <= 0; on what is left, others may become such.
+    """
+    d = C.shape[1]
+    rounding = 16 * d * np.finfo(np.float64).eps * np.abs(np.linalg.eigvalsh(C)).max(axis=1)
+    basis, is_limit = np.eye(d), np.zeros(len(C), bool)
+    while basis.shape[1]:
+        values, V = np.linalg.eigh(basis.T @ C @ basis)
+        forced = np.flatnonzero((values[:, 0] >= -rounding) & (values[:, -1] > rounding))
+        if not forced.size:
+            break
+        j = forced[0]
+        is_limit[j] = True
+        basis = basis @ V[j][:, values[j] <= rounding[j]]
+    return basis, is_limit
+
+
+def _on_whole_space(found: BoostResult, basis: Array, is_limit: NDArray[np.bool_]) -> BoostResult:
+    """W back from a subspace, with infinite multipliers for the constraints that leave only that."""
+    numbers = ", ".join(map(str, np.flatnonzero(is_limit)[:10])) + (", ..." if is_limit.sum() > 10 else "")
+    note = f"W is singular: zero on the range of the positive semidefinite matrices {numbers}."
+    W = basis @ found.matrix @ basis.T
+    return replace(
+        found,
+        matrix=(W + W.T) / 2,
+        dual=np.where(is_limit, np.inf, found.dual),
+        message=f"{found.message} {note}",
+    )
 
 
 def _normalised(exponent: Array) -> tuple[Array, float]:

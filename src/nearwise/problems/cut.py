@@ -18,11 +18,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
+from scipy import linalg, sparse
 from scipy.sparse.csgraph import connected_components
 
 from nearwise import _reading
 from nearwise.problems._arguments import check_positive
+from nearwise.problems._regularised import ROUNDING, factored
 from nearwise.result import Certificate, Status
 
 Array = NDArray[np.float64]
@@ -31,6 +32,7 @@ Sides = NDArray[np.bool_]
 _SHRINK = 0.2  # of epsilon from one stage to the next
 _NEWTON_STEPS = 60  # in one stage
 _DIAGONAL_TOL = 1e-7  # of X at the end
+_LARGEST_ERROR = 1e-5  # of the diagonal that rounding may excuse
 _STAGE_TOL = 0.1
 _CANDIDATES = 24  # nodes of either side that a swap is chosen from
 
@@ -170,7 +172,7 @@ class _Relaxation:
         while True:
             last = self._is_last(epsilon, tol)
             if not self._newton(_DIAGONAL_TOL if last else _STAGE_TOL):
-                return Status.STALLED
+                return Status.SOLVED if last and self.error <= self._reachable else Status.STALLED
             if last:
                 return Status.SOLVED
             self._lower(max(_SHRINK * self.epsilon, 0.0 if epsilon is None else epsilon))
@@ -186,7 +188,7 @@ class _Relaxation:
 
     def _lower(self, epsilon: float) -> None:
         """Follow the path of solutions, y' = (X*X)^-1 diag(X), as far as L + diag(y) allows."""
-        slope = np.linalg.solve(self.X * self.X, np.diagonal(self.X))
+        slope = self._newton_solve(np.diagonal(self.X))
         start, length = self.y, epsilon - self.epsilon
         self.epsilon = epsilon
         while not self._set(start + length * slope):
@@ -198,20 +200,38 @@ class _Relaxation:
                 return True
             # maximise -sum(y) + epsilon log det(L + diag(y)): gradient diag(X) - 1, Hessian -X*X / epsilon
             gradient = np.diagonal(self.X) - 1
-            step = self.epsilon * np.linalg.solve(self.X * self.X, gradient)
-            objective, slope = self.objective, float(gradient @ step)
+            step = self.epsilon * self._newton_solve(gradient)
+            objective, slope, error = self.objective - self.rounding, float(gradient @ step), self.error
             start, length = self.y, 1.0
             self.n_iter += 1
             # self-concordance: this length keeps L + diag(y) positive definite
             decrement = math.sqrt(max(slope / self.epsilon, 0.0))
             if decrement > 1:
                 length = 1 / (1 + decrement)
-            while not self._set(start + length * step) or self.objective < objective - 1e-12 * abs(objective):
+            # where rounding hides the gain, a smaller error on the diagonal shows it
+            while not self._set(start + length * step) or (
+                self.objective < objective and self.error > 0.9 * error
+            ):
                 length /= 2
                 if length < 1e-12:
                     self._set(start)
                     return False
         return self.error <= accuracy
+
+    @property
+    def _condition(self) -> float:
+        """How many times larger than those of L + diag(y) the rounding errors of X may be."""
+        return max(1.0, float(np.abs(np.diagonal(self.L) + self.y).max()) / self.epsilon)
+
+    @property
+    def _reachable(self) -> float:
+        """The error of the diagonal that rounding may leave."""
+        return min(10 * ROUNDING * self._condition, _LARGEST_ERROR)
+
+    def _newton_solve(self, right: Array) -> Array:
+        """(X*X)^-1 times a vector; where several y are best, X*X is singular up to rounding."""
+        rounding = min(ROUNDING * self._condition, 1e-8)
+        return np.asarray(linalg.cho_solve(factored(self.X * self.X, rounding), right))
 
     def _set(self, y: Array) -> bool:
         """Move to y; False where L + diag(y) is not positive definite on the complement of e."""
@@ -226,8 +246,9 @@ class _Relaxation:
         inverse = np.linalg.inv(Z)
         self.y = y
         self.X = self.epsilon * (inverse + inverse.T) / 2 - 1.0 / n
-        log_det = 2 * float(np.sum(np.log(np.diagonal(factor))))
-        self.objective = -float(y.sum()) + self.epsilon * log_det
+        logarithms = 2 * np.log(np.diagonal(factor))
+        self.objective = -float(y.sum()) + self.epsilon * float(logarithms.sum())
+        self.rounding = 1e-15 * float(np.abs(y).sum() + self.epsilon * np.abs(logarithms).sum())
         self.error = float(np.abs(np.diagonal(self.X) - 1).max())
         return True
 
