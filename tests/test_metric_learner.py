@@ -368,7 +368,7 @@ def test_a_score_needs_something_to_compare() -> None:
 
 
 def test_a_fit_that_is_not_solved_warns() -> None:
-    with pytest.warns(ConvergenceWarning, match="Stopped at a limit"):
+    with pytest.warns(ConvergenceWarning, match="Stopped at the limit of 1 iterations"):
         fitted = nw.MetricLearner(penalty=1.0, max_iter=1, random_state=0).fit(X, y)
     assert fitted.status_ is nw.Status.LIMIT
 

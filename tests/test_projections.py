@@ -85,7 +85,8 @@ def test_the_papers_rule_stops_by_the_multipliers(divergence: nw.Divergence) -> 
     problem = labelled(divergence)
     exact = nw.solve(problem, CyclicProjections(), tol=1e-10)
     result = nw.solve(problem, CyclicProjections(multiplier_tol=1e-2), tol=1e-10)
-    assert result.status is nw.Status.LIMIT
+    assert result.status is nw.Status.STATIONARY
+    assert "own rule" in result.message
     assert result.n_iter < exact.n_iter
     assert result.certificate.gap > 1e-10
     shorter = nw.solve(problem, CyclicProjections(multiplier_tol=1e-2), tol=1e-10, max_iter=result.n_iter - 1)
@@ -280,6 +281,16 @@ def test_another_method_takes_over_where_projections_do_not_converge() -> None:
     ]
     assert seen[0] == "CyclicProjections"
     assert seen[-1] == "InteriorPoint"
+    assert nw.solve(problem).status is nw.Status.INFEASIBLE
+
+
+@both
+def test_contradictory_rows_return_the_last_point_and_say_what_is_open(divergence: nw.Divergence) -> None:
+    problem = hidden_metric(3, 60, divergence, contradiction=True)
+    result = nw.solve(problem, CyclicProjections(), max_iter=12)
+    assert result.status is nw.Status.LIMIT
+    assert "solver=None can" in result.message
+    assert np.abs(result.matrix - problem.prior).max() > 0.1  # the prior has the smaller violation
     assert nw.solve(problem).status is nw.Status.INFEASIBLE
 
 

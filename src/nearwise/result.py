@@ -17,9 +17,11 @@ class Status(enum.Enum):
     """How a run ended."""
 
     SOLVED = "solved"  # the certificate is within the tolerance
-    STATIONARY = "stationary"  # a stationary point of a problem that is not convex
+    STATIONARY = (
+        "stationary"  # a stationary point of a problem that is not convex, or a rule of the solver's own
+    )
     INFEASIBLE = "infeasible"  # the multipliers prove that no matrix meets the hard constraints
-    LIMIT = "limit"  # max_iter, max_seconds or the solver's own stopping rule was reached
+    LIMIT = "limit"  # max_iter or max_seconds was reached
     INTERRUPTED = "interrupted"  # Ctrl-C, or the callback asked to stop
     STALLED = "stalled"  # rounding errors allow no further progress
 

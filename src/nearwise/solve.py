@@ -79,7 +79,8 @@ def solve(
     # into blocks that run side by side, see `Measurements`.
     with one_blas_thread(problem.features.shape[1] <= LARGE_MATRIX):
         limit: int = getattr(solver, "max_iter", _MAX_ITER) if max_iter is None else max_iter
-        run = _Run(problem, tol, limit, max_seconds, callback)
+        returns_last: bool = getattr(solver, "returns_last", False)
+        run = _Run(problem, tol, limit, max_seconds, callback, returns_last)
         return run.result(solver, run.status(solver, factor))
 
 
@@ -93,7 +94,9 @@ class _Run:
         max_iter: int,
         max_seconds: float | None,
         callback: Callable[[Record], Any] | None,
+        returns_last: bool,
     ) -> None:
+        self.returns_last = returns_last  # whether the last point counts as the best, as in the papers
         self.problem, self.tol, self.max_iter, self.callback = problem, tol, max_iter, callback
         self.max_seconds = np.inf if max_seconds is None else max_seconds
         self.started = time.perf_counter()
@@ -127,7 +130,9 @@ class _Run:
                     return Status.INFEASIBLE
                 if stop:
                     return Status.INTERRUPTED
-                self.limit = self._limit(point.final)
+                if point.final:
+                    return Status.STATIONARY
+                self.limit = self._limit()
                 if self.limit:
                     return Status.LIMIT
         except KeyboardInterrupt:
@@ -146,10 +151,8 @@ class _Run:
         self.ray = proof
         return proof is not None and self.problem.formulation.check_infeasibility(proof).valid
 
-    def _limit(self, is_final: bool) -> str:
+    def _limit(self) -> str:
         """Which limit was reached, if any."""
-        if is_final:
-            return "Stopped by the solver's own rule"
         if self.history[-1].seconds >= self.max_seconds:
             return f"Stopped at the limit of {self.max_seconds:g} seconds"
         if len(self.history) >= self.max_iter:
@@ -195,9 +198,14 @@ class _Run:
             certificate=certificate,
             history=tuple(self.history),
             solver=self.best.solver or type(solver).__name__,
-            message=_message(status, certificate, self.tol, self.limit, self.note),
+            message=_message(status, certificate, self.tol, self.limit, self._notes(certificate)),
             features=problem.features,
         )
+
+    def _notes(self, certificate: Certificate) -> str:
+        open_rows = self.returns_last and self.tol < certificate.hard_violation
+        doubt = "Projections cannot tell whether the hard constraints contradict each other: solver=None can"
+        return ". ".join([*([self.note] if self.note else []), *([doubt] if open_rows else [])])
 
     def _keep(self, point: Iterate, grade: Certificate) -> Certificate | None:
         """Remember the best point; return the certificate that all points so far give together.
@@ -208,7 +216,7 @@ class _Run:
             return None
         if self.reduction.formulation.losses.any_hard:
             rank = (max(grade.gap, grade.hard_violation), grade.primal)
-            if self.best is None or rank <= self.best_rank:
+            if self.best is None or rank <= self.best_rank or self.returns_last:
                 self.best, self.best_rank, self.bound = point, rank, point
             return grade
         # Every dual point bounds the optimum, so the highest bound holds for the lowest objective.
@@ -254,6 +262,7 @@ def _message(status: Status, certificate: Certificate, tol: float, limit: str, n
     ends = {
         Status.SOLVED: f"Solved within {tol:g}",
         Status.LIMIT: limit,
+        Status.STATIONARY: "Stopped by the solver's own rule, which proves nothing",
         Status.INTERRUPTED: "Interrupted",
         Status.STALLED: f"No further progress; the tolerance {tol:g} was not reached",
     }

@@ -9,6 +9,7 @@ the central path, on which M Z = mu I.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,9 +33,8 @@ class MatrixStep:
     Z: Array
 
 
-def start_sizes(form: Formulation) -> tuple[float, float]:
-    """Sizes of M and Z that are larger than anything asked for."""
-    sizes = form.measurements.sizes(np.ones_like(form.prior))
+def start_sizes(form: Formulation, sizes: Array) -> tuple[float, float]:
+    """Sizes of M and Z that are larger than anything asked for; `sizes` are those of the rows for M = I."""
     rows = sizes > 0
     wanted = np.minimum(np.abs(form.losses.bounds[rows]) / sizes[rows], _LARGEST_RATIO)
     largest = max(float(np.abs(form.prior).max(initial=0.0)), float(wanted.max(initial=0.0))) or 1.0
@@ -123,10 +123,15 @@ class Scaling:
         """grad D(M) + sum_i y_i A_i - Z, where `pulled` is the sum in local coordinates."""
         return np.asarray(self._slope + pulled - self.local)
 
+    @cached_property
+    def _inverse_root(self) -> Array:
+        return np.asarray(np.linalg.inv(np.linalg.cholesky(self.local)))
+
     def longest(self, step: MatrixStep) -> tuple[float, float]:
         """How far M and Z may go until they are singular."""
-        inverse = np.linalg.inv(np.linalg.cholesky(self.local))
-        primal, dual = (-float(np.linalg.eigvalsh(inverse @ A @ inverse.T)[0]) for A in (step.M, step.Z))
+        inverse = self._inverse_root
+        low = np.linalg.eigvalsh(inverse @ np.stack([step.M, step.Z]) @ inverse.T)[:, 0]
+        primal, dual = -float(low[0]), -float(low[1])
         return (1 / primal if primal > 0 else np.inf, 1 / dual if dual > 0 else np.inf)
 
     def mu_after(self, step: MatrixStep, primal: float, dual: float) -> float:

@@ -43,6 +43,7 @@ class Slacks:
     form : what is solved; LogDet, von Neumann or Frobenius
     values : p at the first point
     primal, dual : the sizes of M and of its multiplier there
+    sizes : of the rows, under a matrix of size 1
 
     Attributes
     ----------
@@ -51,7 +52,7 @@ class Slacks:
     xi : the bounds after they gave way
     """
 
-    def __init__(self, form: Formulation, values: Array, primal: float, dual: float) -> None:
+    def __init__(self, form: Formulation, values: Array, primal: float, dual: float, sizes: Array) -> None:
         losses, m = form.losses, len(values)
         bregman = losses.is_bregman
         self.sign = -losses.relations.astype(np.float64)
@@ -66,8 +67,7 @@ class Slacks:
         self.zeta_at_zero = np.ones(m)
         self.zeta_at_zero[self.is_barrier] = self.gamma[self.is_barrier] / self.bounds[self.is_barrier]
         self.xi, self.zeta, self.log = self.bounds.copy(), np.ones(m), np.zeros(m)
-        size = form.measurements.sizes(np.ones(len(form.prior)))
-        self._start(values, primal, dual, np.where(size > 0, size, 1.0))
+        self._start(values, primal, dual, np.where(sizes > 0, sizes, 1.0))
 
     def _start(self, p: Array, primal: float, dual: float, size: Array) -> None:
         """Rows that give way start on the central path at p, unless that takes too large a multiplier."""

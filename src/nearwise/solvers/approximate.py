@@ -49,6 +49,7 @@ class ApproximateProjections:
     """
 
     max_iter: ClassVar[int] = 10_000
+    returns_last: ClassVar[bool] = True
 
     order: Literal["cyclic", "shuffled", "violated"] = "shuffled"
     eigenvalues: Literal["own", "symmetric"] = "own"

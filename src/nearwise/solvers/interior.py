@@ -25,6 +25,7 @@ Array = NDArray[np.float64]
 
 _BACK = 0.98  # share of the way to the boundary
 _SHORT = 0.3  # a step below that is tried again with more centring
+_FIRST_LOOK = 4
 _WINDOW = 10  # steps over which progress is judged
 _SLOW = 0.5  # sum of the lengths of so many steps, below which the run starts afresh, from further inside
 _LARGER = 1e4  # by this factor, at least
@@ -59,7 +60,8 @@ class InteriorPoint:
         unchecked = form.losses.any_hard
         for run in _runs(form):
             while run.is_promising and run.advance():
-                yield run.point()
+                if run.is_worth_a_look:
+                    yield run.point()
                 if unchecked and run.is_stuck:
                     unchecked = False
                     yield replace(run.point(), ray=_contradiction(form))
@@ -69,13 +71,10 @@ class InteriorPoint:
 
 
 def _runs(form: Formulation) -> Iterator[_Run]:
-    """Runs from further and further inside the cone; under LogDet also in coordinates that suit the rows."""
+    """Runs from further and further inside the cone, from a multiple of I or from one that suits the rows."""
     larger = _enlargement(form)
-    turns: list[Array | None] = [None]
-    if isinstance(form.divergence, LogDet):
-        turns.append(_equalising(form.measurements))
     for start in range(_STARTS):
-        for turn in turns:
+        for turn in (None, _equalising(form.measurements)):
             yield _Run(form, larger**start, turn)
 
 
@@ -106,7 +105,7 @@ def _contradiction(form: Formulation) -> Array | None:
     the prior. Once found, rows of small share are made cheaper, so that they give up theirs.
     """
     hard, T = form.losses.is_hard, _equalising(form.measurements)
-    measurements = replace(form.measurements, features=form.measurements.features @ T, workspace=None)
+    measurements = _in_coordinates(form.measurements, T)
     sizes = measurements.sizes(np.ones_like(form.prior))
     sizes = np.where(sizes > 0, sizes, 1.0)
     largest = float(np.max(np.abs(form.losses.bounds[hard]) / sizes[hard], initial=0.0)) or 1.0
@@ -136,13 +135,9 @@ def _least_violation(feasibility: Formulation, form: Formulation) -> Array | Non
     return None
 
 
-def _turned(form: Formulation, T: Array) -> Formulation:
-    """The same LogDet problem for M' where M = T M' T^T, by KSD09 proposition 12.
-
-    The columns of T are orthogonal, and the prior a multiple of the identity, as it is after the reduction.
-    """
-    measurements = replace(form.measurements, features=form.measurements.features @ T, workspace=None)
-    return Formulation(form.divergence, form.prior / np.sum(T**2, axis=0), measurements, form.losses)
+def _in_coordinates(measurements: Measurements, T: Array) -> Measurements:
+    """The same of M' where M = T M' T^T."""
+    return replace(measurements, features=measurements.features @ T, workspace=None)
 
 
 class _Step(NamedTuple):
@@ -155,21 +150,36 @@ class _Run:
 
     @np.errstate(all="ignore")
     def __init__(self, form: Formulation, enlarged: float, turn: Array | None = None) -> None:
-        self.stated, self.turn = form, turn
-        self.form = form = form if turn is None else _turned(form, turn)
-        self.upper = np.triu_indices(len(form.prior))
-        self.unpacking = np.where(self.upper[0] == self.upper[1], 1.0, np.sqrt(0.5))
-        primal, dual = start_sizes(form)
-        Z = (
-            np.maximum(dual * enlarged, 1 / form.prior)
-            if isinstance(form.divergence, LogDet)
-            else dual * enlarged
-        )
-        M = np.full(len(form.prior), np.sqrt(primal))
-        self.scaling = Scaling(form, np.diag(M), np.diag(np.sqrt(Z) * np.ones_like(M)))
+        self.stated, self.turn = form, None
+        shape = np.eye(len(form.prior)) if turn is None else turn
+        measurements = _in_coordinates(form.measurements, shape)
+        sizes = measurements.sizes(np.ones_like(form.prior))
+        if turn is not None and isinstance(
+            form.divergence, LogDet
+        ):  # the same problem (KSD09 proposition 12)
+            self.turn, shape = turn, np.eye(len(form.prior))
+            form = Formulation(
+                form.divergence, form.prior / np.sum(turn**2, axis=0), measurements, form.losses
+            )
+        self.form = form
+        self._prepare(len(form.prior))
+        primal, dual = start_sizes(form, sizes)
+        steepest = float(np.sum(shape**2, axis=0).max())
+        dual *= enlarged * steepest * (steepest if isinstance(form.divergence, Frobenius) else 1.0)
+        least = 1 / form.prior if isinstance(form.divergence, LogDet) else 0.0
+        Z = np.maximum(np.full(len(shape), dual), least)
+        self.scaling = Scaling(form, np.sqrt(primal) * shape, np.linalg.inv(shape).T * np.sqrt(Z))
         self._measure()
-        self.slacks = Slacks(form, self.values, primal, dual * enlarged)
+        self.slacks = Slacks(form, self.values, primal, dual, sizes)
         self.lengths: list[float] = []
+
+    def _prepare(self, order: int) -> None:
+        """Index arrays between symmetric matrices and their packed upper triangles."""
+        self.upper = np.triu_indices(order)
+        self.unpacking = np.where(self.upper[0] == self.upper[1], 1.0, np.sqrt(0.5))
+        self.place = np.zeros((order, order), dtype=np.int64)
+        self.place[self.upper] = np.arange(len(self.upper[0]))
+        self.place = np.maximum(self.place, self.place.T)
 
     @property
     def count(self) -> int:
@@ -179,6 +189,11 @@ class _Run:
     def is_promising(self) -> bool:
         slow = self.count >= _WINDOW and sum(self.lengths[-_WINDOW:]) < _SLOW
         return not slow and self.count < _MOST_STEPS
+
+    @property
+    def is_worth_a_look(self) -> bool:
+        """Whether the point may be good; the first few never are, and certificates cost as much as steps."""
+        return self.count > _FIRST_LOOK and (self.lengths[-1] > 0.5 or self.count % _WINDOW == 0)
 
     @property
     def is_stuck(self) -> bool:
@@ -260,9 +275,7 @@ class _Run:
         return np.asarray(A[self.upper] / self.unpacking)
 
     def _unpacked(self, a: Array) -> Array:
-        full = np.zeros((len(self.form.prior),) * 2)
-        full[self.upper] = a * self.unpacking
-        return full + np.triu(full, 1).T
+        return np.asarray((a * self.unpacking)[self.place])
 
 
 class _System:

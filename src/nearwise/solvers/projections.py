@@ -65,7 +65,8 @@ class CyclicProjections:
 
     For LogDet and von Neumann, with every kind of constraint, hard or soft. Each projection takes O(r^2)
     for LogDet and O(r^2) to O(r^3) for von Neumann. Convergence is linear: a few sweeps where the penalty is
-    small or the constraints hardly share dimensions, thousands where they pull against each other.
+    small or the constraints hardly share dimensions, thousands where they pull against each other. As in the
+    papers, the last point is the result, also where hard constraints contradict each other.
 
     Parameters
     ----------
@@ -75,12 +76,13 @@ class CyclicProjections:
     form : for LogDet, "factored" keeps a triangular B with M = B B^T (KSD09 algorithm 1), which stays
         positive definite whatever the rounding; "symmetric" keeps M itself
     multiplier_tol : None stops by the relative gap, as every solver does. A number adds the papers' rule:
-        the run also ends when a sweep changed the multipliers by at most this, relative to their norm. That
-        proves nothing; the result's certificate says what was reached.
+        the run also ends, as STATIONARY, when a sweep changed the multipliers by at most this, relative to
+        their norm. That proves nothing; the result's certificate says what was reached.
     seed : of the random orders
     """
 
     max_iter: ClassVar[int] = 10_000
+    returns_last: ClassVar[bool] = True
 
     order: Literal["cyclic", "shuffled", "violated"] = "shuffled"
     form: Literal["factored", "symmetric"] = "factored"
