@@ -244,7 +244,7 @@ class Measurements:
 
     @cached_property
     def is_definite(self) -> NDArray[np.bool_]:
-        """Whether A_i is positive semidefinite: a sum of squares with positive coefficients, or said to be."""
+        """Whether A_i is positive semidefinite: a sum of squares with positive coefficients, or known so."""
         atoms = self.atoms
         square = atoms.is_difference | (atoms.first == atoms.second)
         definite = np.ones(self.n_rows, dtype=bool)
