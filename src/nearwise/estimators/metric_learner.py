@@ -39,7 +39,8 @@ class MetricLearner(Learner):
         What nearest means.
     prior : "identity", "covariance" or (d, d) array, default="identity"
         M without side information; "covariance" is the inverse of the data's covariance matrix (its
-        pseudo-inverse where that is singular). An array must be positive semidefinite.
+        pseudo-inverse where that is singular). An array must be positive semidefinite. All but "identity"
+        need dense data.
     penalty : "auto", number > 0 or inf, default="auto"
         What it costs to violate a constraint, inf making all of them hard. "auto" chooses it on pairs held
         out, and keeps the prior where none does better than that. For LogDet this is the penalty of
@@ -142,7 +143,8 @@ class MetricLearner(Learner):
         y : n labels of any type
         constraints : what else is known; learned from together with the labels, if there are both
         sample_ids : n ids, by which the constraints name the rows of X; by default they do by row number.
-            Constraints on ids that are not among them are dropped and counted.
+            Constraints on ids that are not among them are left out and counted, with an `UnknownIdsWarning`;
+            not so in scikit-learn's cross-validation, which hands over a part of the data.
         """
         X = self._training_data(X)
         side = _side.read(X.shape[0], y, constraints, sample_ids)
@@ -173,19 +175,25 @@ class MetricLearner(Learner):
 
         return with_linear_map(index, self.components_)
 
+    @property
+    def _starts_from_identity(self) -> bool:
+        return isinstance(self.prior, str) and self.prior == "identity"
+
+    @property
+    def _accept_sparse(self) -> str | bool:
+        """Sparse data are learned from in a subspace, outside which M is the identity."""
+        return "csr" if self._starts_from_identity else False
+
     def _subspace(self, X: Any, side: _side.SideInformation) -> Array | None:
         """An orthonormal basis of what is learned; None for all of the space."""
         n, d = X.shape
         named = not isinstance(self.basis, str) or self.basis != "auto"
         rank = rank_wanted(self.rank, d)
-        identity = isinstance(self.prior, str) and self.prior == "identity"
-        wide = d > FULL_FEATURES and identity
+        wide = d > FULL_FEATURES and self._starts_from_identity
         if rank is None and not named and not wide and not sparse.issparse(X):
             return None
-        if not identity:
-            raise ValueError(
-                "a prior other than 'identity' needs all of M: dense X, rank=None and basis='auto'"
-            )
+        if not self._starts_from_identity:
+            raise ValueError("a prior other than 'identity' needs all of M: rank=None and basis='auto'")
         if isinstance(self.basis, str):
             one_of(self.basis, "basis", ("auto", *_bases.BASES))
         rng = check_random_state(self.random_state)

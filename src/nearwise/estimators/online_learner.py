@@ -170,7 +170,7 @@ class OnlineLearner(Learner):
         y : for pairs +1 (similar) or -1 (dissimilar), for quadruplets -1 where k, l are nearer; for data,
             labels of any type: each row is compared with the latest of its class and of another class
         constraints : bounds on distances, and comparisons, of rows of the data
-        sample_ids : ids by which the constraints name the rows; those on others are dropped, and counted
+        sample_ids : ids by which the constraints name the rows; those on others are left out and counted
         squared_distances : of pairs: one number > 0, or one each
         """
         with self._unchanged_on_error():
