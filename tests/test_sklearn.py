@@ -277,6 +277,29 @@ def test_constraints_of_the_length_of_the_data_are_not_cut_into_folds() -> None:
 
 
 @every_learner
+def test_a_pair_of_equal_rows_that_shall_be_far_apart_is_left_out(learner: object) -> None:
+    rows, names = np.concatenate([X, X[:1]]), np.append(IDS, "twin")
+    wanted = flower_pairs()
+    expected = clone(learner).fit(rows, constraints=wanted, sample_ids=names)
+    side = wanted + c.dissimilar([("flower 0", "twin")])
+    with pytest.warns(nw.LeftOutWarning, match=r"^1 constraint is left out, because no matrix can meet it"):
+        fitted = clone(learner).fit(rows, constraints=side, sample_ids=names)
+    np.testing.assert_array_equal(fitted.transform(rows), expected.transform(rows))
+    assert (fitted.n_constraints_used_, fitted.n_constraints_dropped_) == (len(wanted), 1)
+    hard = clone(learner).set_params(penalty=np.inf)
+    with pytest.raises(ValueError, match="its objects have the same features"):
+        hard.fit(rows, constraints=c.dissimilar([("flower 0", "twin")]), sample_ids=names)
+
+
+def test_tuples_with_a_pair_of_equal_vectors_are_learned_from() -> None:
+    pairs = X[[(0, 1), (2, 60), (5, 5), (7, 7), (50, 51), (0, 100)]]
+    rows, side = c.from_tuples(pairs, [1, -1, 1, -1, 1, -1])
+    with pytest.warns(nw.LeftOutWarning, match=r"^1 constraint is left out"):
+        fitted = nw.MetricLearner(penalty=1.0).fit(rows, constraints=side)
+    assert (fitted.n_constraints_used_, fitted.n_constraints_dropped_) == (5, 1)
+
+
+@every_learner
 def test_names_of_features(learner: object) -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(X, columns=["sepal length", "sepal width", "petal length", "petal width"])

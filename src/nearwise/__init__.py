@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         plotting as plotting,
         solvers as solvers,
     )
+    from ._binding import LeftOutWarning as LeftOutWarning
     from .divergences import (
         Divergence as Divergence,
         Frobenius as Frobenius,
@@ -101,6 +102,7 @@ _EXPORTS: dict[str, str | None] = {
     "KernelLearner": "estimators",
     "OnlineLearner": "estimators",
     "KernelReducer": "estimators",
+    "LeftOutWarning": "_binding",
     "PriorKeptWarning": "estimators",
     "UnknownIdsWarning": "estimators",
     "nearest_correlation": "problems",

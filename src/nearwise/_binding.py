@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from numbers import Integral
 
@@ -16,12 +17,17 @@ from nearwise.losses import Losses
 from nearwise.measurements import Measurements, bind
 
 Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 _PERCENTILES = {-1: 5.0, 1: 95.0}  # of squared distances, for open bounds: KSD09 7.2
 _SAMPLED_PAIRS = 10_000
 _RANK_TOLERANCE = 1e-12  # relative size below which an eigenvalue of a prior or kernel counts as zero
 _NEGATIVE_TOLERANCE = 1e-8  # relative size of a negative eigenvalue that is an error, not rounding
 _NEEDED = ("scalar", "gradient", "gradient_inverse", "gradient_inverse_slope", "curvature")
+
+
+class LeftOutWarning(UserWarning):
+    """Soft constraints were left out, because no matrix can come nearer to meeting them than any other."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,28 +63,42 @@ def bind_problem(
     penalties = _checked_penalties(penalty, constraints)
     values, basis = _checked_prior(prior, G.shape[1], divergence)
     blocks = constraints.resolve(len(G), sample_ids)
-    measurements = bind(blocks, G)
-    raw_sizes = measurements.sizes(np.ones(G.shape[1])) * np.abs(values).max() if basis is not None else None
-    if basis is not None:
-        measurements = measurements.transformed(basis)
     reference = _reference(values, divergence)
-    sizes = measurements.sizes(reference)
+    measurements, sizes, raw_sizes = _sized(bind(blocks, G), values, basis, reference)
     if not np.isfinite(sizes).all():
         row = int(np.flatnonzero(~np.isfinite(sizes))[0])
         raise ValueError(
             f"{constraints.describe(row)}: the squared size of its features overflows; rescale them"
         )
-    bounds = _filled_bounds(constraints, G, basis, reference)
-    _refuse_unreachable(constraints, bounds, sizes, raw_sizes)
+    bounds, relations = _filled_bounds(constraints, G, basis, reference), constraints.relations
+    lost = _unreachable(constraints, bounds, sizes, raw_sizes)
+    if lost.any():
+        _tell_unreachable(constraints, lost, np.isinf(penalties), raw_sizes)
+        # The value of such a row is always 0: as an upper bound it always holds, and costs nothing.
+        relations, bounds = np.where(lost, np.int8(-1), relations), np.where(lost, np.abs(bounds), bounds)
     losses = Losses(
         divergence,
-        constraints.relations,
+        relations,
         bounds,
         penalties,
         np.where(sizes > 0, sizes, 1.0),
         measurements.is_definite,
     )
     return BoundProblem(G, values, basis, measurements, losses)
+
+
+def unreachable(
+    features: Array, constraints: Constraints, divergence: Divergence, prior: Array | None
+) -> Mask:
+    """Which constraints, by row number, have a value that is 0 for every matrix, and do not allow it.
+
+    Open bounds are meant to be > 0.
+    """
+    values, basis = _checked_prior(prior, features.shape[1], divergence)
+    scale = np.exp2(-np.frexp(np.abs(features).max(initial=0.0))[1])  # squares neither overflow nor vanish
+    measured = bind(constraints.resolve(len(features)), features * scale)
+    _, sizes, raw_sizes = _sized(measured, values, basis, _reference(values, divergence))
+    return _unreachable(constraints, np.nan_to_num(constraints.bounds, nan=1.0), sizes, raw_sizes)
 
 
 def kernel_spectrum(K0: ArrayLike, divergence: Divergence, widening: float) -> tuple[Array, Array]:
@@ -188,24 +208,42 @@ def _filled_bounds(constraints: Constraints, G: Array, basis: Array | None, refe
     return bounds
 
 
-def _refuse_unreachable(
-    constraints: Constraints, bounds: Array, sizes: Array, raw_sizes: Array | None
-) -> None:
-    """Rows whose value is zero for every M in the range of the prior must allow the value zero.
+def _sized(
+    measurements: Measurements, values: Array, basis: Array | None, reference: Array
+) -> tuple[Measurements, Array, Array | None]:
+    """In the eigenbasis of the prior; the rows' sizes there, and those if the prior had full rank."""
+    if basis is None:
+        return measurements, measurements.sizes(reference), None
+    raw_sizes = measurements.sizes(np.ones(len(basis))) * np.abs(values).max()
+    measurements = measurements.transformed(basis)
+    return measurements, measurements.sizes(reference), raw_sizes
 
-    `raw_sizes` are the sizes that the rows would have if the prior had full rank.
-    """
+
+def _unreachable(constraints: Constraints, bounds: Array, sizes: Array, raw_sizes: Array | None) -> Mask:
+    """Rows whose value is zero for every M in the range of the prior, and that do not allow it."""
     always_zero = sizes == 0 if raw_sizes is None else sizes <= 1e-26 * raw_sizes
     forbids_zero = np.where(constraints.relations < 0, bounds < 0, bounds > 0)
     forbids_zero |= (constraints.relations == 0) & (bounds != 0)
-    wrong = np.flatnonzero(always_zero & forbids_zero)
-    if wrong.size:
-        reason = (
-            "its objects have the same features"
-            if raw_sizes is None or raw_sizes[wrong[0]] == 0
-            else "it lies outside the range of the prior"
-        )
-        raise ValueError(f"{constraints.describe(int(wrong[0]))}: {reason}, so its value is always 0")
+    lost: Mask = always_zero & forbids_zero
+    return lost
+
+
+def _tell_unreachable(constraints: Constraints, lost: Mask, is_hard: Mask, raw_sizes: Array | None) -> None:
+    """Refuse hard rows that cannot be met, and warn of soft ones."""
+    hard = np.flatnonzero(lost & is_hard)
+    first = int((hard if hard.size else np.flatnonzero(lost))[0])
+    same = raw_sizes is None or raw_sizes[first] == 0
+    reason = "its objects have the same features" if same else "it lies outside the range of the prior"
+    sentence = f"{constraints.describe(first)}: {reason}, so its value is always 0"
+    if hard.size:
+        raise ValueError(sentence)
+    warnings.warn(f"{left_out(int(lost.sum()))} ({sentence})", LeftOutWarning, stacklevel=5)
+
+
+def left_out(count: int) -> str:
+    """The sentence about soft constraints that nothing can be learned from."""
+    subject = "1 constraint is" if count == 1 else f"{count} constraints are"
+    return f"{subject} left out, because no matrix can meet {'it' if count == 1 else 'them'}"
 
 
 def _refuse_negative(values: Array, name: str) -> None:

@@ -31,7 +31,7 @@ METADATA = {"constraints": True, "sample_ids": True}
 
 
 class PriorKeptWarning(UserWarning):
-    """Nothing was learned: there was no side information, or none that helped on pairs held out."""
+    """Nothing was learned: there was no side information, or none that helped on what was held out."""
 
 
 class LearnedMetric(Protocol):
@@ -158,14 +158,17 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         self, X: Any, y: Any, features: Array, side: _side.SideInformation, prior: Array | None
     ) -> Array:
         """Learn a matrix for the features, set the attributes that report on it, and return its factor."""
+        divergence, penalty = _divergence(self.divergence), _penalty(self.penalty)
+        if penalty != np.inf:
+            side = _side.without_unreachable(side, features, divergence, prior)
         with progress(self, X, y) as report:
             learned = learn(
                 features,
                 codes=side.codes,
                 constraints=side.constraints if len(side.constraints) else None,
-                divergence=_divergence(self.divergence),
+                divergence=divergence,
                 prior=prior,
-                penalty=_penalty(self.penalty),
+                penalty=penalty,
                 pairs=one_of(self.pairs, "pairs", ("auto", "random", "local")),
                 n_pairs=whole_number(self.n_pairs, "n_pairs"),
                 tol=self.tol,
@@ -189,13 +192,12 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         name = type(self).__name__
         if learned.n_constraints == 0:
             dropped = self.n_constraints_dropped_
-            cause = f"all {dropped} constraints name objects that are not in sample_ids" if dropped else ""
+            left_out = "are left out: they name unknown objects, or equal ones"
+            cause = f"all {dropped} constraints {left_out}" if dropped else ""
             cause = cause or "neither labels nor constraints say anything about these objects"
             warnings.warn(f"{name} returns the prior: {cause}", PriorKeptWarning, stacklevel=5)
         elif learned.kept_prior:
-            cause = (
-                "no penalty that was tried orders held-out pairs better; a number for penalty learns anyway"
-            )
+            cause = "no penalty that was tried does better on what was held out; a number learns anyway"
             warnings.warn(f"{name} returns the prior: {cause}", PriorKeptWarning, stacklevel=5)
         elif learned.result is not None and learned.result.status is Status.INFEASIBLE:
             raise ValueError(f"{learned.result.message}; a finite penalty lets them give way")

@@ -19,8 +19,10 @@ from sklearn.metrics import roc_auc_score
 from sklearn.utils import column_or_1d
 
 from nearwise import _drawing
+from nearwise._binding import LeftOutWarning, left_out, unreachable
 from nearwise._reading import id_list, regular_array, show
 from nearwise.constraints import Block, Constraints
+from nearwise.divergences import Divergence
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -114,6 +116,29 @@ def read(
     return SideInformation(n_objects, codes, Constraints(blocks), dropped)
 
 
+def without_unreachable(
+    side: SideInformation, features: Array, divergence: Divergence, prior: Array | None
+) -> SideInformation:
+    """Without the constraints that no matrix can meet, as on equal objects; they are counted as dropped."""
+    if len(side.constraints) == 0:
+        return side
+    lost = unreachable(features, side.constraints, divergence, prior)
+    if not lost.any():
+        return side
+    first = side.constraints.describe(int(np.flatnonzero(lost)[0]))
+    example = (
+        f"as in {first}, whose objects have the same features, or differ only outside the range of the prior"
+    )
+    warnings.warn(f"{left_out(int(lost.sum()))}, {example}", LeftOutWarning, stacklevel=5)
+    starts = np.cumsum([0, *map(len, side.constraints.blocks)])
+    parts = [
+        part_of(block, np.flatnonzero(~lost[start : start + len(block)]))
+        for block, start in zip(side.constraints.blocks, starts, strict=False)
+    ]
+    kept = Constraints(tuple(block for block in parts if len(block)))
+    return replace(side, constraints=kept, n_dropped=side.n_dropped + int(lost.sum()))
+
+
 def share_in_order(
     side: SideInformation,
     squared_distances: Callable[[Index, Index], Array],
@@ -152,6 +177,13 @@ def share_in_order(
         )
     values, sums = np.array(parts).T
     return float(np.average(values, weights=sums))
+
+
+def part_of(block: Block, rows: Index) -> Block:
+    """Some rows of a block."""
+    ids = block.ids if block.kind == "linear" or block.ids is None else block.ids[rows]
+    matrices = tuple(block.matrices[row] for row in rows) if block.matrices else ()
+    return replace(block, ids=ids, bounds=block.bounds[rows], matrices=matrices)
 
 
 def _counting(rows: Index, weights: Array | None) -> Index:
@@ -254,9 +286,7 @@ def _trace(A: Any, K: Array) -> float:
 
 
 def _without_met(block: Block) -> Block:
-    rows = ~(block.bounds <= 0)
-    assert block.ids is not None
-    return replace(block, ids=block.ids[rows], bounds=block.bounds[rows])
+    return part_of(block, np.flatnonzero(~(block.bounds <= 0)))
 
 
 def _refuse_exceeded(constraints: Constraints, shifted: Block, first: int) -> None:
