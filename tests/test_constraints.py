@@ -7,7 +7,7 @@ import dataclasses
 import doctest
 import pickle
 import time
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -839,6 +839,36 @@ def test_quadruplets_of_vectors(y):
     np.testing.assert_array_equal(squared(X[i], X[j]) - squared(X[k], X[m]), sign * difference)
 
 
+@pytest.mark.parametrize("width", [2, 3, 4])
+def test_equal_vectors_that_are_compared_are_two_objects(width):
+    """All tuples over three vectors, in every way in which they can recur."""
+    rows = np.array(list(product(range(3), repeat=width)))
+    tuples = np.array([[0.0, 1.0], [2.0, 3.0], [5.0, 5.0]])[rows]
+    y = np.where(np.arange(len(tuples)) % 2, 1, -1) if width != 3 else None
+    X, side = c.from_tuples(tuples, y)
+    sign = np.ones(len(tuples)) if y is None else y
+    if width == 2:
+        np.testing.assert_array_equal(
+            X[np.concatenate([b.ids for b in side.blocks])], tuples[np.argsort(-sign, kind="stable")]
+        )
+    else:
+        first, second = ([0, 1], [0, 2]) if width == 3 else ([0, 1], [2, 3])
+        one, two = tuples[:, first], tuples[:, second]
+        swap = (sign < 0)[:, None, None]
+        near, far = np.where(swap, two, one), np.where(swap, one, two)
+        np.testing.assert_array_equal(X[side.blocks[0].ids[:, :2]], near)
+        np.testing.assert_array_equal(X[side.blocks[0].ids[:, 2:]], far)
+    assert len(X) <= 9
+    np.testing.assert_array_equal(X[:3], np.unique(tuples.reshape(-1, 2), axis=0))  # the others come after
+    side.resolve(len(X))
+
+
+def test_equal_vectors_of_different_pairs_are_one_object():
+    X, side = c.from_tuples([[[0.0], [1.0], [0.0], [2.0]], [[1.0], [0.0], [1.0], [2.0]]])
+    assert X.tolist() == [[0.0], [1.0], [2.0]]
+    assert side.blocks[0].ids.tolist() == [[0, 1, 0, 2], [1, 0, 1, 2]]
+
+
 def test_no_tuples():
     X, side = c.from_tuples(np.empty((0, 3, 5)))
     assert (X.shape, len(side)) == ((0, 5), 0)
@@ -855,9 +885,7 @@ def test_no_tuples():
         ([[[0.0], [1.0]], [[0.0], [2.0]]], None, "pairs need y"),
         ([[[0.0], [1.0]], [[0.0], [2.0]]], [1, 0], r"row 1: y is 0.0, expected \+1 or -1"),
         ([[[0.0], [1.0]], [[0.0], [2.0]]], [1, 1, 1], "y must be one number or one per row, 2 in all"),
-        ([[[0.0], [1.0]], [[2.0], [2.0]]], [1, -1], "row 1: the object 2 is paired with itself"),
         ([[[0.0], [1.0], [2.0]]], [1], r"triplets \(a, p, n\) .* y must be None"),
-        ([[[0.0], [1.0], [1.0]]], None, r"row 0: d\(0, 1\) is compared with itself"),
     ],
 )
 def test_wrong_tuples(tuples, y, message):

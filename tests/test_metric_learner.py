@@ -301,11 +301,33 @@ def test_constraints_by_id_and_by_row_number_mean_the_same() -> None:
 
 def test_constraints_on_absent_objects_are_dropped_and_counted() -> None:
     present = np.setdiff1d(np.arange(30), PAIRS[0])
-    fitted = learner().fit(Z[present], constraints=HARD, sample_ids=present)
+    i, j = PAIRS[0]
+    with pytest.warns(nw.UnknownIdsWarning, match=rf"1 of 8 constraints are left out.*: {i}, {j}; where"):
+        fitted = learner().fit(Z[present], constraints=HARD, sample_ids=present)
     assert (fitted.n_constraints_used_, fitted.n_constraints_dropped_) == (len(HARD) - 1, 1)
-    with pytest.warns(nw.PriorKeptWarning, match="all 8 constraints name objects that are not in sample_ids"):
-        fitted = learner().fit(Z, constraints=HARD, sample_ids=np.arange(100, 130))
-    assert (fitted.n_constraints_used_, fitted.n_constraints_dropped_) == (0, 8)
+    meant = learner().fit(Z[present], constraints=HARD.restricted_to(present)[0], sample_ids=present)
+    np.testing.assert_array_equal(meant.get_mahalanobis_matrix(), fitted.get_mahalanobis_matrix())
+    with pytest.warns(nw.UnknownIdsWarning, match="1 of 2 constraints"):
+        fitted.score(Z[:3], constraints=c.closer([(0, 1, 2), (0, 1, 9)]), sample_ids=[0, 1, 2])
+
+
+def test_constraints_on_unknown_objects_alone_are_refused() -> None:
+    shown = ", ".join(str(k) for k in PAIRS.ravel()[:3])
+    with pytest.raises(ValueError, match=rf"no object .* is in sample_ids: {shown}, \.\.\.; they hold 100"):
+        learner().fit(Z, constraints=HARD, sample_ids=np.arange(100, 130))
+    with pytest.raises(ValueError, match=r"no object .* they hold 'a0', for example"):
+        learner().fit(Z, constraints=HARD, sample_ids=[f"a{k}" for k in range(30)])
+    with (
+        pytest.warns(nw.UnknownIdsWarning, match="1 of 1 constraints"),
+        pytest.warns(nw.PriorKeptWarning, match="all 1 constraints are left out"),
+    ):
+        fitted = learner().fit(
+            Z, constraints=c.at_most([("a0", "b0")], 1.0), sample_ids=[f"a{k}" for k in range(30)]
+        )
+    assert (fitted.n_constraints_used_, fitted.n_constraints_dropped_) == (0, 1)
+
+
+def test_row_numbers_beyond_the_data_are_refused() -> None:
     with pytest.raises(ValueError, match=r"not a row number below 10; in cross-validation.*pass sample_ids"):
         learner().fit(Z[:10], constraints=HARD)
 
@@ -411,7 +433,7 @@ def test_contradictory_hard_constraints_are_refused_by_name() -> None:
         ({"rank": 0}, "rank must be a whole number >= 1 or None, got 0"),
         ({"rank": 2, "basis": "pca"}, "basis must be one of 'auto', 'svd', 'kmeans'"),
         ({"basis": np.eye(3)}, r"basis must have 4 rows, one per feature, got shape \(3, 3\)"),
-        ({"rank": 2, "prior": "covariance"}, "needs all of M: dense X, rank=None and basis='auto'"),
+        ({"rank": 2, "prior": "covariance"}, "needs all of M: rank=None and basis='auto'"),
         ({"pairs": "near"}, "pairs must be one of 'auto', 'random', 'local', got 'near'"),
         ({"n_pairs": 0}, "n_pairs must be a whole number >= 1 or None, got 0"),
         ({"max_iter": 1.5}, "max_iter must be a whole number >= 1 or None, got 1.5"),

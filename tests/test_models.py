@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import pickle
 import struct
 import subprocess
 import sys
@@ -58,6 +59,42 @@ def test_a_loaded_model_transforms_as_the_saved_one_bit_by_bit(name: str, tmp_pa
     np.testing.assert_array_equal(loaded.result_.dual, saved.result_.dual)
     np.testing.assert_allclose(loaded.result_.matrix, saved.result_.matrix, rtol=1e-12, atol=1e-12)
     assert len(loaded.result_.features) == 0
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        *MODELS.values(),
+        nw.KernelLearner(kernel="linear", penalty=1.0, random_state=0),
+        nw.KernelReducer(kernel="laplacian", random_state=0),
+        nw.FixedRankLearner(kernel="rbf", random_state=0),
+        nw.OnlineLearner(random_state=0),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("layout", ["C", "F", "sparse"])
+def test_the_same_bits_on_the_very_data_of_the_fit(model: object, layout: str, tmp_path: Path) -> None:
+    """Of data and themselves scikit-learn computes distances in another way than of data and a copy."""
+    if layout == "sparse" and not model._accept_sparse:
+        layout = "C"
+    rows = sparse.csr_array(X) if layout == "sparse" else np.array(X, order=layout)
+    saved = clone(model).fit(rows, y)
+    nw.save(saved, tmp_path / "model")
+    for loaded in (nw.load(tmp_path / "model"), pickle.loads(pickle.dumps(saved))):
+        np.testing.assert_array_equal(loaded.transform(rows), saved.transform(rows))
+        np.testing.assert_array_equal(loaded.distances(rows), saved.distances(rows))
+        assert loaded.score(rows, y) == saved.score(rows, y)
+        if isinstance(model, nw.KernelLearner):
+            np.testing.assert_array_equal(loaded.kernel(rows), saved.kernel(rows))
+
+
+def test_changing_the_data_after_a_fit_changes_no_kernel(tmp_path: Path) -> None:
+    for model in (nw.KernelLearner(penalty=1.0, random_state=0), nw.KernelReducer(random_state=0)):
+        rows = X.copy()
+        fitted = clone(model).fit(rows, y)
+        before = fitted.transform(X_new)
+        rows[:] = 0.0
+        np.testing.assert_array_equal(fitted.transform(X_new), before)
 
 
 def test_a_precomputed_kernel_comes_back(tmp_path: Path) -> None:

@@ -292,7 +292,8 @@ def test_a_learner_whose_prior_is_a_learner_can_be_stored(tmp_path: Path) -> Non
 
 def test_constraints_on_other_objects_are_dropped_and_counted() -> None:
     side = c.similar([("a", "b"), ("a", "z")]) + c.closer([("a", "b", "c")])
-    learner = nw.OnlineLearner().partial_fit(X[[0, 1, 60]], constraints=side, sample_ids=["a", "b", "c"])
+    with pytest.warns(nw.UnknownIdsWarning, match="1 of 3 constraints are left out.*: 'z'; where"):
+        learner = nw.OnlineLearner().partial_fit(X[[0, 1, 60]], constraints=side, sample_ids=["a", "b", "c"])
     assert (learner.n_feedback_, learner.n_constraints_dropped_) == (2, 1)
 
 
@@ -325,6 +326,35 @@ def test_in_a_subspace_the_rest_of_a_distance_is_fixed() -> None:
     )
 
 
+@every_update
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("prior", ["identity", np.diag([9.0, 1.0, 0.5, 2.0, 1.0])])
+def test_the_first_pair_teaches_and_so_does_every_repetition(update: str, sign: int, prior: Any) -> None:
+    pair = VECTORS[:1, :2]
+    learner = nw.OnlineLearner(update, prior=prior).partial_fit(pair[:0], [])
+    distances = [learner.pair_distance(pair, squared=True)[0]]
+    for _ in range(4):
+        learner.partial_fit(pair, [sign])
+        distances.append(learner.pair_distance(pair, squared=True)[0])
+    taught = -sign * np.diff(distances)
+    # POLA learns a threshold beside, and may be done at once
+    assert ((taught[:1] if update == "pola" else taught) > 1e-3 * distances[0]).all()
+    assert learner.n_violated_ > 0
+    same_state(
+        learner,
+        nw.OnlineLearner(update, prior=prior).partial_fit(pair.repeat(4, axis=0), np.full(4, sign)),
+    )
+
+
+@pytest.mark.parametrize("update", ["logdet", "exponentiated_gradient"])
+def test_a_pair_that_is_repeated_ends_at_half_or_twice_its_distance(update: str) -> None:
+    pair = VECTORS[:1, :2].repeat(5_000, axis=0)
+    before = np.square(pair[0, 0] - pair[0, 1]).sum()
+    for sign, factor in ((1, 0.5), (-1, 2.0)):
+        learner = nw.OnlineLearner(update, decay=0.0).partial_fit(pair, np.full(len(pair), sign))
+        assert learner.pair_distance(pair[:1], squared=True)[0] == pytest.approx(factor * before, rel=1e-6)
+
+
 def test_open_bounds_are_percentiles_of_the_distances_so_far() -> None:
     from nearwise.estimators._feedback import CALIBRATED, calibrated
 
@@ -334,7 +364,10 @@ def test_open_bounds_are_percentiles_of_the_distances_so_far() -> None:
     positive = distances[distances > 0]
     for k in (0, 1, 10, CALIBRATED - 1, CALIBRATED + 20):
         so_far = positive[: min(k + (k < 4), CALIBRATED)]
-        np.testing.assert_allclose(found[k], np.percentile(so_far, [5, 50, 95]), rtol=1e-13)
+        low, middle, high = np.percentile(so_far, [5, 50, 95])
+        np.testing.assert_allclose(
+            found[k], [min(low, middle / 2), middle, max(high, 2 * middle)], rtol=1e-13
+        )
     np.testing.assert_array_equal(known, np.sort(positive[:CALIBRATED]))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import cases
 import kkt
 import nearwise as nw
 from nearwise import constraints as c
+from nearwise._binding import unreachable
 
 divergences = pytest.mark.parametrize("divergence", cases.DIVERGENCES, ids=lambda d: type(d).__name__)
 seeds = st.integers(0, 2**32 - 1)
@@ -260,17 +262,21 @@ REFUSED: dict[str, tuple[type[Exception], str, dict]] = {
     "the same features, far apart": (
         ValueError,
         r"row 1: d\(1, 2\) >= 1: its objects have the same features",
-        {"features": [[0.0], [1.0], [1.0]], "constraints": ROW + c.at_least([(1, 2)], 1.0)},
+        {
+            "features": [[0.0], [1.0], [1.0]],
+            "constraints": ROW + c.at_least([(1, 2)], 1.0),
+            "penalty": np.inf,
+        },
     ),
     "the same features, at a distance": (
         ValueError,
         r"row 0: d\(1, 2\) == 1",
-        {"features": [[0.0], [1.0], [1.0]], "constraints": c.equal([(1, 2)], 1.0)},
+        {"features": [[0.0], [1.0], [1.0]], "constraints": c.equal([(1, 2)], 1.0), "penalty": np.inf},
     ),
     "the same features, with a margin": (
         ValueError,
         r"row 0: d\(0, 1\) \+ 0.5 <= d\(0, 2\)",
-        {"features": [[1.0], [1.0], [1.0]], "constraints": c.closer([(0, 1, 2)], 0.5)},
+        {"features": [[1.0], [1.0], [1.0]], "constraints": c.closer([(0, 1, 2)], 0.5), "penalty": np.inf},
     ),
     "nothing to fill a bound from": (
         ValueError,
@@ -280,9 +286,56 @@ REFUSED: dict[str, tuple[type[Exception], str, dict]] = {
     "outside the range of the prior": (
         ValueError,
         r"row 1: d\(0, 2\) >= 1: it lies outside the range of the prior",
-        {"prior": np.diag([1.0, 0.0]), "constraints": ROW + c.at_least([(0, 2)], 1.0)},
+        {"prior": np.diag([1.0, 0.0]), "constraints": ROW + c.at_least([(0, 2)], 1.0), "penalty": np.inf},
     ),
 }
+
+
+@pytest.mark.parametrize(
+    ("divergence", "solver"),
+    [
+        (nw.LogDet(), None),
+        (nw.VonNeumann(), None),
+        (nw.Frobenius(), None),
+        (nw.LogDet(), nw.solvers.CyclicProjections()),
+        (nw.VonNeumann(), nw.solvers.CyclicProjections()),
+    ],
+)
+def test_soft_rows_that_no_matrix_can_meet_are_left_out(divergence: nw.Divergence, solver: Any) -> None:
+    G = np.random.default_rng(0).standard_normal((8, 3))
+    G[6], G[7] = G[1], G[2]
+    side = c.at_most([(0, 1), (2, 3)], 0.5) + c.at_least([(4, 5)], 20.0)
+    lost = c.at_least([(1, 6)], 2.0) + c.equal([(2, 7)], 3.0)
+    expected = nw.solve(nw.Problem(G, side, divergence, penalty=2.0), solver, tol=1e-11)
+    with pytest.warns(
+        nw.LeftOutWarning, match=r"2 constraints are left out.*\(row 3: d\(1, 6\) >= 2: its objects"
+    ):
+        problem = nw.Problem(G, side + lost, divergence, penalty=2.0)
+    found = nw.solve(problem, solver, tol=1e-11)
+    assert found.status is nw.Status.SOLVED
+    np.testing.assert_allclose(found.matrix, expected.matrix, rtol=1e-6, atol=1e-8)
+    assert found.dual[3:].tolist() == [0.0, 0.0]
+    assert found.certificate.primal == pytest.approx(expected.certificate.primal, rel=1e-6)
+    with pytest.raises(ValueError, match=r"row 4: d\(2, 7\) == 3: its objects have the same features"):
+        nw.Problem(G, side + lost, divergence, penalty=[2.0, 2.0, 2.0, 2.0, np.inf])
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1.0, 1e200])
+def test_only_equal_objects_cannot_be_told_apart(unit: float) -> None:
+    G = unit * np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1e-9], [1.0, 0.0]])
+    side = (
+        c.dissimilar([(0, 1), (1, 2), (1, 3)]) + c.similar([(1, 3)]) + c.closer([(1, 3, 0), (3, 0, 1)], 0.5)
+    )
+    for prior in (None, np.diag([2.0, 1.0])):
+        assert np.flatnonzero(unreachable(G, side, nw.LogDet(), prior)).tolist() == [2]
+
+
+def test_a_soft_row_outside_the_range_of_the_prior_is_left_out() -> None:
+    G = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    side = c.at_most([(0, 1)], 0.5) + c.at_least([(0, 2)], 1.0)
+    with pytest.warns(nw.LeftOutWarning, match="1 constraint is left out.*outside the range of the prior"):
+        problem = nw.Problem(G, side, prior=np.diag([1.0, 0.0]), penalty=1.0)
+    assert nw.solve(problem).dual[1] == 0.0
 
 
 @pytest.mark.parametrize("name", REFUSED)

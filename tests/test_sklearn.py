@@ -55,6 +55,7 @@ def not_semidefinite(estimator: object) -> dict[str, str]:
     [
         nw.MetricLearner(),
         nw.MetricLearner(rank=2, penalty=1.0),
+        nw.MetricLearner(prior="covariance", penalty=1.0),
         nw.KernelLearner(),
         nw.KernelLearner(rank=5, penalty=1.0),
         nw.KernelLearner(kernel="precomputed", penalty=1.0),
@@ -73,9 +74,7 @@ def test_scikit_learn_s_own_checks(estimator: object, check: object) -> None:
 @every_learner
 def test_clone_and_pickle(learner: object) -> None:
     fitted = clone(learner).fit(X, y)
-    np.testing.assert_allclose(
-        pickle.loads(pickle.dumps(fitted)).transform(X), fitted.transform(X), atol=1e-9
-    )
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).transform(X), fitted.transform(X))
     fresh = clone(fitted)
     assert fresh.get_params() == learner.get_params()
     with pytest.raises(NotFittedError):
@@ -143,10 +142,46 @@ def test_a_fold_keeps_the_constraints_on_its_objects(routing: bool) -> None:
     assert all(dropped > 0 for _, dropped in Recording.seen)
     if routing:  # the score is that of the constraints on the objects held out
         for score, (train, test) in zip(scores, folds.split(X), strict=True):
+            inside, held_out = (side.restricted_to(IDS[part])[0] for part in (train, test))
             fitted = nw.MetricLearner(penalty=1.0, random_state=0).fit(
-                X[train], constraints=side, sample_ids=IDS[train]
+                X[train], constraints=inside, sample_ids=IDS[train]
             )
-            assert score == fitted.score(X[test], constraints=side, sample_ids=IDS[test])
+            assert score == fitted.score(X[test], constraints=held_out, sample_ids=IDS[test])
+
+
+@pytest.mark.parametrize("routing", [False, True])
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_row_numbers_are_refused_in_folds(routing: bool, n_jobs: int) -> None:
+    """Row numbers below the length of a fold would be those of other objects."""
+    side = c.similar([(0, 1), (2, 3)]) + c.dissimilar([(0, 60), (1, 61)])
+    learner = nw.MetricLearner(penalty=1.0, random_state=0)
+    with sklearn.config_context(enable_metadata_routing=routing):
+        for model, prefix in ((learner, ""), (make_pipeline(StandardScaler(), learner), "metriclearner__")):
+            names = "" if routing else prefix
+            arguments = {"cv": StratifiedKFold(3, shuffle=True, random_state=0), "error_score": "raise"}
+            with pytest.raises(ValueError, match=r"by row number in cross-validation.*pass sample_ids"):
+                cross_val_score(model, X, y, params={f"{names}constraints": side}, n_jobs=n_jobs, **arguments)
+            search = GridSearchCV(model, {f"{prefix}penalty": [1.0]}, n_jobs=n_jobs, **arguments)
+            with pytest.raises(ValueError, match=r"by row number in cross-validation.*pass sample_ids"):
+                search.fit(X, y, **{f"{names}constraints": side})
+            given = {f"{names}constraints": side, f"{names}sample_ids": np.arange(150)}
+            assert search.fit(X, y, **given).best_score_ > 0.9
+
+
+class InnerPairs(sklearn.base.BaseEstimator):  # type: ignore[misc]
+    """Makes constraints by row number of what it is given, which is right in a fold too."""
+
+    def fit(self, X, y):  # type: ignore[no-untyped-def]
+        self.learner_ = nw.MetricLearner(penalty=1.0).fit(X, constraints=c.from_labels(y, random_state=0))
+        return self
+
+    def score(self, X, y):  # type: ignore[no-untyped-def]
+        return self.learner_.score(X, y)
+
+
+def test_row_numbers_made_inside_a_fold_are_its_own() -> None:
+    scores = cross_val_score(InnerPairs(), X, y, cv=StratifiedKFold(3), error_score="raise")
+    assert scores.min() > 0.9
 
 
 @pytest.mark.parametrize("routing", [False, True])
@@ -170,6 +205,62 @@ def test_constraints_reach_a_search_and_a_pipeline(routing: bool) -> None:
         assert pipe.transform(X).shape == (150, 4)
 
 
+def test_constraints_reach_the_score_of_a_pipeline_that_ends_in_a_learner() -> None:
+    """The pipeline passes sample_weight on, whether it has one or not."""
+    side = flower_pairs()
+    learner = nw.MetricLearner(penalty=1.0, random_state=0)
+    folds = KFold(3, shuffle=True, random_state=0)
+    with sklearn.config_context(enable_metadata_routing=True):
+        arguments = {"cv": folds, "error_score": "raise"}
+        params = {"constraints": side, "sample_ids": IDS}
+        scores = cross_val_score(make_pipeline(learner), X, params=params, **arguments)
+        np.testing.assert_array_equal(scores, cross_val_score(learner, X, params=params, **arguments))
+        weights = np.random.default_rng(0).uniform(size=150)
+        weighed = cross_val_score(
+            make_pipeline(learner), X, params=params | {"sample_weight": weights}, **arguments
+        )
+    for score, (train, test) in zip(weighed, folds.split(X), strict=True):
+        inside, held_out = (side.restricted_to(IDS[part])[0] for part in (train, test))
+        fitted = clone(learner).fit(X[train], constraints=inside, sample_ids=IDS[train])
+        given = {"constraints": held_out, "sample_ids": IDS[test], "sample_weight": weights[test]}
+        assert score == fitted.score(X[test], **given)
+    assert not np.array_equal(weighed, scores)
+
+
+def test_weights_of_objects_count_in_the_score() -> None:
+    """By the definition: shares of combinations, each with the product of the weights of its objects."""
+    rng = np.random.default_rng(3)
+    weights = rng.integers(0, 4, 40).astype(float)
+    rows, labels = X[::4][:38], y[::4][:38]
+    weights = weights[:38]
+    fitted = nw.MetricLearner(penalty=1.0, random_state=0).fit(X, y)
+    D = fitted.distances(rows)
+    i, j = np.triu_indices(38, 1)
+    w, same = weights[i] * weights[j], labels[i] == labels[j]
+    nearer = np.sign(D[i, j][~same] - D[i, j][same][:, None]) / 2 + 0.5
+    combined = w[same][:, None] * w[~same]
+    expected = np.sum(nearer * combined) / combined.sum()
+    assert fitted.score(rows, labels, sample_weight=weights) == pytest.approx(expected, rel=1e-12)
+    assert fitted.score(rows, labels) != pytest.approx(expected, rel=1e-3)
+    triplets = rng.permuted(np.tile(np.arange(38), (50, 1)), axis=1)[:, :3]
+    a, p, n = triplets.T
+    product = weights[a] * weights[p] * weights[n]
+    share = np.sum((D[a, p] < D[a, n]) * product) / product.sum()
+    found = fitted.score(rows, constraints=c.closer(triplets), sample_weight=weights)
+    assert found == pytest.approx(share, rel=1e-12)
+    assert fitted.score(rows, labels, sample_weight=np.ones(38)) == pytest.approx(fitted.score(rows, labels))
+    with pytest.raises(ValueError, match="nothing to score by"):
+        fitted.score(rows, labels, sample_weight=(labels == 0).astype(float))
+    with pytest.raises(ValueError, match="Negative values"):
+        fitted.score(rows, labels, sample_weight=-weights)
+
+
+def test_constraints_are_requested_for_partial_fits() -> None:
+    for learner in (nw.OnlineLearner(), nw.FixedRankLearner(solver="online")):
+        requests = learner.get_metadata_routing()
+        assert requests.partial_fit.requests.items() >= {"constraints": True, "sample_ids": True}.items()
+
+
 def test_constraints_of_the_length_of_the_data_are_not_cut_into_folds() -> None:
     pairs = np.stack([np.arange(150), np.roll(np.arange(150), 7)], axis=1)
     side = c.similar(IDS[pairs])
@@ -183,6 +274,29 @@ def test_constraints_of_the_length_of_the_data_are_not_cut_into_folds() -> None:
         error_score="raise",
     )
     assert np.isfinite(scores).all()
+
+
+@every_learner
+def test_a_pair_of_equal_rows_that_shall_be_far_apart_is_left_out(learner: object) -> None:
+    rows, names = np.concatenate([X, X[:1]]), np.append(IDS, "twin")
+    wanted = flower_pairs()
+    expected = clone(learner).fit(rows, constraints=wanted, sample_ids=names)
+    side = wanted + c.dissimilar([("flower 0", "twin")])
+    with pytest.warns(nw.LeftOutWarning, match=r"^1 constraint is left out, because no matrix can meet it"):
+        fitted = clone(learner).fit(rows, constraints=side, sample_ids=names)
+    np.testing.assert_array_equal(fitted.transform(rows), expected.transform(rows))
+    assert (fitted.n_constraints_used_, fitted.n_constraints_dropped_) == (len(wanted), 1)
+    hard = clone(learner).set_params(penalty=np.inf)
+    with pytest.raises(ValueError, match="its objects have the same features"):
+        hard.fit(rows, constraints=c.dissimilar([("flower 0", "twin")]), sample_ids=names)
+
+
+def test_tuples_with_a_pair_of_equal_vectors_are_learned_from() -> None:
+    pairs = X[[(0, 1), (2, 60), (5, 5), (7, 7), (50, 51), (0, 100)]]
+    rows, side = c.from_tuples(pairs, [1, -1, 1, -1, 1, -1])
+    with pytest.warns(nw.LeftOutWarning, match=r"^1 constraint is left out"):
+        fitted = nw.MetricLearner(penalty=1.0).fit(rows, constraints=side)
+    assert (fitted.n_constraints_used_, fitted.n_constraints_dropped_) == (5, 1)
 
 
 @every_learner

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         plotting as plotting,
         solvers as solvers,
     )
+    from ._binding import LeftOutWarning as LeftOutWarning
     from .divergences import (
         Divergence as Divergence,
         Frobenius as Frobenius,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         MetricLearner as MetricLearner,
         OnlineLearner as OnlineLearner,
         PriorKeptWarning as PriorKeptWarning,
+        UnknownIdsWarning as UnknownIdsWarning,
     )
     from .metric import KernelMap as KernelMap, KernelMetric as KernelMetric, Metric as Metric
     from .models import ModelFileError as ModelFileError, load as load, save as save
@@ -100,7 +102,9 @@ _EXPORTS: dict[str, str | None] = {
     "KernelLearner": "estimators",
     "OnlineLearner": "estimators",
     "KernelReducer": "estimators",
+    "LeftOutWarning": "_binding",
     "PriorKeptWarning": "estimators",
+    "UnknownIdsWarning": "estimators",
     "nearest_correlation": "problems",
     "nearest_covariance": "problems",
     "NearestMatrix": "problems",

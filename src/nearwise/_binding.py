@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
 from dataclasses import dataclass
 from numbers import Integral
 
@@ -17,6 +17,7 @@ from nearwise.losses import Losses
 from nearwise.measurements import Measurements, bind
 
 Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 _PERCENTILES = {-1: 5.0, 1: 95.0}  # of squared distances, for open bounds: KSD09 7.2
 _SAMPLED_PAIRS = 10_000
@@ -26,6 +27,10 @@ _LARGEST_CHANGE = 1e25  # of a row's value under the prior that its bound may as
 _COMPARABLE = 1e30  # how much larger than the divergence a cost may be
 _SMALLEST = 1e-300
 _NEEDED = ("scalar", "gradient", "gradient_inverse", "gradient_inverse_slope", "curvature")
+
+
+class LeftOutWarning(UserWarning):
+    """Soft constraints were left out, because no matrix can come nearer to meeting them than any other."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,18 +122,37 @@ def _bound(
         raise ValueError(
             f"{constraints.describe(row)}: the squared size of its features overflows; rescale them"
         )
-    bounds = _filled_bounds(constraints, G, basis, reference)
-    _refuse_unreachable(constraints, bounds, sizes, lambda: bind(blocks, G).sizes(np.ones(G.shape[1])))
+    bounds, relations = _filled_bounds(constraints, G, basis, reference), constraints.relations
+    lost = _unreachable(constraints, bounds, sizes)
+    if lost.any():
+        whole = bind(blocks, G).sizes(np.ones(G.shape[1]))
+        _tell_unreachable(constraints, lost, np.isinf(penalties), whole)
+        # The value of such a row is always 0: as an upper bound it always holds, and costs nothing.
+        relations, bounds = np.where(lost, np.int8(-1), relations), np.where(lost, np.abs(bounds), bounds)
     _refuse_incomparable(constraints, divergence, reference, measurements, sizes, bounds, penalties)
     losses = Losses(
         divergence,
-        constraints.relations,
+        relations,
         bounds,
         penalties,
         np.where(sizes > 0, sizes, np.median(sizes[sizes > 0]) if sizes.any() else 1.0),
         measurements.is_definite,
     )
     return BoundProblem(G, values, basis, measurements, losses)
+
+
+def unreachable(
+    features: Array, constraints: Constraints, divergence: Divergence, prior: Array | None
+) -> Mask:
+    """Which constraints, by row number, have a value that is 0 for every matrix, and do not allow it.
+
+    Open bounds are meant to be > 0.
+    """
+    values, basis = _checked_prior(prior, features.shape[1], divergence)
+    scale = np.exp2(-np.frexp(np.abs(features).max(initial=0.0))[1])  # squares neither overflow nor vanish
+    measured = bind(constraints.resolve(len(features)), features * scale, basis)
+    sizes = measured.sizes(_reference(values, divergence))
+    return _unreachable(constraints, np.nan_to_num(constraints.bounds, nan=1.0), sizes)
 
 
 def random_orthonormal(n: int, rank: int, seed: int) -> Array:
@@ -219,21 +243,33 @@ def _filled_bounds(constraints: Constraints, G: Array, basis: Array | None, refe
     return bounds
 
 
-def _refuse_unreachable(
-    constraints: Constraints, bounds: Array, sizes: Array, whole_sizes: Callable[[], Array]
-) -> None:
-    """Rows whose value is zero for every M in the range of the prior must allow the value zero.
-
-    `whole_sizes` gives the sizes that the rows have without the restriction to that range.
-    """
+def _unreachable(constraints: Constraints, bounds: Array, sizes: Array) -> Mask:
+    """Rows whose value is zero for every M in the range of the prior, and that do not allow it."""
     forbids_zero = np.where(constraints.relations < 0, bounds < 0, bounds > 0)
     forbids_zero |= (constraints.relations == 0) & (bounds != 0)
-    wrong = np.flatnonzero((sizes == 0) & forbids_zero)
-    if wrong.size:
-        row = int(wrong[0])
-        same = whole_sizes()[row] == 0
-        reason = "its objects have the same features" if same else "it lies outside the range of the prior"
-        raise ValueError(f"{constraints.describe(row)}: {reason}, so its value is always 0")
+    lost: Mask = (sizes == 0) & forbids_zero
+    return lost
+
+
+def _tell_unreachable(constraints: Constraints, lost: Mask, is_hard: Mask, whole_sizes: Array) -> None:
+    """Refuse hard rows that cannot be met, and warn of soft ones.
+
+    `whole_sizes` are the sizes that the rows have without the restriction to the range of the prior.
+    """
+    hard = np.flatnonzero(lost & is_hard)
+    first = int((hard if hard.size else np.flatnonzero(lost))[0])
+    same = whole_sizes[first] == 0
+    reason = "its objects have the same features" if same else "it lies outside the range of the prior"
+    sentence = f"{constraints.describe(first)}: {reason}, so its value is always 0"
+    if hard.size:
+        raise ValueError(sentence)
+    warnings.warn(f"{left_out(int(lost.sum()))} ({sentence})", LeftOutWarning, stacklevel=6)
+
+
+def left_out(count: int) -> str:
+    """The sentence about soft constraints that nothing can be learned from."""
+    subject = "1 constraint is" if count == 1 else f"{count} constraints are"
+    return f"{subject} left out, because no matrix can meet {'it' if count == 1 else 'them'}"
 
 
 @np.errstate(all="ignore")

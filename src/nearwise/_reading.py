@@ -73,6 +73,22 @@ def tuples_of_vectors(tuples: ArrayLike, y: ArrayLike | None) -> tuple[Array, Ar
     return vectors, signs
 
 
+def told_apart(ids: NDArray[np.int64], X: Array) -> tuple[NDArray[np.int64], Array]:
+    """Rows of one or two pairs of row numbers of X, where no pair is of one object and no two are the same.
+
+    Where they were, the last object in question is another one, with the same features in a new row of X.
+    """
+    copy = np.zeros_like(ids)
+    copy[:, 1::2] = ids[:, 1::2] == ids[:, ::2]
+    if ids.shape[1] == 4:
+        pairs = np.sort((ids + copy * len(X)).reshape(-1, 2, 2), axis=2)
+        copy[:, 3] += (pairs[:, 0] == pairs[:, 1]).all(axis=1)
+    numbers = ids + copy * len(X)
+    added = np.unique(numbers[copy > 0])
+    place = len(X) + np.searchsorted(added, numbers)
+    return np.where(copy > 0, place, ids), np.concatenate([X, X[added % max(len(X), 1)]])
+
+
 def finite(A: ArrayLike, name: str, ndim: int) -> Array:
     """A real array of finite numbers with the given number of dimensions."""
     try:

@@ -360,17 +360,19 @@ def from_tuples(tuples: ArrayLike, y: ArrayLike | None = None) -> tuple[Array, C
     Returns
     -------
     The distinct vectors as rows of X, and constraints by row number of X, similar pairs before dissimilar.
+    Two equal vectors that are compared are two objects, in two rows of X: they are at distance 0 by every
+    metric, so learners leave a pair out that wants them apart.
     """
     vectors, signs = _reading.tuples_of_vectors(tuples, y)
     m, width, d = vectors.shape
     X, inverse = np.unique(vectors.reshape(m * width, d), axis=0, return_inverse=True)
     ids = inverse.reshape(m, width)
     if width == 2:
-        _reading.refuse_self_pairs(ids)
+        ids, X = _reading.told_apart(ids, X)
         return X, similar(ids[signs > 0]) + dissimilar(ids[signs < 0])
-    if width == 4:
-        ids = np.where(signs[:, np.newaxis] > 0, ids, ids[:, [2, 3, 0, 1]])
-    return X, closer(ids)
+    pairs = ids[:, [0, 1, 0, 2]] if width == 3 else ids
+    pairs, X = _reading.told_apart(np.where(signs[:, np.newaxis] > 0, pairs, pairs[:, [2, 3, 0, 1]]), X)
+    return X, closer(pairs)
 
 
 def _distances(relation: Relation, pairs: Rows, b: ArrayLike | None) -> Constraints:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._kernels._compiling import compiled
 
-@numba.njit(nogil=True, fastmath={"contract", "reassoc"}, cache=True)
+
+@compiled(reassociate=True)
 def squared_distances(
     rows: NDArray[np.float64], first: NDArray[np.int64], second: NDArray[np.int64], out: NDArray[np.float64]
 ) -> None:
@@ -24,7 +25,7 @@ def squared_distances(
         out[t] = total
 
 
-@numba.njit(nogil=True, fastmath={"contract", "reassoc"}, cache=True)
+@compiled(reassociate=True)
 def graph_product(
     rows: NDArray[np.float64],
     start: NDArray[np.int64],
@@ -50,7 +51,7 @@ def graph_product(
                     out[k, a] += w * rows[j, a]
 
 
-@numba.njit(nogil=True, fastmath={"contract", "reassoc"}, cache=True)
+@compiled(reassociate=True)
 def gathered_differences(
     rows: NDArray[np.float64], first: NDArray[np.int64], second: NDArray[np.int64], out: NDArray[Any]
 ) -> None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from nearwise._kernels._compiling import compiled
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -19,7 +20,7 @@ Index = NDArray[np.int64]
 _SHRINKING = 1e8  # by which one projection may divide a value at most; only unreachable bounds ask for more
 _REFINEMENTS = 100  # of the step, at most: Newton takes a handful, bisection as many as there are bits
 
-_compiled = numba.njit(nogil=True, fastmath={"contract", "reassoc"}, cache=True)
+_compiled = compiled(reassociate=True, error_model="python")
 
 
 @_compiled

@@ -12,10 +12,10 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._kernels._compiling import compiled
 from nearwise._kernels.logdet import fill_image, gather, multiply_columns, pair_eigenvalues, projection_step
 
 Array = NDArray[np.float64]
@@ -23,7 +23,7 @@ Index = NDArray[np.int64]
 
 _SMALLEST = 1e-290  # squared distances below are zero: a change along them would leave the range of numbers
 
-_compiled = numba.njit(nogil=True, fastmath={"contract", "reassoc"}, cache=True, error_model="numpy")
+_compiled = compiled(reassociate=True)
 
 
 class Feedback(NamedTuple):

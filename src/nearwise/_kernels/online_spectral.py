@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._kernels._compiling import compiled
 from nearwise._kernels.logdet import gather
 from nearwise._kernels.online import Feedback, is_met, unit_of
 from nearwise._kernels.secular import Workspace, complete, decompose, transform
@@ -30,7 +30,7 @@ _EXCESS = 1e-13  # relative, of a weight over the cap: what rounding of the sum 
 
 UPDATES, REPAIRS = 0, 1  # places in Spectrum.counts
 
-_compiled = numba.njit(nogil=True, fastmath={"contract", "reassoc"}, cache=True, error_model="numpy")
+_compiled = compiled(reassociate=True)
 
 
 class Spectrum(NamedTuple):

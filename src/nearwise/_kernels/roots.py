@@ -7,9 +7,10 @@ rounding errors are those of LAPACK's dlaed4.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from nearwise._kernels._compiling import compiled
 
 Array = NDArray[np.float64]
 
@@ -18,7 +19,7 @@ _CUBIC = 1e-7  # a step of a cubic iteration this short, relatively, leaves noth
 _MOST = 80  # iterations for one root; 3 are usual
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def inner_root(
     pole: Array, squares: Array, inverse_rho: float, j: int, gap: Array
 ) -> tuple[int, float, float]:
@@ -74,7 +75,7 @@ def inner_root(
     return origin, x, slope
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def last_root(pole: Array, squares: Array, inverse_rho: float, gap: Array) -> tuple[int, float, float]:
     """The root beyond the last pole, likewise.
 
@@ -121,7 +122,7 @@ def last_root(pole: Array, squares: Array, inverse_rho: float, gap: Array) -> tu
     return n - 1, x, slope
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "reassoc"})
+@compiled(reassociate=True)
 def _sums(gap: Array, squares: Array, x: float) -> tuple[float, float, float, float]:
     """The sums of s t, |s t|, s t^2 and s t^3 over the poles, t = 1 / (gap - x).
 
@@ -138,7 +139,7 @@ def _sums(gap: Array, squares: Array, x: float) -> tuple[float, float, float, fl
     return total, size, slope, bend
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def _smaller_root(c: float, A: float, B: float) -> float:
     """x with c x^2 - A x + B = 0, the root that tends to B / A as c tends to 0."""
     root = np.sqrt(max(A * A - 4.0 * B * c, 0.0))
@@ -147,7 +148,7 @@ def _smaller_root(c: float, A: float, B: float) -> float:
     return (A - root) / (2.0 * c)
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def _larger_root(c: float, A: float, B: float) -> float:
     """The other one."""
     root = np.sqrt(max(A * A - 4.0 * B * c, 0.0))
@@ -156,7 +157,7 @@ def _larger_root(c: float, A: float, B: float) -> float:
     return 2.0 * B / (A - root)
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def _inside(low: float, high: float) -> float:
     """A point of the interval to go on from; near a pole, which is at 0, offsets of any size are possible."""
     if low == 0.0:

@@ -9,9 +9,10 @@ halved.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from nearwise._kernels._compiling import compiled
 
 Array = NDArray[np.float64]
 
@@ -27,7 +28,7 @@ _LOW, _HIGH, _LEAST, _MOST_DELTA, _REACH, _COUNT, _STALLED = 0, 1, 2, 3, 4, 5, 6
 _X, _F, _D = 7, 8, 9  # the last point: delta, residual, slope; the one before follows at + 3
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def residual(
     form: int,
     shift: float,
@@ -58,7 +59,7 @@ def residual(
     return unit * value - target, unit, pull, _TOL * max(unit * size, abs(bound), abs(target))
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def begin(state: Array, least: float, most: float, reach: float) -> None:
     """A new search among least <= delta <= most; the first steps are no longer than a few times `reach`."""
     for k in range(STATE):
@@ -68,7 +69,7 @@ def begin(state: Array, least: float, most: float, reach: float) -> None:
     state[_REACH] = 4.0 * reach
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def advance(state: Array, x: float, f: float, slope: float, careful: bool) -> tuple[float, bool]:
     """The next delta after a residual f with a slope at x, or the same x and True: no better one exists.
 
@@ -107,7 +108,7 @@ def advance(state: Array, x: float, f: float, slope: float, careful: bool) -> tu
     return following, following == x
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def _hermite(x: float, f: float, d: float, x0: float, f0: float, d0: float) -> float:
     """The cubic in the residual with values x, x0 and slopes d, d0 at f, f0, at residual 0."""
     h = f - f0

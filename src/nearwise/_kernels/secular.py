@@ -15,10 +15,10 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._kernels._compiling import compiled
 from nearwise._kernels.roots import inner_root, last_root
 
 Array = NDArray[np.float64]
@@ -59,7 +59,7 @@ def workspace(r: int) -> Workspace:
     )  # fmt: skip
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def decompose(theta: Array, v: Array, rho: float, ws: Workspace) -> None:
     """The eigenvalues of diag(theta) + rho v v^T, theta ascending, and the shares (u_j^T v)^2."""
     unit, root_unit = _deflate(theta, v, rho, ws)
@@ -84,7 +84,7 @@ def decompose(theta: Array, v: Array, rho: float, ws: Workspace) -> None:
     _sort(ws, theta.shape[0], rho < 0.0)
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def complete(ws: Workspace) -> None:
     """Replace the weights by those whose secular equation has exactly the computed roots.
 
@@ -113,7 +113,7 @@ def complete(ws: Workspace) -> None:
         ws.norm[j] = np.sqrt(_sum_of_squares(gap[:n], total[:n], ws.offset[j]))
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def transform(ws: Workspace, x: Array, out: Array) -> None:
     """out = U^T x, in the order of ascending eigenvalues; needs `complete`."""
     n, r = ws.counts[ACTIVE], x.shape[0]
@@ -139,7 +139,7 @@ def transform(ws: Workspace, x: Array, out: Array) -> None:
         out[i] = image[ws.order[i]]
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def rotate_rows(ws: Workspace, rows: Array) -> None:
     """Turn pairs of rows of W^T in place, as deflation asks for."""
     for t in range(ws.counts[ROTATIONS]):
@@ -151,7 +151,7 @@ def rotate_rows(ws: Workspace, rows: Array) -> None:
             rows[b, k] = c * second - s * first
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def fill_block(ws: Workspace, j: int, k: int, out: Array) -> None:
     """out[a, b] = component k + b of eigenvector j + a, among the active poles; needs `complete`."""
     for a in range(out.shape[0]):
@@ -160,7 +160,7 @@ def fill_block(ws: Workspace, j: int, k: int, out: Array) -> None:
             out[a, b] = ws.weight[k + b] / (((ws.pole[k + b] - base) - offset) * norm)
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def _deflate(theta: Array, v: Array, rho: float, ws: Workspace) -> tuple[float, float]:
     """Split off the eigenvalues that rho v v^T does not move: tiny v_k, and all but one of equal theta.
 
@@ -221,7 +221,7 @@ def _deflate(theta: Array, v: Array, rho: float, ws: Workspace) -> tuple[float, 
     return math.ldexp(1.0, math.frexp(size)[1]), math.ldexp(1.0, math.frexp(norm)[1])
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def _mirror(ws: Workspace) -> None:
     """Back from -theta in reverse order."""
     n = ws.counts[ACTIVE]
@@ -235,7 +235,7 @@ def _mirror(ws: Workspace) -> None:
         ws.place[j], ws.place[k] = ws.place[k], ws.place[j]
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def _sort(ws: Workspace, r: int, rising: bool) -> None:
     """Merge the roots with the deflated eigenvalues, which rise or fall but for rounding errors."""
     n = ws.counts[ACTIVE]
@@ -255,7 +255,7 @@ def _sort(ws: Workspace, r: int, rising: bool) -> None:
         ws.order[k] = here
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "reassoc"})
+@compiled(reassociate=True)
 def _sum_of_squares(gap: Array, squares: Array, x: float) -> float:
     total = 0.0
     for k in range(gap.shape[0]):
@@ -264,7 +264,7 @@ def _sum_of_squares(gap: Array, squares: Array, x: float) -> float:
     return total
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "reassoc"})
+@compiled(reassociate=True)
 def _weighted_sum(gap: Array, weights: Array, x: float) -> float:
     total = 0.0
     for k in range(gap.shape[0]):

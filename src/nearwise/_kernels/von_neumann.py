@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._kernels._compiling import compiled
 from nearwise._kernels.search import advance, begin, residual
 from nearwise._kernels.secular import (
     ACTIVE,
@@ -70,7 +70,7 @@ class Room(NamedTuple):
     squares: Array  # (2, r)
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def sweep(
     chosen: Index, rows: Rows, state: State, room: Room, factors: Array, gathered: Array, product: Array
 ) -> None:
@@ -83,7 +83,7 @@ def sweep(
                 rotate_vectors(room.second, state.vectors, factors, gathered, product)
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def solve_row(row: int, rows: Rows, state: State, room: Room) -> float:
     """Find delta for a row of at most two squares; update theta and the multiplier, but not the vectors.
 
@@ -122,7 +122,7 @@ def solve_row(row: int, rows: Rows, state: State, room: Room) -> float:
     return delta
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def _find(
     row: int, rows: Rows, state: State, room: Room, a: Array, b: Array, c: float, d: float
 ) -> tuple[float, int]:
@@ -158,7 +158,7 @@ def _find(
     return delta, evaluations
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def step_limits(
     bottom: float, top: float, growth: float, decay: float, relation: int, y: float
 ) -> tuple[float, float]:
@@ -177,7 +177,7 @@ def step_limits(
     return low, high
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def _two_updates(
     theta: Array, a: Array, b: Array, alpha: float, beta: float, room: Room
 ) -> tuple[Array, Array, Array]:
@@ -200,7 +200,7 @@ def _two_updates(
     return m, image, p
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def _value(m: Array, p: Array, q: Array, c: float, d: float, out: Array) -> tuple[int, float, float, float]:
     """sum_j exp(m_j) (c p_j^2 + d q_j^2) as exp(shift) * value, and the same with |c|, |d|.
 
@@ -222,7 +222,7 @@ def _value(m: Array, p: Array, q: Array, c: float, d: float, out: Array) -> tupl
     return n, shift, value, size
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "reassoc"})
+@compiled(reassociate=True)
 def _slope(terms: Array, n: int, c: float, d: float) -> float:
     """sum_jk exp[m_j, m_k] (c p_j p_k + d q_j q_k)^2, divided differences of exp, scaled like `_value`."""
     m, e, p, q = terms[0], terms[1], terms[2], terms[3]
@@ -239,7 +239,7 @@ def _slope(terms: Array, n: int, c: float, d: float) -> float:
     return 2.0 * total + diagonal
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "reassoc"})
+@compiled(reassociate=True)
 def _dot(x: Array, y: Array) -> float:
     total = 0.0
     for k in range(x.shape[0]):
@@ -247,7 +247,7 @@ def _dot(x: Array, y: Array) -> float:
     return total
 
 
-@numba.njit(nogil=True, cache=True, error_model="numpy")
+@compiled()
 def rotate_vectors(ws: Workspace, vectors: Array, factors: Array, gathered: Array, product: Array) -> None:
     """vectors <- U^T vectors, for rows that are eigenvectors; the last two arrays have the shape of it."""
     n, r = ws.counts[ACTIVE], vectors.shape[0]

@@ -123,7 +123,7 @@ class CyclicProjections:
         _sweep(p.features, p.first, p.second, self._sign, p.penalty, *state)
 
 
-@numba.njit(fastmath=True, cache=True)
+@numba.njit(fastmath=True)
 def _sweep(
     features: Array,
     first: Index,

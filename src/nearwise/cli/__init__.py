@@ -15,7 +15,15 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from nearwise import __version__
-from nearwise.cli._common import BAD_INPUT, DONE, INTERRUPTED, NOT_CONVERGED, BadInput, make_outputs_writable
+from nearwise.cli._common import (
+    BAD_INPUT,
+    DONE,
+    INTERRUPTED,
+    NOT_CONVERGED,
+    BadInput,
+    make_outputs_writable,
+    telling_of_compilation,
+)
 
 __all__ = ["BAD_INPUT", "COMMANDS", "DONE", "INTERRUPTED", "NOT_CONVERGED", "BadInput", "main", "parser"]
 
@@ -97,7 +105,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         chosen.print_help(sys.stderr)
         return BAD_INPUT
     try:
-        code: int = arguments.run(arguments)
+        with telling_of_compilation(getattr(arguments, "quiet", False)):
+            code: int = arguments.run(arguments)
         sys.stdout.flush()
     except BadInput as error:
         print(f"nearwise: {' '.join(str(error).split())}", file=sys.stderr)

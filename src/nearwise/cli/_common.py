@@ -17,9 +17,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from nearwise import _kernels
+
 DONE, NOT_CONVERGED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 STANDARD = "-"  # standard input, or standard output
 _LONGEST = 80  # characters of a text of data on a terminal
+_COMPILING = "compiling loops for this machine: up to half a minute, once after an installation"
 
 
 class BadInput(Exception):
@@ -162,6 +165,17 @@ def tell(notices: Iterable[str], quiet: bool) -> None:
     if not quiet:
         for notice in notices:
             print(f"nearwise: note: {notice}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def telling_of_compilation(quiet: bool) -> Iterator[None]:
+    """Say so before loops are compiled, which takes long enough for a user to wonder."""
+    before = _kernels.announce
+    _kernels.announce = lambda: tell([_COMPILING], quiet)
+    try:
+        yield
+    finally:
+        _kernels.announce = before
 
 
 def one_line(text: str) -> str:

@@ -235,7 +235,7 @@ def _notices(caught: list[warnings.WarningMessage], learner: Any) -> tuple[str, 
 
 
 _KEPT = (
-    "nothing was learned: no penalty that was tried orders pairs better than the distance before, which the "
+    "nothing was learned: no penalty that was tried does better than the distance before, which the "
     "model keeps; --penalty NUMBER learns anyway"
 )
 _NOTHING_KNOWN = (

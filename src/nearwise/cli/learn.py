@@ -59,8 +59,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=_penalty,
         default="auto",
         metavar="P",
-        help="cost of violating what is known: a number, inf (never), or auto, chosen on pairs held out (the "
-        "default)",
+        help="cost of violating what is known: a number, inf (never), or auto, chosen on a part "
+        "that is held out (the default)",
     )
     how.add_argument(
         "--scale",

@@ -6,6 +6,7 @@ streams, `_base` does the rest.
 """
 
 from nearwise.estimators._base import PriorKeptWarning
+from nearwise.estimators._side import UnknownIdsWarning
 from nearwise.estimators.fixed_rank_embedding import FixedRankEmbedding
 from nearwise.estimators.fixed_rank_learner import FixedRankLearner
 from nearwise.estimators.fixed_rank_regressor import FixedRankRegressor
@@ -23,4 +24,5 @@ __all__ = [
     "MetricLearner",
     "OnlineLearner",
     "PriorKeptWarning",
+    "UnknownIdsWarning",
 ]

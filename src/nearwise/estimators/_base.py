@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from nearwise.constraints import Constraints
 from nearwise.divergences import Divergence, Frobenius, LogDet, VonNeumann
@@ -31,7 +31,7 @@ METADATA = {"constraints": True, "sample_ids": True}
 
 
 class PriorKeptWarning(UserWarning):
-    """Nothing was learned: there was no side information, or none that helped on pairs held out."""
+    """Nothing was learned: there was no side information, or none that helped on what was held out."""
 
 
 class LearnedMetric(Protocol):
@@ -49,9 +49,10 @@ class LearnedMetric(Protocol):
 class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """The common part of `MetricLearner` and `KernelLearner`; a subclass has `fit`, which sets `metric_`."""
 
-    # With metadata routing, both names go to fit and score without being asked for: they have one meaning.
+    # With metadata routing, these names go to fit and score without being asked for: they have one meaning. A
+    # pipeline passes sample_weight to the score of its last step in any case.
     __metadata_request__fit = METADATA
-    __metadata_request__score = METADATA
+    __metadata_request__score: ClassVar[dict[str, bool]] = {**METADATA, "sample_weight": True}
 
     metric_: Any
 
@@ -126,21 +127,27 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         *,
         constraints: Constraints | None = None,
         sample_ids: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> float:
         """How often a pair that shall be near is nearer than one that shall be far, between 0 and 1.
 
         From labels, of pairs of equal and of different labels (the area under the ROC curve; at most 50,000
         pairs, drawn with `random_state`); from constraints, of their similar and dissimilar pairs and of
         their comparisons; from both, the mean weighted by their number. Constraints on objects that are not
-        in `sample_ids` do not count.
+        in `sample_ids` do not count. With `sample_weight`, a pair or comparison counts with the product of
+        the weights of its objects.
         """
         metric = self._fitted_metric()
         X = self._checked(X)
         side = _side.read(X.shape[0], y, constraints, sample_ids)
+        weights = None
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         return _side.share_in_order(
             side,
             lambda i, j: metric.pair_squared_distances(X, i, j),
             check_random_state(self.random_state),
+            weights,
         )
 
     @property
@@ -151,14 +158,17 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         self, X: Any, y: Any, features: Array, side: _side.SideInformation, prior: Array | None
     ) -> Array:
         """Learn a matrix for the features, set the attributes that report on it, and return its factor."""
+        divergence, penalty = _divergence(self.divergence), _penalty(self.penalty)
+        if penalty != np.inf:
+            side = _side.without_unreachable(side, features, divergence, prior)
         with progress(self, X, y) as report:
             learned = learn(
                 features,
                 codes=side.codes,
                 constraints=side.constraints if len(side.constraints) else None,
-                divergence=_divergence(self.divergence),
+                divergence=divergence,
                 prior=prior,
-                penalty=_penalty(self.penalty),
+                penalty=penalty,
                 pairs=one_of(self.pairs, "pairs", ("auto", "random", "local")),
                 n_pairs=whole_number(self.n_pairs, "n_pairs"),
                 tol=self.tol,
@@ -182,13 +192,12 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         name = type(self).__name__
         if learned.n_constraints == 0:
             dropped = self.n_constraints_dropped_
-            cause = f"all {dropped} constraints name objects that are not in sample_ids" if dropped else ""
+            left_out = "are left out: they name unknown objects, or equal ones"
+            cause = f"all {dropped} constraints {left_out}" if dropped else ""
             cause = cause or "neither labels nor constraints say anything about these objects"
             warnings.warn(f"{name} returns the prior: {cause}", PriorKeptWarning, stacklevel=5)
         elif learned.kept_prior:
-            cause = (
-                "no penalty that was tried orders held-out pairs better; a number for penalty learns anyway"
-            )
+            cause = "no penalty that was tried does better on what was held out; a number learns anyway"
             warnings.warn(f"{name} returns the prior: {cause}", PriorKeptWarning, stacklevel=5)
         elif learned.result is not None and learned.result.status is Status.INFEASIBLE:
             raise ValueError(f"{learned.result.message}; a finite penalty lets them give way")

@@ -59,8 +59,10 @@ def kernel_basis(
         J: Array | None = np.eye(len(chosen))
         K_J = columns[chosen]
     else:
-        points = None if kernel.is_precomputed else X
-        columns = kernel.gram(X, points)
+        columns = kernel.gram(X, None if kernel.is_precomputed else X)
+        # A copy: the caller may change X, and scikit-learn computes the kernel of data with these very data
+        # in another way, with other rounding, than after the points were stored and read.
+        points = None if kernel.is_precomputed else X.copy()
         J = _coefficients(kind, columns, min(rank, n), rng)
         K_J = columns if J is None else J.T @ columns @ J
     values, vectors = _spectrum(K_J)

@@ -9,7 +9,7 @@ is nearer, and for constraints that do not order distances how little they are v
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from nearwise import _drawing, constraints as c
 from nearwise._drawing import Codes
 from nearwise.constraints import Block, Constraints
 from nearwise.estimators._pairs import squared_distances
-from nearwise.estimators._side import SideInformation, share_in_order
+from nearwise.estimators._side import SideInformation, part_of, share_in_order
 from nearwise.problem import Problem
 
 Array = NDArray[np.float64]
@@ -80,8 +80,8 @@ def _without_constraints(
     for block in constraints.blocks:
         order = rng.permutation(len(block))
         n_held = len(block) // _HELD_OUT
-        held.append(_part(block, np.sort(order[:n_held])))
-        kept.append(_part(block, np.sort(order[n_held:])))
+        held.append(part_of(block, np.sort(order[:n_held])))
+        kept.append(part_of(block, np.sort(order[n_held:])))
     graded = Constraints(tuple(block for block in held if len(block)))
     if len(graded) == 0:
         return None
@@ -120,9 +120,3 @@ def _with_both_kinds(blocks: list[Block], n_objects: int, rng: np.random.RandomS
     i, j = rng.randint(n_objects, size=(2, _STAND_INS))
     pairs = np.stack([i, j], axis=1)[i != j]
     return side + (c.dissimilar(pairs) if -1 in relations else c.similar(pairs))
-
-
-def _part(block: Block, rows: Index) -> Block:
-    ids = block.ids if block.kind == "linear" or block.ids is None else block.ids[rows]
-    matrices = tuple(block.matrices[row] for row in rows) if block.matrices else ()
-    return replace(block, ids=ids, bounds=block.bounds[rows], matrices=matrices)

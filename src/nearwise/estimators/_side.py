@@ -6,6 +6,8 @@ restated for a subspace, outside which distances are fixed. `share_in_order` gra
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,8 +19,10 @@ from sklearn.metrics import roc_auc_score
 from sklearn.utils import column_or_1d
 
 from nearwise import _drawing
-from nearwise._reading import regular_array
+from nearwise._binding import LeftOutWarning, left_out, unreachable
+from nearwise._reading import id_list, regular_array, show
 from nearwise.constraints import Block, Constraints
+from nearwise.divergences import Divergence
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -26,6 +30,11 @@ Index = NDArray[np.int64]
 InnerProducts = Callable[[Index, Index], Array]
 
 _GRADED_PAIRS = 50_000  # of all pairs of labelled objects, above which a sample is graded
+_SHOWN = 3  # unknown ids in a message
+
+
+class UnknownIdsWarning(UserWarning):
+    """Constraints were left out, because they name objects that are not in `sample_ids`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +82,9 @@ def read(
 ) -> SideInformation:
     """Labels as class numbers and constraints by row number.
 
-    With `sample_ids`, constraints on other objects are dropped; without, they are an error.
+    With `sample_ids`, constraints on other objects are dropped, with a warning unless it is scikit-learn
+    that took a part of the data; without, they are an error, and so are all constraints in such a part, where
+    row numbers are those of other objects.
     """
     codes = None if y is None else _codes(y, n_objects)
     if constraints is None:
@@ -82,8 +93,18 @@ def read(
         kind = type(constraints).__name__
         raise TypeError(f"constraints must be made by nearwise.constraints, got {kind}")
     dropped = 0
+    is_in_fold = _is_in_fold(constraints)
+    if sample_ids is None and is_in_fold:
+        raise ValueError(
+            "constraints by row number in cross-validation, where a part of the data has its own row numbers "
+            "and the constraints would be about other objects; pass sample_ids, one id for each row of X "
+            "(np.arange(len(X)) keeps the constraints as they are)"
+        )
     if sample_ids is not None:
-        constraints, dropped = constraints.restricted_to(sample_ids)
+        given = constraints
+        constraints, dropped = given.restricted_to(sample_ids)
+        if dropped and not is_in_fold:
+            _tell_dropped(given, dropped, sample_ids)
     try:
         blocks = constraints.resolve(n_objects, sample_ids)
     except ValueError as error:
@@ -95,28 +116,58 @@ def read(
     return SideInformation(n_objects, codes, Constraints(blocks), dropped)
 
 
+def without_unreachable(
+    side: SideInformation, features: Array, divergence: Divergence, prior: Array | None
+) -> SideInformation:
+    """Without the constraints that no matrix can meet, as on equal objects; they are counted as dropped."""
+    if len(side.constraints) == 0:
+        return side
+    lost = unreachable(features, side.constraints, divergence, prior)
+    if not lost.any():
+        return side
+    first = side.constraints.describe(int(np.flatnonzero(lost)[0]))
+    example = (
+        f"as in {first}, whose objects have the same features, or differ only outside the range of the prior"
+    )
+    warnings.warn(f"{left_out(int(lost.sum()))}, {example}", LeftOutWarning, stacklevel=5)
+    starts = np.cumsum([0, *map(len, side.constraints.blocks)])
+    parts = [
+        part_of(block, np.flatnonzero(~lost[start : start + len(block)]))
+        for block, start in zip(side.constraints.blocks, starts, strict=False)
+    ]
+    kept = Constraints(tuple(block for block in parts if len(block)))
+    return replace(side, constraints=kept, n_dropped=side.n_dropped + int(lost.sum()))
+
+
 def share_in_order(
     side: SideInformation,
     squared_distances: Callable[[Index, Index], Array],
     rng: np.random.RandomState,
+    weights: Array | None = None,
 ) -> float:
     """How often something that shall be nearer is nearer, under the given squared distances of rows i, j.
 
     From labels and from bounds on distances: of all combinations of a similar with a dissimilar pair, the
     share in which the similar one is nearer (the area under the ROC curve). From comparisons: the share that
-    holds. Where there are both, their mean, weighted by the number of pairs and of comparisons.
+    holds. Where there are both, their mean, weighted by the number of pairs and of comparisons. Where the
+    objects have weights, a pair or comparison counts with the product of those of its objects.
     """
-    similar, dissimilar = _graded_pairs(side, rng)
+    similar, dissimilar = (_counting(pairs, weights) for pairs in _graded_pairs(side, rng))
     comparisons = [block.ids for block in side.constraints.blocks if block.kind == "comparison"]
-    parts: list[tuple[float, int]] = []
+    parts: list[tuple[float, float]] = []
     if len(similar) and len(dissimilar):
         pairs = np.concatenate([similar, dissimilar])
-        is_similar = np.arange(len(pairs)) < len(similar)
-        parts.append((roc_auc_score(is_similar, -squared_distances(*pairs.T)), len(pairs)))
+        is_similar, weight = np.arange(len(pairs)) < len(similar), _weight(pairs, weights)
+        share = roc_auc_score(is_similar, -squared_distances(*pairs.T), sample_weight=weight)
+        parts.append((share, len(pairs) if weight is None else float(weight.sum())))
     for rows in comparisons:
         assert rows is not None
-        margin = squared_distances(*rows[:, 2:].T) - squared_distances(*rows[:, :2].T)
-        parts.append((float(np.mean((np.sign(margin) + 1.0) / 2.0)), len(rows)))
+        rows = _counting(rows, weights)
+        if len(rows):
+            margin, weight = squared_distances(*rows[:, 2:].T), _weight(rows, weights)
+            margin -= squared_distances(*rows[:, :2].T)
+            share = float(np.average((np.sign(margin) + 1.0) / 2.0, weights=weight))
+            parts.append((share, len(rows) if weight is None else float(weight.sum())))
     if not parts:
         raise ValueError(
             "nothing to score by: needs labels y with two classes and two objects of one class, or "
@@ -124,8 +175,68 @@ def share_in_order(
             "cross-validation, cv=StratifiedKFold() keeps all classes in all parts, and constraints and "
             "sample_ids reach score by metadata routing: sklearn.set_config(enable_metadata_routing=True)"
         )
-    values, weights = np.array(parts).T
-    return float(np.average(values, weights=weights))
+    values, sums = np.array(parts).T
+    return float(np.average(values, weights=sums))
+
+
+def part_of(block: Block, rows: Index) -> Block:
+    """Some rows of a block."""
+    ids = block.ids if block.kind == "linear" or block.ids is None else block.ids[rows]
+    matrices = tuple(block.matrices[row] for row in rows) if block.matrices else ()
+    return replace(block, ids=ids, bounds=block.bounds[rows], matrices=matrices)
+
+
+def _counting(rows: Index, weights: Array | None) -> Index:
+    """Those without an object of weight zero."""
+    return rows if weights is None else rows[(weights[rows] > 0).all(axis=1)]
+
+
+def _weight(rows: Index, weights: Array | None) -> Array | None:
+    """The product of the weights of the objects of every row, of each object once; None without weights."""
+    if weights is None:
+        return None
+    ordered = np.sort(rows, axis=1)
+    again = np.diff(ordered, axis=1, prepend=-1) == 0
+    product: Array = np.where(again, 1.0, weights[ordered]).prod(axis=1)
+    return product
+
+
+def _tell_dropped(constraints: Constraints, dropped: int, sample_ids: ArrayLike) -> None:
+    """Warn of constraints on unknown objects; where all objects are unknown, the ids cannot be meant."""
+    known, missing = id_list(sample_ids, "sample_ids"), dict[Any, None]()
+    found = False
+    for block in constraints.blocks:
+        ids = block.object_ids.ravel()
+        present = np.isin(ids, known) if ids.dtype.kind == known.dtype.kind else np.zeros(len(ids), bool)
+        found = found or bool(present.any())
+        missing |= dict.fromkeys(ids[~present].tolist())
+    shown = ", ".join(show(name) for name in [*missing][:_SHOWN]) + (", ..." if len(missing) > _SHOWN else "")
+    if not found:
+        example = f"; they hold {show(known[0])}, for example" if len(known) else ""
+        raise ValueError(f"no object that the constraints name is in sample_ids: {shown}{example}")
+    warnings.warn(
+        f"{dropped} of {len(constraints)} constraints are left out, because they name objects that are not "
+        f"in sample_ids: {shown}; where that is meant, constraints.restricted_to(sample_ids)[0] says so",
+        UnknownIdsWarning,
+        stacklevel=4,
+    )
+
+
+def _is_in_fold(constraints: Constraints) -> bool:
+    """Whether scikit-learn passes these constraints on to a fit or score of a part of the data.
+
+    It hands over what it cannot cut as it is, without a sign; so this looks for the function that cuts: one
+    of scikit-learn that runs now, has `train`, and these constraints among the parameters that it passes.
+    Constraints that an estimator makes inside such a part are others, and not meant.
+    """
+    frame = sys._getframe()
+    while frame.f_back is not None:
+        frame = frame.f_back
+        if str(frame.f_globals.get("__name__")).startswith("sklearn.") and "train" in frame.f_locals:
+            passed = (value for value in frame.f_locals.values() if isinstance(value, dict))
+            if any(value is constraints for parameters in passed for value in parameters.values()):
+                return True
+    return False
 
 
 def _codes(y: ArrayLike, n_objects: int) -> Codes:
@@ -175,9 +286,7 @@ def _trace(A: Any, K: Array) -> float:
 
 
 def _without_met(block: Block) -> Block:
-    rows = ~(block.bounds <= 0)
-    assert block.ids is not None
-    return replace(block, ids=block.ids[rows], bounds=block.bounds[rows])
+    return part_of(block, np.flatnonzero(~(block.bounds <= 0)))
 
 
 def _refuse_exceeded(constraints: Constraints, shifted: Block, first: int) -> None:

@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 from nearwise import constraints as c
 from nearwise.constraints import Constraints
 from nearwise.estimators import _fixed_rank as shared, _side
-from nearwise.estimators._base import Learner, PriorKeptWarning, one_of
+from nearwise.estimators._base import METADATA, Learner, PriorKeptWarning, one_of
 from nearwise.estimators._checkpoint import open_checkpoint
 from nearwise.estimators._kernel_features import KernelFeatures, LowRankKernelMetric, kernel_features
 from nearwise.estimators._progress import progress, with_callbacks
@@ -81,6 +81,8 @@ class FixedRankLearner(Learner):
     >>> learner.status_
     <Status.STATIONARY: 'stationary'>
     """
+
+    __metadata_request__partial_fit = METADATA
 
     schedule_: Schedule | None
     result_: Any

@@ -142,6 +142,8 @@ class KernelReducer(KernelLearner):
 
     def _directions(self, X: Any, y: Any, features: Array, side: _side.SideInformation, count: int) -> Array:
         """B, with B B^T the leading part of W, for features of unit scale; sets what reports on it."""
+        if penalty_wanted(self.penalty) != np.inf:
+            side = _side.without_unreachable(side, features, Frobenius(), None)
         rows = _with_bounds(features, _all_constraints(features, side, self.n_pairs, self.random_state))
         self.n_constraints_used_ = len(rows)
         self.n_constraints_dropped_ = side.n_dropped
@@ -198,7 +200,7 @@ def _with_bounds(features: Array, rows: Constraints) -> Constraints:
     """Open bounds filled from the distances of the input kernel, not from the prior, which is no metric."""
     if len(rows) == 0:
         return rows
-    bounds = Problem(features, rows).bounds
+    bounds = Problem(features, rows, penalty=np.inf).bounds  # which refuses what no matrix can meet
     blocks, first = [], 0
     for block in rows.blocks:
         blocks.append(replace(block, bounds=bounds[first : first + len(block)]))

@@ -39,11 +39,14 @@ class MetricLearner(Learner):
         What nearest means.
     prior : "identity", "covariance" or (d, d) array, default="identity"
         M without side information; "covariance" is the inverse of the data's covariance matrix (its
-        pseudo-inverse where that is singular). An array must be positive semidefinite.
+        pseudo-inverse where that is singular). An array must be positive semidefinite. All but "identity"
+        need dense data.
     penalty : "auto", number > 0 or inf, default="auto"
-        What it costs to violate a constraint, inf making all of them hard. "auto" chooses it on pairs held
-        out, and keeps the prior where none does better than that. For LogDet this is the penalty of
-        `Problem`; for other divergences, where a penalty has a unit, it is meant for constraints of size 1.
+        What it costs to violate a constraint, inf making all of them hard. "auto" chooses it on what is held
+        out, and keeps the prior where none does better than that: with labels half of the objects, by the
+        share of their class among their five nearest of the others; without, a third of the constraints, by
+        how often what shall be nearer is nearer. For LogDet this is the penalty of `Problem`; for other
+        divergences, where a penalty has a unit, it is meant for constraints of size 1.
     rank : int, default=None
         Learn M = I + U (L - I) U^T in a subspace of this dimension only, in O(d rank) memory (JKDD12 3.6).
         By default all of M is learned for dense data of up to 256 features, and 100 dimensions otherwise.
@@ -78,11 +81,12 @@ class MetricLearner(Learner):
     result_ : `Result` of the last solve with certificate and history; None where nothing was to be learned
     status_ : `Status` of that solve
     n_iter_ : iterations of all solves, also of those that choose the penalty
-    penalty_, penalty_scores_ : the penalty used; pairs (penalty, score on held-out pairs), the prior's first
-        with penalty 0
+    penalty_, penalty_scores_ : the penalty used; pairs (penalty, score on what was held out), the prior's
+        first with penalty 0
     kept_prior_ : whether M is the prior
     n_constraints_used_, n_constraints_dropped_ : constraints that were learned from, drawn from labels or
-        given; given ones that name objects which are not in the data
+        given; given ones that were left out, because they name objects which are not in the data, or want
+        equal objects to be apart
     n_features_in_, feature_names_in_ : as everywhere in scikit-learn
 
     Examples
@@ -142,7 +146,8 @@ class MetricLearner(Learner):
         y : n labels of any type
         constraints : what else is known; learned from together with the labels, if there are both
         sample_ids : n ids, by which the constraints name the rows of X; by default they do by row number.
-            Constraints on ids that are not among them are dropped and counted.
+            Constraints on ids that are not among them are left out and counted, with an `UnknownIdsWarning`;
+            not so in scikit-learn's cross-validation, which hands over a part of the data.
         """
         X = self._training_data(X)
         side = _side.read(X.shape[0], y, constraints, sample_ids)
@@ -173,19 +178,25 @@ class MetricLearner(Learner):
 
         return with_linear_map(index, self.components_)
 
+    @property
+    def _starts_from_identity(self) -> bool:
+        return isinstance(self.prior, str) and self.prior == "identity"
+
+    @property
+    def _accept_sparse(self) -> str | bool:
+        """Sparse data are learned from in a subspace, outside which M is the identity."""
+        return "csr" if self._starts_from_identity else False
+
     def _subspace(self, X: Any, side: _side.SideInformation) -> Array | None:
         """An orthonormal basis of what is learned; None for all of the space."""
         n, d = X.shape
         named = not isinstance(self.basis, str) or self.basis != "auto"
         rank = rank_wanted(self.rank, d)
-        identity = isinstance(self.prior, str) and self.prior == "identity"
-        wide = d > FULL_FEATURES and identity
+        wide = d > FULL_FEATURES and self._starts_from_identity
         if rank is None and not named and not wide and not sparse.issparse(X):
             return None
-        if not identity:
-            raise ValueError(
-                "a prior other than 'identity' needs all of M: dense X, rank=None and basis='auto'"
-            )
+        if not self._starts_from_identity:
+            raise ValueError("a prior other than 'identity' needs all of M: rank=None and basis='auto'")
         if isinstance(self.basis, str):
             one_of(self.basis, "basis", ("auto", *_bases.BASES))
         rng = check_random_state(self.random_state)

@@ -54,9 +54,10 @@ class OnlineLearner(Learner):
     basis : "auto", "random", "svd", "kmeans", "class_means", "class_clusters" or (d, k) array, default="auto"
         The subspace. The names other than "random" need the data of a `fit`.
     bounds : (upper, lower), default=None
-        Squared distances for similar and dissimilar pairs that come without bounds. By default percentiles
-        of the prior's distances in the data of `fit`, or of the first 200 pairs of the stream as they come
-        ("pola" learns a threshold in units of their median instead).
+        Squared distances for similar and dissimilar pairs that come without bounds. By default the 5th and
+        the 95th percentile of the prior's distances, but half their median at most and twice it at least: in
+        the data of `fit`, or of the first 200 pairs of the stream as they come, so that the first pair
+        teaches too ("pola" learns a threshold in units of the median instead).
     n_pairs : int, default=None
         How many pairs `fit` draws from labels; by default 40 c^2 for c classes.
     random_state : int, RandomState or None, default=None
@@ -169,7 +170,7 @@ class OnlineLearner(Learner):
         y : for pairs +1 (similar) or -1 (dissimilar), for quadruplets -1 where k, l are nearer; for data,
             labels of any type: each row is compared with the latest of its class and of another class
         constraints : bounds on distances, and comparisons, of rows of the data
-        sample_ids : ids by which the constraints name the rows; those on others are dropped, and counted
+        sample_ids : ids by which the constraints name the rows; those on others are left out and counted
         squared_distances : of pairs: one number > 0, or one each
         """
         with self._unchanged_on_error():
