@@ -72,9 +72,17 @@ def sweep(
         )
         if step == 0.0:
             continue
+        before = dual[row]
         dual[row] += step
         if rank == 1:
-            weight = -step * coefficient[low] / (1.0 + step * eigenvalues[0])
+            shrinking = 1.0 + step * eigenvalues[0]
+            closed = definite[row] and bounds[row] > 0.0 and (bregman[row] or compliance[row] == 0.0)
+            if shrinking < 0.5 and closed and dual[row] != 0.0:
+                # the same without cancellation, for a value that grows much: (e (1 - c y b) + b c) / (b (1 + c))
+                open_part = eigenvalues[0] * (1.0 - compliance[row] * before * bounds[row])
+                given = bounds[row] * compliance[row]
+                shrinking = (open_part + given) / (bounds[row] * (1.0 + compliance[row]))
+            weight = -step * coefficient[low] / shrinking
             _apply(state, factored, image, weight, diagonal, above, sums)
             continue
         # First the square that shrinks M, then the one that lets it grow: M stays positive definite between.

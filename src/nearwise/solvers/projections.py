@@ -24,6 +24,7 @@ from nearwise.solvers._von_neumann import VonNeumannEngine
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
+_ROUNDING = 4 * np.finfo(float).eps
 _DRIFT = 1e-10  # of M from its multipliers, from which on it is computed from them anew
 _ORDERS = ("cyclic", "shuffled", "violated")
 _FORMS = ("factored", "symmetric")
@@ -159,10 +160,13 @@ def _sweep(engine: Engine, form: Formulation, order: str, rng: np.random.Generat
 
 def _settled(engine: Engine, form: Formulation, count: int, final: bool) -> Iterate:
     """The engine's point, with M computed anew where rounding has taken it from its multipliers."""
-    pullback = form.measurements.adjoint(engine.dual)
-    if engine.drift(pullback) > _DRIFT:
-        engine.refresh(pullback)
-    factor = engine.factor()
+    pullback, factor = form.measurements.adjoint(engine.dual), engine.factor()
+    drift = engine.drift(pullback)
+    if drift > _DRIFT and drift > _ROUNDING * (
+        np.abs(engine.dual) @ form.measurements.parts_of_factor(factor)
+    ):
+        engine.refresh(pullback)  # more exact than M, unless rounding of the multipliers is the larger error
+        factor = engine.factor()
     # Multipliers of hard rows that grow without end point at a contradiction; looked at ever more rarely.
     suspicious = count >= 16 and count & (count - 1) == 0 and form.losses.any_hard
     return Iterate(
