@@ -129,6 +129,8 @@ def read(arguments: argparse.Namespace, read_table: Callable[[], Table] | None =
                 ids=arguments.id,
                 drop=arguments.drop,
                 features=arguments.features,
+                decimal=arguments.decimal,
+                thousands=arguments.thousands,
             )
         n, ids = len(table.X), table.ids
         sides = []
@@ -137,7 +139,16 @@ def read(arguments: argparse.Namespace, read_table: Callable[[], Table] | None =
         if arguments.triplets is not None:
             sides.append(side_files.read_triplets(arguments.triplets, n, ids))
         if arguments.distances is not None:
-            sides.append(side_files.read_distances(arguments.distances, n, ids, squared=arguments.squared))
+            sides.append(
+                side_files.read_distances(
+                    arguments.distances,
+                    n,
+                    ids,
+                    squared=arguments.squared,
+                    decimal=arguments.decimal,
+                    thousands=arguments.thousands,
+                )
+            )
     _check_magnitudes(table)
     return known_of(table, tuple(sides))
 
