@@ -22,7 +22,6 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 import nearwise as nw
-from nearwise import constraints as c
 from nearwise.cli import _stream
 from nearwise.constraints import Constraints
 
@@ -144,7 +143,7 @@ def fit(
     Parameters
     ----------
     X : all rows of the table
-    codes : the class of every row of the table, or None
+    codes : the class of every row of the table, -1 for one without; or None
     rows : the labelled rows to learn from
     constraints : those to learn from, by row number
     settings, watch : how, and who looks on
@@ -152,7 +151,7 @@ def fit(
     Raises `Refused` where the side information contradicts itself or the settings.
     """
     scaler = StandardScaler() if settings.scale else None
-    rows, labels, constraints = _training(X, codes, rows, constraints, settings)
+    rows, labels = _training(codes, rows, constraints) if codes is not None else (np.arange(len(X)), None)
     part = X[rows]
     if scaler is not None:
         part = scaler.fit_transform(part)
@@ -194,25 +193,12 @@ def estimator(settings: Settings) -> Any:
     return nw.MetricLearner(**common)
 
 
-def _training(
-    X: Array, codes: Index | None, rows: Index, constraints: Constraints, settings: Settings
-) -> tuple[Index, Index | None, Constraints]:
-    """The rows of the fit, their labels, and the constraints.
-
-    Learners want a label for every row or for none. Where constraints speak of rows without one, the pairs
-    that labels mean are drawn here and join the constraints.
-    """
-    if codes is None:
-        return np.arange(len(X)), None, constraints
+def _training(codes: Index, rows: Index, constraints: Constraints) -> tuple[Index, NDArray[np.object_]]:
+    """The rows of the fit, also those that only constraints speak of, and their labels, as texts or None."""
     named = np.unique(np.concatenate([rows, *(block.object_ids.ravel() for block in constraints.blocks)]))
-    if len(named) == len(rows):
-        return rows, codes[rows], constraints
-    part = X[rows]
-    if settings.scale:
-        part = StandardScaler().fit_transform(part)
-    drawn = c.from_labels(codes[rows], part, "local", random_state=settings.seed)
-    blocks = [replace(block, ids=rows[block.object_ids]) for block in drawn.blocks]
-    return named, None, Constraints(tuple(blocks)) + constraints
+    labels = codes[named].astype(str).astype(object)  # texts, so that class numbers are no measurements
+    labels[~np.isin(named, rows)] = None
+    return named, labels
 
 
 def _unnamed(result: nw.Result) -> nw.Result:

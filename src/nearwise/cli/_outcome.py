@@ -203,7 +203,7 @@ class Outcome:
         return report.from_estimator(
             self.fit.model,
             table.X,
-            y=table.labels,
+            y=self.known.labels,
             ids=table.ids,
             names=table.names,
             held_out=self.pairs,

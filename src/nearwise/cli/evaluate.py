@@ -111,7 +111,7 @@ def _figures(arguments: argparse.Namespace, fitted: Fitted, known: Known, given:
         train = fitted.read(arguments.train, arguments, labels=arguments.labels, ids_optional=True)
         X = np.concatenate([table.X, train.X])
         labels = np.concatenate([table.labels, train.labels])
-        codes, _ = _known.class_codes(labels)
+        codes, _, _ = _known.class_codes(labels, table.source)
         among = n + np.flatnonzero(codes[n:] >= 0)
         if len(among) < 2:
             raise BadInput(f"{train.source}: two rows with a label or more are needed")

@@ -139,7 +139,8 @@ class MetricLearner(Learner):
         Parameters
         ----------
         X : (n, d) data, dense or sparse
-        y : n labels of any type
+        y : n labels of any type; None, NaN and -1 mean no label (-1 and +1 alone are two classes, with a
+            warning), and measurements are refused
         constraints : what else is known; learned from together with the labels, if there are both
         sample_ids : n ids, by which the constraints name the rows of X; by default they do by row number.
             Constraints on ids that are not among them are dropped and counted.
