@@ -24,6 +24,7 @@ from nearwise.cli._fitting import Fit, Settings, Watch
 from nearwise.cli._holding_out import Split, counts, hold_out, listed, numbered
 from nearwise.cli._known import Known
 from nearwise.evaluation import UNCLEAR, VERDICTS, Figure
+from nearwise.tables import Seen
 
 if TYPE_CHECKING:
     from nearwise.report import Report
@@ -87,8 +88,13 @@ class Outcome:
         ]
 
     def model(self) -> Any:
-        """The model as it is stored: with the names of its features, and without times, which differ."""
+        """The model as it is stored: with the names of its features and the fingerprints of the rows that it
+        learned from, and without times, which differ.
+        """
         learner = copy.copy(self.fit.learner)
+        named = [block.object_ids.ravel() for block in self.split.learned.blocks]
+        rows = np.unique(np.concatenate([self.split.learned_rows, *named]))
+        Seen.of(self.known.table.X[rows]).keep(learner)
         result = getattr(learner, "result_", None)
         if result is not None:
             history = tuple(replace(record, seconds=0.0) for record in result.history)

@@ -15,10 +15,21 @@ from pathlib import Path
 from nearwise.tables._binary import open_arrays, open_dataset, open_parquet
 from nearwise.tables._numerals import NO_WISHES, Wanted, wanted
 from nearwise.tables._output import check_target, json_text, write, write_columns
+from nearwise.tables._seen import Seen
 from nearwise.tables._table import Opened, Table, TableError, checked, select
 from nearwise.tables._text import open_text
 
-__all__ = ["Table", "TableError", "check_target", "json_text", "open_file", "read", "write", "write_columns"]
+__all__ = [
+    "Seen",
+    "Table",
+    "TableError",
+    "check_target",
+    "json_text",
+    "open_file",
+    "read",
+    "write",
+    "write_columns",
+]
 
 DATASET = "dataset:"
 _MAGIC = {b"\x93NUMPY": "array", b"PK\x03\x04": "array", b"PAR1": "parquet"}
