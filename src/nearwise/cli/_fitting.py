@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 CHOOSING, LEARNING = "choosing the penalty", "learning"
-FIXED_RANK = 2  # of --method fixed-rank, unless --rank says otherwise
+FIXED_RANK, HIGHEST_RANK = 10, 30  # of --method fixed-rank, unless --rank says otherwise
 # Solves that choose the penalty end at this gap (estimators._learning): one that goes on is the last.
 _COARSE = 1e-2
 
@@ -73,6 +73,16 @@ class Fit:
     @property
     def learner(self) -> Any:
         return self.model[-1] if isinstance(self.model, Pipeline) else self.model
+
+    @property
+    def reduced(self) -> tuple[int, int] | None:
+        """The dimensions that were learned and all there are, or those of a kernel; None for all."""
+        learner, metric = self.learner, self.learner.metric_
+        if isinstance(metric, nw.KernelMetric):
+            n_points = metric.points.shape[0]
+            return None if n_points == len(self.rows) else (n_points, len(self.rows))
+        found = (int(learner.rank_), int(learner.n_features_in_))
+        return found if found[0] < found[1] else None
 
 
 class Refused(ValueError):
@@ -162,7 +172,8 @@ def fit(
             if settings.method == "online":
                 learner = _stream.learn(part, labels, constraints, rows, settings, watch)
             else:
-                learner = estimator(settings).set_params(callback=watch)
+                n_classes = 0 if labels is None else len(set(labels.tolist()) - {None})
+                learner = estimator(settings, part.shape[1], n_classes).set_params(callback=watch)
                 learner.fit(part, labels, constraints=constraints, sample_ids=rows)
                 learner.set_params(callback=None, checkpoint=None)
         except ValueError as error:
@@ -182,11 +193,16 @@ def fit(
     return Fit(model, rows, seconds, stopped, choosing, _notices(caught, learner))
 
 
-def estimator(settings: Settings) -> Any:
-    """The learner of a batch method."""
+def estimator(settings: Settings, n_features: int, n_classes: int = 0) -> Any:
+    """The learner of a batch method.
+
+    The rank of a matrix of fixed rank is 10 by default, or one less than there are classes, up to 30: with
+    fewer dimensions than it takes to tell the classes apart, neighbours are lost.
+    """
     common: dict[str, Any] = {"random_state": settings.seed, "checkpoint": settings.checkpoint}
     if settings.method == "fixed-rank":
-        return nw.FixedRankLearner(settings.rank or FIXED_RANK, **common)
+        rank = min(n_features, max(FIXED_RANK, min(n_classes - 1, HIGHEST_RANK)))
+        return nw.FixedRankLearner(settings.rank or rank, **common)
     common |= {"divergence": settings.method, "penalty": settings.penalty, "rank": settings.rank}
     if settings.kernel is not None:
         return nw.KernelLearner(settings.kernel, **common)

@@ -51,7 +51,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "fixed rank; or one pass over the feedback",
     )
     how.add_argument(
-        "--rank", type=whole_number(1), metavar="K", help="learn in K dimensions only (fixed-rank: default 2)"
+        "--rank",
+        type=whole_number(1),
+        metavar="K",
+        help="learn in K dimensions only (fixed-rank: default 10, or number of classes less one, up to 30)",
     )
     how.add_argument("--kernel", choices=KERNELS, help="learn a kernel from this one, not a linear distance")
     how.add_argument(

@@ -74,12 +74,12 @@ class MetricLearner(Learner):
     ----------
     metric_ : the learned `Metric`
     components_ : (n_components, d) array, the linear map of `transform`
-    rank_ : dimensions of the learned subspace, d where all of M was learned
+    rank_ : dimensions of the learned subspace, d where all of M was learned; in the others M is the identity
     result_ : `Result` of the last solve with certificate and history; None where nothing was to be learned
     status_ : `Status` of that solve
     n_iter_ : iterations of all solves, also of those that choose the penalty
     penalty_, penalty_scores_ : the penalty used; pairs (penalty, score on held-out pairs), the prior's first
-        with penalty 0
+        with penalty 0; none where the penalty was given, or too little is known to hold anything out
     kept_prior_ : whether M is the prior
     n_constraints_used_, n_constraints_dropped_ : constraints that were learned from, drawn from labels or
         given; given ones that name objects which are not in the data
