@@ -18,6 +18,7 @@ import nearwise
 ORDER = (
     ("_writing",),
     ("_kernels", "_reading", "result"),
+    ("_labels",),
     ("_drawing",),
     ("constraints", "divergences"),
     ("atoms", "losses"),

@@ -192,7 +192,7 @@ def test_several_kinds_of_knowledge_together(folder: Path, run: Run) -> None:
     [
         ("--method vonneumann", nw.MetricLearner, 4),
         ("--rank 3 --penalty 1 --scale none", nw.MetricLearner, 3),
-        ("--method fixed-rank", nw.FixedRankLearner, 2),
+        ("--method fixed-rank", nw.FixedRankLearner, 4),
         ("--method fixed-rank --rank 3", nw.FixedRankLearner, 3),
         ("--method online", nw.OnlineLearner, 4),
         ("--kernel rbf --rank 9 --penalty 1", nw.KernelLearner, 9),

@@ -94,6 +94,10 @@ def test_commands_options_choices_and_files_are_offered(offered: object, folder:
     assert offer("completion", "z") == ["zsh"]
     assert "solver" in offer("bench", "so")
     assert offer("apply", "--thr") == ["--threads"]
+    for command in ("learn", "apply", "evaluate", "neighbors"):
+        assert offer(command, "--dec") == ["--decimal"]
+        assert offer(command, "--decimal", "") == [",", ".", "comma", "point"]
+        assert offer(command, "--thousands", "s") == ["space"]
     assert {"--help", "--output", "--id", "--drop"} <= set(offer("apply", "--"))
     assert offer("apply", "da") == FILES[:2]
     assert offer("neighbors", "model", "data.csv", "--query", "mo") == ["model"]

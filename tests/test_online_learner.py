@@ -227,7 +227,7 @@ def test_a_bad_batch_leaves_the_learner_as_it_was(update: str) -> None:
         ((VECTORS[:, 0],), {}, "no feedback"),
         ((VECTORS[:, 0], SIGNS[:9]), {}, f"{M} labels"),
         ((VECTORS[:, 0],), {"squared_distances": 1.0}, "belong to pairs"),
-        ((VECTORS[:3, 0], [1.0, np.nan, 2.0]), {}, "row 1: the label is missing"),
+        ((VECTORS[:3, 0], [1.0, 0.25, 2.0]), {}, "row 1: 0.25 is a measurement, not the label of a class"),
         ((VECTORS[:, 0],), {"constraints": c.similar([(0, M)])}, f"id {M} is not"),
         ((VECTORS[:, 0],), {"constraints": c.similarity([(0, 1)], 1.0, "==")}, "row 0: .* no bound on dist"),
         ((VECTORS[:, :2], SIGNS), {"constraints": c.similar([(0, 1)])}, "not to tuples"),

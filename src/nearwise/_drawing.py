@@ -1,7 +1,8 @@
 """Draws pairs of objects from class labels: at random (KSD09 7.2) or between near neighbours.
 
-Labels become class numbers, and a draw returns two arrays of row numbers with two columns each: the pairs
-within a class and the pairs across classes. No pair occurs twice and no object is paired with itself.
+Labels are class numbers, -1 for an object without one, which is in no pair. A draw returns two arrays of row
+numbers with two columns each: the pairs within a class and the pairs across classes. No pair occurs twice and
+no object is paired with itself.
 """
 
 from __future__ import annotations
@@ -10,22 +11,21 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from nearwise._reading import regular_array
+from nearwise._labels import Codes
 
 Pairs = NDArray[np.int64]
-Codes = NDArray[np.int64]
 
 N_NEIGHBORS = 5
 # Up to this size of a class, one search among all objects finds the nearest objects of other classes.
 SMALL_CLASS = 30
 
 
-def labelled_pairs(
-    y: ArrayLike, X: Any, draw: str, n_pairs: int | None, random_state: int | np.random.RandomState | None
+def pairs_of_classes(
+    codes: Codes, X: Any, draw: str, n_pairs: int | None, random_state: int | np.random.RandomState | None
 ) -> tuple[Pairs, Pairs]:
-    """Checks the arguments of `constraints.from_labels` and draws."""
+    """Checks the arguments of `constraints.from_labels`, the labels being class numbers, and draws."""
     from sklearn.utils import check_array, check_random_state  # slow to import, and needed only here
 
     if draw not in ("random", "local"):
@@ -34,7 +34,6 @@ def labelled_pairs(
     if n_pairs is not None and not (countable and n_pairs >= 1):
         raise ValueError(f"n_pairs must be an integer >= 1 or None, got {n_pairs!r}")
     rng = check_random_state(random_state)
-    codes = class_codes(y)
     if X is None and draw == "local":
         raise ValueError("draw='local' needs X, the data whose neighbours it takes")
     if X is not None:
@@ -44,26 +43,15 @@ def labelled_pairs(
     return random_pairs(codes, n_pairs, rng) if draw == "random" else nearest_pairs(codes, X, n_pairs, rng)
 
 
-def class_codes(y: ArrayLike) -> Codes:
-    """The class of every label as a number, in the order in which the classes first appear."""
-    labels = regular_array(y, "y")
-    if labels.ndim != 1 or labels.size < 2:
-        raise ValueError(f"y must be a column of at least two labels, got shape {labels.shape}")
-    if labels.dtype.kind not in "biufMm" and not (labels.dtype.kind == "U" and isinstance(y, np.ndarray)):
-        # NumPy would turn the list [1, "1"] into two equal strings, and cannot sort mixed objects.
-        return _codes_of_objects(np.asarray(y, dtype=object))
-    missing = np.flatnonzero(labels != labels)
-    if missing.size:
-        raise ValueError(f"row {missing[0]}: the label is missing ({labels[missing[0]]})")
-    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[inverse]
-
-
 def random_pairs(codes: Codes, n_pairs: int | None, rng: np.random.RandomState) -> tuple[Pairs, Pairs]:
     """`n_pairs` distinct pairs drawn uniformly, half of them within a class where the labels permit.
 
     The default number is 40 c^2 for c classes (KSD09 7.2), or all pairs if there are fewer.
     """
+    labelled = np.flatnonzero(codes >= 0)
+    if len(labelled) < len(codes):
+        same, different = random_pairs(codes[labelled], n_pairs, rng)
+        return labelled[same], labelled[different]
     counts = np.bincount(codes)
     starts = np.cumsum(counts) - counts
     later = codes.size - starts - counts
@@ -89,7 +77,7 @@ def nearest_pairs(
 
     If there are more than `n_pairs` of these, a random choice, half within a class where the labels permit.
     """
-    near, far = neighbors(codes, X, np.arange(codes.size))
+    near, far = neighbors(codes, X, np.flatnonzero(codes >= 0))
     same_pairs, different_pairs = _distinct_pairs(near, codes.size), _distinct_pairs(far, codes.size)
     n_same, n_different = len(same_pairs), len(different_pairs)
     if n_pairs is not None and n_pairs < n_same + n_different:
@@ -101,7 +89,14 @@ def nearest_pairs(
 
 
 def neighbors(codes: Codes, X: Any, rows: NDArray[np.int64]) -> tuple[Pairs, Pairs]:
-    """Pairs (row, neighbour) of the given rows: the nearest of their own class, and of the other classes."""
+    """Pairs (row, neighbour) of the given rows: the nearest of their own class, and of the other classes.
+
+    The rows have a class.
+    """
+    labelled = np.flatnonzero(codes >= 0)
+    if len(labelled) < len(codes):
+        near, far = neighbors(codes[labelled], X[labelled], np.searchsorted(labelled, rows))
+        return labelled[near], labelled[far]
     from sklearn.neighbors import NearestNeighbors  # slow to import, and needed only here
 
     counts = np.bincount(codes)
@@ -128,19 +123,6 @@ def neighbors(codes: Codes, X: Any, rows: NDArray[np.int64]) -> tuple[Pairs, Pai
         row, place = np.nonzero(other & (np.cumsum(other, axis=1) <= N_NEIGHBORS))
         different.append(np.stack([asking[row], near[row, place]], axis=1))
     return np.concatenate(same), np.concatenate(different)
-
-
-def _codes_of_objects(labels: NDArray[np.object_]) -> Codes:
-    codes: dict[Any, int] = {}
-    for row, label in enumerate(labels):
-        try:
-            missing = label is None or bool(label != label)
-        except TypeError:  # pandas.NA has no truth value
-            missing = True
-        if missing:
-            raise ValueError(f"row {row}: the label is missing ({label!r})")
-        codes.setdefault(label, len(codes))
-    return np.array([codes[label] for label in labels], dtype=np.int64)
 
 
 def _halves(n_pairs: int, n_within: int, n_across: int) -> tuple[int, int]:

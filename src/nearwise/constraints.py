@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from nearwise import _drawing, _reading
+from nearwise import _drawing, _labels, _reading
 from nearwise._reading import Array, Ids, Rows
 
 Kind = Literal["distance", "comparison", "similarity", "linear"]
@@ -332,7 +332,8 @@ def from_labels(
 
     Parameters
     ----------
-    y : labels of any type, one per row of the data; -1 is a label like any other
+    y : labels of any type, one per row of the data; None, NaN and -1 mean no label (-1 and +1 alone are two
+        classes, with a warning), and numbers that can be no classes are refused
     X : the data; needed for `draw="local"`
     draw : "random" draws pairs uniformly, half of them similar where the labels permit (KSD09 7.2);
         "local" takes every object with its five nearest objects of its class and of the other classes
@@ -343,7 +344,8 @@ def from_labels(
     >>> c.from_labels(["a", "a", "b", "b"], random_state=0)
     <Constraints: 2 distances <=, 4 distances >=>
     """
-    same, different = _drawing.labelled_pairs(y, X, draw, n_pairs, random_state)
+    codes = _labels.read(y).for_pairs(stacklevel=2)
+    same, different = _drawing.pairs_of_classes(codes, X, draw, n_pairs, random_state)
     return similar(same) + dissimilar(different)
 
 

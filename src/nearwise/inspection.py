@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from nearwise import _drawing
+from nearwise import _labels
 from nearwise._before_after import Missing, learner_of, measures, prior_metric, rows_of
 from nearwise.estimators import (
     FixedRankEmbedding,
@@ -164,23 +164,22 @@ def convergence(model: Any) -> Convergence:
 
 def label_pairs(y: ArrayLike, n_pairs: int = PAIRS, seed: int = 0) -> tuple[Index, NDArray[np.bool_]]:
     """Random pairs of rows with a label, half of them of equal labels where possible, and which are those."""
-    labels = np.asarray(y, dtype=object)
-    known = np.flatnonzero([has_label(label) for label in labels])
+    labels = _labels.cleaned(np.asarray(y, dtype=object))
+    codes, _ = _labels.coded_objects([label if has_label(label) else None for label in labels])
+    known = np.flatnonzero(codes >= 0)
     if known.size < 2:
         raise Missing("Fewer than two rows have a label.")
-    codes = np.full(len(labels), -1)
-    codes[known] = _drawing.class_codes(list(labels[known]))
     return labelled_pairs(codes, known, n_pairs, seed)
 
 
 def has_label(label: Any) -> bool:
     """Whether a label says something: not None, NaN or empty text."""
-    return label is not None and label == label and not (isinstance(label, str) and not label)
+    return _labels.has_label(label) and not (isinstance(label, str) and not label)
 
 
 def classes(y: Sequence[Any]) -> Classes:
     """The most frequent labels, sorted, each as a class of its own, and the others together."""
-    texts = [label_text(label) if has_label(label) else None for label in y]
+    texts = [label_text(label) if has_label(label) else None for label in _labels.cleaned(y)]
     sizes = Counter(text for text in texts if text is not None)
     frequent = sorted(sizes, key=lambda text: (-sizes[text], _by_value(text)))[:COLOURS]
     slot_of = {text: str(k) for k, text in enumerate(sorted(frequent, key=_by_value))}

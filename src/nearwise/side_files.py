@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from nearwise import constraints as c
 from nearwise.constraints import Constraints
 from nearwise.tables import TableError, open_file
+from nearwise.tables._numerals import PLAIN, Numerals, Wanted, decide, is_numeral, number, wanted
 from nearwise.tables._table import place, shown
-from nearwise.tables._text import TextFile, number
+from nearwise.tables._text import TextFile
 
 Rows = NDArray[np.int64]
 Cells = NDArray[np.object_]
@@ -93,18 +94,28 @@ def read_triplets(source: str, n_rows: int, ids: NDArray[np.str_] | None) -> Sid
     return file.side(c.closer(rows), np.arange(len(rows)))
 
 
-def read_distances(source: str, n_rows: int, ids: NDArray[np.str_] | None, *, squared: bool = False) -> Side:
+def read_distances(
+    source: str,
+    n_rows: int,
+    ids: NDArray[np.str_] | None,
+    *,
+    squared: bool = False,
+    decimal: str | None = None,
+    thousands: str | None = None,
+) -> Side:
     """Two objects, their distance, and perhaps how it is meant: <=, >= or == (the default).
 
     Distances are plain ones, not squared, unless the header calls them "squared_distance" or `squared` is
-    true. Other parameters as in `read_pairs`.
+    true. `decimal` and `thousands` as in `tables.read`, other parameters as in `read_pairs`.
     """
-    file = _open(source, "distances", (3, 4), 2, n_rows, ids, lambda cells: number(cells[2] or "") is None)
+    wish = wanted(decimal, thousands)
+    file = _open(source, "distances", (3, 4), 2, n_rows, ids, lambda cells: not is_numeral(cells[2] or ""))
+    numerals, notices = file.numerals(2, wish)
     pairs = file.objects(2)
     title = re.sub("[^a-z]", "", file.titles[2].casefold()) if file.titles else ""
     squared = squared or title in ("squareddistance", "distancesquared")
     bounds = np.array(
-        [_squared_distance(file, row, cell, squared) for row, cell in enumerate(file.columns[2])]
+        [_squared_distance(file, row, cell, squared, numerals) for row, cell in enumerate(file.columns[2])]
     )
     relations = np.full(len(pairs), "==")
     if len(file.columns) == 4:
@@ -119,7 +130,8 @@ def read_distances(source: str, n_rows: int, ids: NDArray[np.str_] | None, *, sq
         chosen = np.flatnonzero(relations == relation)
         parts.append(make(pairs[chosen], bounds[chosen]))
         orders.append(chosen)
-    return file.side(parts[0] + parts[1] + parts[2], np.concatenate(orders))
+    side = file.side(parts[0] + parts[1] + parts[2], np.concatenate(orders))
+    return replace(side, notices=side.notices + notices)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +142,7 @@ class _File:
     columns: list[Cells]
     titles: tuple[str, ...]
     lines: NDArray[np.int64] | None
-    decimal_comma: bool
+    separator: str
     n_rows: int
     known: dict[str, int] | None
     notices: tuple[str, ...]
@@ -176,6 +188,15 @@ class _File:
         lines = np.arange(len(self.columns[0])) if self.lines is None else self.lines
         unit = "row" if self.lines is None else "line"
         return Side(constraints, lines[order], self.source, unit, self.notices)
+
+    def numerals(self, column: int, wish: Wanted) -> tuple[Numerals, tuple[str, ...]]:
+        """How the numbers of a column of a text file are written, and what the user should know about it."""
+        if self.lines is None:
+            return PLAIN, ()
+        name = self.titles[column] if self.titles else f"x{column}"
+        places = [f"line {line}" for line in self.lines]
+        cells = {name: [cell or "" for cell in self.columns[column]]}
+        return decide(self.source, cells, places, self.separator, wish)
 
     def _row_number(self, row: int, cell: str | None) -> int:
         if cell is None:
@@ -227,8 +248,8 @@ def _open(
     if not len(columns[0]):
         reason = " but column names" if titles else ""
         raise TableError(f"{opened.source} holds no {what}{reason}")
-    decimal_comma = isinstance(opened, TextFile) and opened.decimal_comma
-    return _File(opened.source, columns, titles, lines, decimal_comma, n_rows, known, notices)
+    separator = opened.separator if isinstance(opened, TextFile) else ""
+    return _File(opened.source, columns, titles, lines, separator, n_rows, known, notices)
 
 
 def _may_be_titles_of_pairs(cells: list[str | None]) -> bool:
@@ -261,8 +282,8 @@ def _word(cell: str | None) -> bool | None:
     return _WORDS.get(text)
 
 
-def _squared_distance(file: _File, row: int, cell: str | None, squared: bool) -> float:
-    value = number(cell or "", file.decimal_comma)
+def _squared_distance(file: _File, row: int, cell: str | None, squared: bool, numerals: Numerals) -> float:
+    value = number(cell or "", numerals)
     if value is None:
         raise TableError(f"{file.at(row)}: {shown(cell or '')} is not a distance; a number > 0 is needed")
     with np.errstate(over="ignore", under="ignore"):

@@ -78,7 +78,8 @@ def sweep(
             shrinking = 1.0 + step * eigenvalues[0]
             closed = definite[row] and bounds[row] > 0.0 and (bregman[row] or compliance[row] == 0.0)
             if shrinking < 0.5 and closed and dual[row] != 0.0:
-                # the same without cancellation, for a value that grows much: (e (1 - c y b) + b c) / (b (1 + c))
+                # the same for a value that grows much, without cancellation:
+                # (e (1 - c y b) + b c) / (b (1 + c))
                 open_part = eigenvalues[0] * (1.0 - compliance[row] * before * bounds[row])
                 given = bounds[row] * compliance[row]
                 shrinking = (open_part + given) / (bounds[row] * (1.0 + compliance[row]))

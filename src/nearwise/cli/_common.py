@@ -71,7 +71,7 @@ def add_data(parser: argparse.ArgumentParser) -> None:
 
 
 def add_columns(parser: argparse.ArgumentParser) -> None:
-    """The options that say which columns of the data are meant."""
+    """The options that say which columns of the data are meant, and how their numbers are written."""
     columns = parser.add_argument_group("columns of DATA, by name or number (1 is the first, -1 the last)")
     columns.add_argument("--id", metavar="COL", help="the column of ids, which name the rows")
     columns.add_argument(
@@ -83,6 +83,13 @@ def add_columns(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="use these columns alone (again for more; default: all, or those of the MODEL)",
+    )
+    marks = parser.add_argument_group("numbers in text files (default: found out from all that are read)")
+    marks.add_argument("--decimal", choices=("point", "comma", ".", ","), help="the decimal mark")
+    marks.add_argument(
+        "--thousands",
+        choices=("none", "comma", "point", "space", "apostrophe", ",", "."),
+        help="the mark that groups thousands",
     )
 
 

@@ -60,6 +60,8 @@ class Fitted:
                 features=arguments.features,
                 known=() if arguments.features else self.names,
                 least=least,
+                decimal=arguments.decimal,
+                thousands=arguments.thousands,
             )
         return self._matched(table)
 

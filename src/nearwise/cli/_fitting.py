@@ -22,7 +22,6 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 import nearwise as nw
-from nearwise import constraints as c
 from nearwise.cli import _stream
 from nearwise.constraints import Constraints
 
@@ -30,7 +29,7 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 CHOOSING, LEARNING = "choosing the penalty", "learning"
-FIXED_RANK = 2  # of --method fixed-rank, unless --rank says otherwise
+FIXED_RANK, HIGHEST_RANK = 10, 30  # of --method fixed-rank, unless --rank says otherwise
 # Solves that choose the penalty end at this gap (estimators._learning): one that goes on is the last.
 _COARSE = 1e-2
 
@@ -74,6 +73,16 @@ class Fit:
     @property
     def learner(self) -> Any:
         return self.model[-1] if isinstance(self.model, Pipeline) else self.model
+
+    @property
+    def reduced(self) -> tuple[int, int] | None:
+        """The dimensions that were learned and all there are, or those of a kernel; None for all."""
+        learner, metric = self.learner, self.learner.metric_
+        if isinstance(metric, nw.KernelMetric):
+            n_points = metric.points.shape[0]
+            return None if n_points == len(self.rows) else (n_points, len(self.rows))
+        found = (int(learner.rank_), int(learner.n_features_in_))
+        return found if found[0] < found[1] else None
 
 
 class Refused(ValueError):
@@ -144,7 +153,7 @@ def fit(
     Parameters
     ----------
     X : all rows of the table
-    codes : the class of every row of the table, or None
+    codes : the class of every row of the table, -1 for one without; or None
     rows : the labelled rows to learn from
     constraints : those to learn from, by row number
     settings, watch : how, and who looks on
@@ -152,7 +161,7 @@ def fit(
     Raises `Refused` where the side information contradicts itself or the settings.
     """
     scaler = StandardScaler() if settings.scale else None
-    rows, labels, constraints = _training(X, codes, rows, constraints, settings)
+    rows, labels = _training(codes, rows, constraints) if codes is not None else (np.arange(len(X)), None)
     part = X[rows]
     if scaler is not None:
         part = scaler.fit_transform(part)
@@ -163,7 +172,8 @@ def fit(
             if settings.method == "online":
                 learner = _stream.learn(part, labels, constraints, rows, settings, watch)
             else:
-                learner = estimator(settings).set_params(callback=watch)
+                n_classes = 0 if labels is None else len(set(labels.tolist()) - {None})
+                learner = estimator(settings, part.shape[1], n_classes).set_params(callback=watch)
                 learner.fit(part, labels, constraints=constraints, sample_ids=rows)
                 learner.set_params(callback=None, checkpoint=None)
         except ValueError as error:
@@ -183,36 +193,28 @@ def fit(
     return Fit(model, rows, seconds, stopped, choosing, _notices(caught, learner))
 
 
-def estimator(settings: Settings) -> Any:
-    """The learner of a batch method."""
+def estimator(settings: Settings, n_features: int, n_classes: int = 0) -> Any:
+    """The learner of a batch method.
+
+    The rank of a matrix of fixed rank is 10 by default, or one less than there are classes, up to 30: with
+    fewer dimensions than it takes to tell the classes apart, neighbours are lost.
+    """
     common: dict[str, Any] = {"random_state": settings.seed, "checkpoint": settings.checkpoint}
     if settings.method == "fixed-rank":
-        return nw.FixedRankLearner(settings.rank or FIXED_RANK, **common)
+        rank = min(n_features, max(FIXED_RANK, min(n_classes - 1, HIGHEST_RANK)))
+        return nw.FixedRankLearner(settings.rank or rank, **common)
     common |= {"divergence": settings.method, "penalty": settings.penalty, "rank": settings.rank}
     if settings.kernel is not None:
         return nw.KernelLearner(settings.kernel, **common)
     return nw.MetricLearner(**common)
 
 
-def _training(
-    X: Array, codes: Index | None, rows: Index, constraints: Constraints, settings: Settings
-) -> tuple[Index, Index | None, Constraints]:
-    """The rows of the fit, their labels, and the constraints.
-
-    Learners want a label for every row or for none. Where constraints speak of rows without one, the pairs
-    that labels mean are drawn here and join the constraints.
-    """
-    if codes is None:
-        return np.arange(len(X)), None, constraints
+def _training(codes: Index, rows: Index, constraints: Constraints) -> tuple[Index, NDArray[np.object_]]:
+    """The rows of the fit, also those that only constraints speak of, and their labels, as texts or None."""
     named = np.unique(np.concatenate([rows, *(block.object_ids.ravel() for block in constraints.blocks)]))
-    if len(named) == len(rows):
-        return rows, codes[rows], constraints
-    part = X[rows]
-    if settings.scale:
-        part = StandardScaler().fit_transform(part)
-    drawn = c.from_labels(codes[rows], part, "local", random_state=settings.seed)
-    blocks = [replace(block, ids=rows[block.object_ids]) for block in drawn.blocks]
-    return named, None, Constraints(tuple(blocks)) + constraints
+    labels = codes[named].astype(str).astype(object)  # texts, so that class numbers are no measurements
+    labels[~np.isin(named, rows)] = None
+    return named, labels
 
 
 def _unnamed(result: nw.Result) -> nw.Result:

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 KINDS = ("labels", "pairs", "triplets", "distances")
 _LARGEST = 1e150  # numbers beyond it, or all below its inverse, have no squared distances
 _PAIR = re.compile(r"d\((\d+), (\d+)\)")
+_ADVICE = (
+    "name another column with --labels, or write ranges into the file; with a letter before it, a number is "
+    "a class of its own"
+)
 _RELATIONS = {"<=": -1, ">=": 1, "==": 0}
 
 
@@ -36,12 +40,14 @@ class Known:
     codes : the class of every row as a number, -1 where the label is missing; or None
     classes : their names
     sides : what the side files say, by row number
+    notes : what the user should know about how the labels were read
     """
 
     table: Table
     codes: Index | None
     classes: tuple[str, ...]
     sides: tuple[Side, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def constraints(self) -> Constraints:
@@ -53,7 +59,14 @@ class Known:
     @property
     def notices(self) -> tuple[str, ...]:
         """What the user should know about how the files were read."""
-        return sum((side.notices for side in self.sides), self.table.notices)
+        return sum((side.notices for side in self.sides), self.table.notices + self.notes)
+
+    @property
+    def labels(self) -> NDArray[np.object_] | None:
+        """The name of the class of every row, None for a row without one."""
+        import numpy as np
+
+        return None if self.codes is None else np.array([*self.classes, None], dtype=object)[self.codes]
 
     def name(self, row: int) -> str:
         """A row as the user names it: by its id, else by its number."""
@@ -129,6 +142,8 @@ def read(arguments: argparse.Namespace, read_table: Callable[[], Table] | None =
                 ids=arguments.id,
                 drop=arguments.drop,
                 features=arguments.features,
+                decimal=arguments.decimal,
+                thousands=arguments.thousands,
             )
         n, ids = len(table.X), table.ids
         sides = []
@@ -137,7 +152,16 @@ def read(arguments: argparse.Namespace, read_table: Callable[[], Table] | None =
         if arguments.triplets is not None:
             sides.append(side_files.read_triplets(arguments.triplets, n, ids))
         if arguments.distances is not None:
-            sides.append(side_files.read_distances(arguments.distances, n, ids, squared=arguments.squared))
+            sides.append(
+                side_files.read_distances(
+                    arguments.distances,
+                    n,
+                    ids,
+                    squared=arguments.squared,
+                    decimal=arguments.decimal,
+                    thousands=arguments.thousands,
+                )
+            )
     _check_magnitudes(table)
     return known_of(table, tuple(sides))
 
@@ -146,17 +170,43 @@ def known_of(table: Table, sides: tuple[Side, ...] = ()) -> Known:
     """A table, with its labels as classes, and side files."""
     if table.labels is None:
         return Known(table, None, (), sides)
-    return Known(table, *_classes(table), sides)
+    codes, classes, notes = class_codes(table.labels, table.source)
+    count = int((codes >= 0).sum())
+    if len(classes) < 2:
+        found = "no row has a label" if count == 0 else f"all {count} labels are {classes[0]!r}"
+        raise BadInput(f"{table.source}: {found}; two classes or more are needed")
+    if len(classes) == count:
+        raise BadInput(
+            f"{table.source}: all {count} labels differ, so no two rows are of one class; name a column of "
+            "classes with --labels"
+        )
+    return Known(table, codes, classes, sides, notes)
 
 
-def class_codes(labels: NDArray[np.object_]) -> tuple[Index, tuple[str, ...]]:
-    """The class of every label as a number, -1 where it is missing; and the names of the classes."""
+def class_codes(labels: NDArray[np.object_], source: str) -> tuple[Index, tuple[str, ...], tuple[str, ...]]:
+    """The class of every label as a number, -1 where there is none; the names of the classes; and notes.
+
+    Texts that are numbers count as numbers: measurements are refused as labels.
+    """
     import numpy as np
 
-    there = np.array([label is not None for label in labels])
-    codes = np.full(len(there), -1, np.int64)
-    classes, codes[there] = np.unique(labels[there].astype(str), return_inverse=True)
-    return codes, tuple(map(str, classes))
+    from nearwise import _labels
+
+    try:
+        found = _labels.read(labels, number=_as_number, name="the column of labels", advice=_ADVICE)
+    except ValueError as error:
+        raise BadInput(f"{source}: {error}") from error
+    order = np.argsort(np.array(found.classes, dtype=str))
+    codes = np.append(np.argsort(order), _labels.UNLABELLED)[found.codes]
+    return codes, tuple(str(found.classes[k]) for k in order), tuple(f"{source}: {n}" for n in found.notes)
+
+
+def _as_number(label: str) -> float | None:
+    """The number that a text is, with a decimal point or comma."""
+    from nearwise.tables._numerals import Numerals, number
+
+    value = number(label)
+    return number(label, Numerals(",")) if value is None else value
 
 
 def _check_magnitudes(table: Table) -> None:
@@ -170,22 +220,6 @@ def _check_magnitudes(table: Table) -> None:
     where = f"{table.source}, {table.place(row)}, column {table.names[column]!r}"
     what = "is too large" if size > 1.0 else "is the largest number in the data, and too small"
     raise BadInput(f"{where}: {table.X[row, column]:g} {what} to be squared; take another unit")
-
-
-def _classes(table: Table) -> tuple[Index, tuple[str, ...]]:
-    """The classes of a table; refused where there is nothing to tell apart, or nothing alike."""
-    assert table.labels is not None
-    codes, classes = class_codes(table.labels)
-    count = int((codes >= 0).sum())
-    if len(classes) < 2:
-        found = "no row has a label" if count == 0 else f"all {count} labels are {classes[0]!r}"
-        raise BadInput(f"{table.source}: {found}; two classes or more are needed")
-    if len(classes) == count:
-        raise BadInput(
-            f"{table.source}: all {count} labels differ, so no two rows are of one class; name a column of "
-            "classes with --labels"
-        )
-    return codes, classes
 
 
 def _place(side: Side, pairs: list[tuple[int, int]], relation: int | None) -> str:

@@ -24,6 +24,7 @@ from nearwise.cli._fitting import Fit, Settings, Watch
 from nearwise.cli._holding_out import Split, counts, hold_out, listed, numbered
 from nearwise.cli._known import Known
 from nearwise.evaluation import UNCLEAR, VERDICTS, Figure
+from nearwise.tables import Seen
 
 if TYPE_CHECKING:
     from nearwise.report import Report
@@ -67,7 +68,8 @@ class Outcome:
     @property
     def notices(self) -> tuple[str, ...]:
         """Everything that the user should know, one sentence each."""
-        found = (*self.known.notices, self.split.note, *self.fit.notices, self.fit.stopped)
+        said = (*self.fit.notices, self.fit.stopped, self.dimensions(), self.worse())
+        found = (*self.known.notices, self.split.note, *said)
         return tuple(notice for notice in found if notice)
 
     @property
@@ -87,8 +89,13 @@ class Outcome:
         ]
 
     def model(self) -> Any:
-        """The model as it is stored: with the names of its features, and without times, which differ."""
+        """The model as it is stored: with the names of its features and the fingerprints of the rows that it
+        learned from, and without times, which differ.
+        """
         learner = copy.copy(self.fit.learner)
+        named = [block.object_ids.ravel() for block in self.split.learned.blocks]
+        rows = np.unique(np.concatenate([self.split.learned_rows, *named]))
+        Seen.of(self.known.table.X[rows]).keep(learner)
         result = getattr(learner, "result_", None)
         if result is not None:
             history = tuple(replace(record, seconds=0.0) for record in result.history)
@@ -117,11 +124,37 @@ class Outcome:
         parts += [numbered(count, f"other {kind}") for kind, count in counts(self.split.held).items()]
         return listed(parts) if parts else ""
 
+    def dimensions(self) -> str:
+        """That not all dimensions were learned, where nobody asked for that; else empty."""
+        reduced = self.fit.reduced
+        if reduced is None or self.settings.rank is not None:
+            return ""
+        count, most = reduced
+        if self.settings.kernel is not None:
+            learned = f"only the span of {count:,} of {most:,} rows was learned, the default for so many rows"
+            return f"{learned}; outside it the kernel is as before (--rank K takes K rows)"
+        learned = f"only {count:,} of {most:,} dimensions were learned, the default"
+        if self.settings.method == "fixed-rank":
+            return f"{learned} of --method fixed-rank; the others do not count (--rank K learns K)"
+        return f"{learned} for so many features; in the others the distance is as before (--rank K learns K)"
+
+    def worse(self) -> str:
+        """In which figures the learned distance is clearly worse than the one before; else empty."""
+        changes = [_change(figure) for figure in self.figures if figure.verdict == "worse"]
+        if not changes:
+            return ""
+        advice = "try another --method, --rank, --penalty or --scale before you use it"
+        return f"the learned distance is worse than the one before in {listed(changes)}; {advice}"
+
     def ending(self) -> str:
         """How the fit ended, in one line."""
         learner, seconds = self.fit.learner, f"{self.fit.seconds:.1f} s"
         # dependent directions make fewer dimensions than were asked for
         tail = "" if self.settings.rank is None else f", {numbered(learner.rank_, 'dimensions')}"
+        if self.fit.reduced is not None and self.settings.rank is None:
+            count, most = self.fit.reduced
+            what = "dimensions" if self.settings.kernel is None else "rows in the basis"
+            tail = f", {count:,} of {most:,} {what}"
         if self.settings.method == "online":
             violated = f"{learner.n_violated_:,} of which did not hold when they came"
             return f"{self.status}: {learner.n_feedback_:,} pieces of feedback in {seconds}, {violated}{tail}"
@@ -131,10 +164,7 @@ class Outcome:
         result = learner.result_
         if self.settings.method == "fixed-rank":
             return f"{self.status}: cost {result.cost:.3g} {time}{tail}"
-        how = (
-            "" if self.settings.penalty != "auto" else " (being tried)" if self.fit.choosing else " (chosen)"
-        )
-        penalty = f", penalty {learner.penalty_:.3g}{how}"
+        penalty = f", penalty {learner.penalty_:.3g}{self._origin_of_penalty()}"
         return f"{self.status}: relative gap {result.certificate.gap:.1e} {time}{penalty}{tail}"
 
     def summary(self) -> str:
@@ -143,6 +173,8 @@ class Outcome:
         if getattr(self.fit.learner, "kept_prior_", False):
             return f"Nothing better than the distance before was found {source}."
         text = f"This distance was learned {source}."
+        if dimensions := self.dimensions():
+            text += f" {dimensions[:1].upper()}{dimensions[1:]}."
         if not self.figures:
             return f"{text} Nothing was held out to measure it on."
         clear = [
@@ -203,7 +235,7 @@ class Outcome:
         return report.from_estimator(
             self.fit.model,
             table.X,
-            y=table.labels,
+            y=self.known.labels,
             ids=table.ids,
             names=table.names,
             held_out=self.pairs,
@@ -213,6 +245,13 @@ class Outcome:
             settings={**settings, **facts},
             describe=lambda row: described[row],
         )
+
+    def _origin_of_penalty(self) -> str:
+        if self.settings.penalty != "auto":
+            return ""
+        if self.fit.choosing:
+            return " (being tried)"
+        return " (chosen)" if self.fit.learner.penalty_scores_ else " (too little is known to choose one)"
 
     @property
     def _codes(self) -> Index:

@@ -31,14 +31,19 @@ _STORED_EVERY = 2.0  # seconds between checkpoints
 
 
 def learn(
-    X: Array, labels: Index | None, constraints: Constraints, rows: Index, settings: Settings, watch: Watch
+    X: Array,
+    labels: NDArray[np.object_] | None,
+    constraints: Constraints,
+    rows: Index,
+    settings: Settings,
+    watch: Watch,
 ) -> nw.OnlineLearner:
     """Follow the feedback to its end, or until `watch` asks to stop.
 
     Parameters
     ----------
     X : one row per object
-    labels : their classes, of which pairs are drawn, or None
+    labels : their classes as texts, of which pairs are drawn, None for one without; or None
     constraints : by the row numbers of the table
     rows : which row of the table every row of X is
     """

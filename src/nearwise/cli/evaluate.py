@@ -39,6 +39,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="search the neighbours of the rows of DATA in this file, with the same columns (default: in "
         "DATA, leaving one row out at a time)",
     )
+    parser.add_argument(
+        "--unseen-only",
+        action="store_true",
+        help="leave out the rows of DATA that the model learned from, and what is known about them",
+    )
     add_columns(parser)
     add_options(parser.add_argument_group("running"), "seed", "threads", "quiet", "json")
 
@@ -59,12 +64,13 @@ def run(arguments: argparse.Namespace) -> int:
         known = _known.read(
             arguments, lambda: fitted.read(arguments.data, arguments, labels=arguments.labels, least=2)
         )
-        given = _given(known)
+        measured, seen, about = _unseen(arguments, fitted, known)
+        given = _given(known, measured)
         with Console(stderr=True, quiet=arguments.quiet, markup=False).status("measuring"):
             figures = _figures(arguments, fitted, known, given)
-    notices = [*known.notices, *given.notices]
+    notices = [*known.notices, *about, *given.notices]
     if arguments.json:
-        found = _as_json(arguments, known, given, figures)
+        found = _as_json(arguments, known, given, figures) | {"rows_learned_from": seen}
         print(json.dumps(found | {"notices": notices}, indent=2, allow_nan=False))
     elif not arguments.quiet:
         print(*_lines(arguments, known, given, figures), sep="\n")
@@ -81,22 +87,54 @@ class _Given(NamedTuple):
     notices: tuple[str, ...]
 
 
-def _given(known: Known) -> _Given:
+def _unseen(
+    arguments: argparse.Namespace, fitted: Fitted, known: Known
+) -> tuple[NDArray[np.bool_], int | None, tuple[str, ...]]:
+    """Which rows to measure on, how many the model learned from (None: it does not tell), and a sentence."""
+    import numpy as np
+
+    from nearwise.tables import Seen
+
+    n, kept = len(known.table.X), Seen.in_model(fitted.learner)
+    everything = np.ones(n, dtype=bool)
+    if kept is None:
+        if arguments.unseen_only:
+            told = "the model does not tell which rows it learned from, as those of nearwise learn do"
+            raise BadInput(f"--unseen-only: {arguments.model}: {told}")
+        return everything, None, ()
+    judged, seen = kept.judge(known.table.X)
+    count = int(seen.sum())
+    found = f"the model learned from {count:,} of these {n:,} rows"
+    if kept.is_sample:
+        count = round(n * count / max(int(judged.sum()), 1))
+        sample = f"by a sample of {len(kept.fingerprints):,} of its {kept.n_rows:,} rows"
+        found = f"{sample}, the model learned from about {count:,} of these {n:,} rows"
+    if not arguments.unseen_only:
+        sentence = f"{found}, which flatters it; --unseen-only measures on the others"
+        return everything, count, (sentence,) if count else ()
+    left = judged & ~seen  # of a row that cannot be judged, nobody knows
+    return left, count, () if left.all() else (f"{found}; {n - int(left.sum()):,} rows are left out",)
+
+
+def _given(known: Known, measured: NDArray[np.bool_]) -> _Given:
     import numpy as np
 
     from nearwise.cli._holding_out import FEWEST, counts, listed, numbered, with_enough
 
-    rows = np.flatnonzero((np.empty(0) if known.codes is None else known.codes) >= 0)
-    found = [] if known.codes is None else [(len(rows), f"labelled rows in {len(known.classes)} classes")]
-    found += [(count, kind) for kind, count in counts(known.constraints).items()]
+    known_constraints = known.constraints.restricted_to(np.flatnonzero(measured))[0]
+    rows, found = np.empty(0, np.int64), []
+    if known.codes is not None:
+        rows = np.flatnonzero((known.codes >= 0) & measured)
+        found = [(len(rows), f"labelled rows in {len(np.unique(known.codes[rows]))} classes")]
+    found += [(count, kind) for kind, count in counts(known_constraints).items()]
     enough = [numbered(count, kind) for count, kind in found if count >= FEWEST]
     few = [numbered(count, kind) for count, kind in found if count < FEWEST]
     needed = f"{FEWEST} or more of a kind are needed"
     if not enough:
-        raise BadInput(f"too little to measure on: {listed(few)}; {needed}")
+        raise BadInput(f"too little to measure on: {listed(few or ['nothing is left'])}; {needed}")
     notices = (f"too little to measure on, and left out: {listed(few)}; {needed}",) if few else ()
     rows = rows if len(rows) >= FEWEST else rows[:0]
-    return _Given(rows, with_enough(known.constraints), listed(enough), notices)
+    return _Given(rows, with_enough(known_constraints), listed(enough), notices)
 
 
 def _figures(arguments: argparse.Namespace, fitted: Fitted, known: Known, given: _Given) -> list[Figure]:
@@ -111,7 +149,7 @@ def _figures(arguments: argparse.Namespace, fitted: Fitted, known: Known, given:
         train = fitted.read(arguments.train, arguments, labels=arguments.labels, ids_optional=True)
         X = np.concatenate([table.X, train.X])
         labels = np.concatenate([table.labels, train.labels])
-        codes, _ = _known.class_codes(labels)
+        codes, _, _ = _known.class_codes(labels, table.source)
         among = n + np.flatnonzero(codes[n:] >= 0)
         if len(among) < 2:
             raise BadInput(f"{train.source}: two rows with a label or more are needed")

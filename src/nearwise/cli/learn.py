@@ -51,7 +51,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "fixed rank; or one pass over the feedback",
     )
     how.add_argument(
-        "--rank", type=whole_number(1), metavar="K", help="learn in K dimensions only (fixed-rank: default 2)"
+        "--rank",
+        type=whole_number(1),
+        metavar="K",
+        help="learn in K dimensions only (fixed-rank: default 10, or number of classes less one, up to 30)",
     )
     how.add_argument("--kernel", choices=KERNELS, help="learn a kernel from this one, not a linear distance")
     how.add_argument(
@@ -201,11 +204,16 @@ def _tell(arguments: argparse.Namespace, outcome: Outcome, target: str) -> None:
 def _next(arguments: argparse.Namespace, target: str) -> str:
     """The command that most people want now: the learned coordinates of the same data."""
     words = ["apply", target, arguments.data, "-o", f"{Path(target).stem}-coordinates.csv"]
-    left_out = [*([] if arguments.labels is None else [arguments.labels]), *arguments.drop]
-    options = {"--id": arguments.id and [arguments.id], "--drop": left_out, "--features": arguments.features}
+    left_out = [*_given(arguments.labels), *arguments.drop]
+    options = {"--id": _given(arguments.id), "--drop": left_out, "--features": arguments.features}
+    options |= {"--decimal": _given(arguments.decimal), "--thousands": _given(arguments.thousands)}
     for option, columns in options.items():
-        words += [word for column in columns or () for word in (option, column)]
+        words += [word for column in columns for word in (option, column)]
     return f"{program()} {shlex.join(words)}{' < DATA' if arguments.data == STANDARD else ''}"
+
+
+def _given(value: str | None) -> list[str]:
+    return [] if value is None else [value]
 
 
 def _penalty(text: str) -> float | str:

@@ -139,7 +139,7 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         """
         metric = self._fitted_metric()
         X = self._checked(X)
-        side = _side.read(X.shape[0], y, constraints, sample_ids)
+        side = _side.read(X.shape[0], y, constraints, sample_ids, complete=False)
         weights = None
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
@@ -185,16 +185,16 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         self.kept_prior_ = learned.kept_prior
         self.n_constraints_used_ = learned.n_constraints
         self.n_constraints_dropped_ = side.n_dropped
-        self._report(learned)
+        self._report(learned, side)
         return learned.factor
 
-    def _report(self, learned: Learned) -> None:
+    def _report(self, learned: Learned, side: _side.SideInformation) -> None:
         name = type(self).__name__
         if learned.n_constraints == 0:
             dropped = self.n_constraints_dropped_
             left_out = "are left out: they name unknown objects, or equal ones"
             cause = f"all {dropped} constraints {left_out}" if dropped else ""
-            cause = cause or "neither labels nor constraints say anything about these objects"
+            cause = cause or side.nothing_known
             warnings.warn(f"{name} returns the prior: {cause}", PriorKeptWarning, stacklevel=5)
         elif learned.kept_prior:
             cause = "no penalty that was tried does better on what was held out; a number learns anyway"

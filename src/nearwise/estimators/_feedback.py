@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.utils import column_or_1d
 
-from nearwise import _reading
+from nearwise import _labels, _reading
 from nearwise.constraints import Block
 
 Array = NDArray[np.float64]
@@ -95,30 +95,29 @@ def of_blocks(blocks: tuple[Block, ...]) -> Pieces:
 
 
 def label_list(y: ArrayLike, n: int) -> list[Any]:
-    """Labels of any type, none of them missing."""
+    """Labels of any type, None where there is none; `_labels` says what these are."""
     if _reading.regular_array(y, "y").shape[1:] == (1,):
         y = column_or_1d(y, warn=True)
     mixed = isinstance(y, list) and any(isinstance(label, str) for label in y)
     labels = np.asarray(y, dtype=object if mixed else None)
     if labels.shape != (n,):
         raise ValueError(f"X has {n} rows, so there must be {n} labels, got an array of shape {labels.shape}")
-    values: list[Any] = labels.tolist()
-    for row, label in enumerate(values):
-        if label is None or label != label:
-            raise ValueError(f"row {row}: the label is missing ({label})")
-    return values
+    return _labels.in_stream(labels.tolist())
 
 
 def of_labels(labels: list[Any], seen: list[Any]) -> tuple[Pieces, list[Any], list[int]]:
     """Each row with the latest row of its class, and with the latest row of another.
 
-    `seen` are the classes so far, the latest last; their rows have the numbers 0, 1, ..., and new rows those
-    after. Returns the pieces, the classes seen after, and the numbers of their latest rows.
+    A row without a label (None) says nothing. `seen` are the classes so far, the latest last; their rows have
+    the numbers 0, 1, ..., and new rows those after. Returns the pieces, the classes seen after, and the
+    numbers of their latest rows.
     """
     latest = {label: number for number, label in enumerate(seen)}
     rows: list[tuple[int, int, int, int]] = []
     relation: list[int] = []
     for number, label in enumerate(labels, start=len(seen)):
+        if label is None:
+            continue
         own = latest.pop(label, None)
         if own is not None:
             rows.append((own, number, -1, -1))

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from nearwise._drawing import Codes
+from nearwise._labels import Codes
 from nearwise.constraints import Constraints
 from nearwise.divergences import Divergence
 from nearwise.estimators._checkpoint import Checkpoint, open_checkpoint

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise import _drawing, constraints as c
-from nearwise._drawing import Codes, Pairs
+from nearwise._drawing import Pairs
+from nearwise._labels import Codes
 from nearwise.constraints import Constraints
 
 Array = NDArray[np.float64]
@@ -32,13 +33,17 @@ def local_pairs(
 
     Parameters
     ----------
-    codes : the class of every object as a number
+    codes : the class of every object as a number, -1 for one that has none and is in no pair
     rows : coordinates of the objects, in which neighbours are searched
     prior_rows : coordinates in which Euclidean distances are the prior's, for the bounds
     n_pairs : how many pairs to draw at most; 20,000 by default. Where there are more, those of a random
         choice of objects.
     rng : for that choice
     """
+    labelled = np.flatnonzero(codes >= 0)
+    if len(labelled) < len(codes):
+        found = local_pairs(codes[labelled], rows[labelled], prior_rows[labelled], n_pairs, rng)
+        return Constraints(tuple(replace(b, ids=labelled[b.object_ids]) for b in found.blocks))
     limit = LOCAL_PAIRS if n_pairs is None else n_pairs
     n_asking = min(len(codes), -(-limit // (2 * _drawing.N_NEIGHBORS)))
     asking = np.sort(rng.permutation(len(codes))[:n_asking])

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise import _drawing, constraints as c
-from nearwise._drawing import Codes
+from nearwise._labels import Codes
 from nearwise.constraints import Block, Constraints
 from nearwise.estimators._pairs import squared_distances
 from nearwise.estimators._side import SideInformation, part_of, share_in_order
@@ -51,7 +51,8 @@ def hold_out(
 def _without_objects(
     features: Array, codes: Codes, constraints: Constraints, rng: np.random.RandomState
 ) -> Trial | None:
-    sample = rng.permutation(len(codes))[:_LARGEST_SAMPLE]
+    labelled = np.flatnonzero(codes >= 0)
+    sample = labelled[rng.permutation(len(labelled))[:_LARGEST_SAMPLE]]
     sample = sample[np.argsort(codes[sample], kind="stable")]
     starts = np.flatnonzero(np.diff(codes[sample], prepend=-1))
     place = np.arange(len(sample)) - np.repeat(starts, np.diff(np.append(starts, len(sample))))
@@ -59,17 +60,22 @@ def _without_objects(
     # Every class is in the part that is learned from; classes of one object are in no other.
     if np.bincount(codes[learned_from]).max() < 2 or len(np.unique(codes[learned_from])) < 2:
         return None
-    inside = constraints.restricted_to(learned_from)[0].resolve(len(learned_from), learned_from)
+    # objects without a class cannot be asked for theirs, but constraints speak of some
+    rows = learned_from
+    if len(labelled) < len(codes):
+        named = np.concatenate([learned_from, *(block.object_ids.ravel() for block in constraints.blocks)])
+        rows = np.union1d(learned_from, named[codes[named] < 0])
+    inside = constraints.restricted_to(rows)[0].resolve(len(rows), rows)
 
     def score(factor: Array) -> float:
         from sklearn.neighbors import NearestNeighbors
 
-        rows = (features - features.mean(axis=0)) @ factor
+        coordinates = (features - features.mean(axis=0)) @ factor
         search = NearestNeighbors(n_neighbors=min(_drawing.N_NEIGHBORS, len(learned_from)))
-        near = search.fit(rows[learned_from]).kneighbors(rows[asking], return_distance=False)
+        near = search.fit(coordinates[learned_from]).kneighbors(coordinates[asking], return_distance=False)
         return float(np.mean(codes[learned_from][near] == codes[asking, np.newaxis]))
 
-    return Trial(learned_from, codes[learned_from], Constraints(inside), score)
+    return Trial(rows, codes[rows], Constraints(inside), score)
 
 
 def _without_constraints(

@@ -18,7 +18,7 @@ from scipy import sparse
 from sklearn.metrics import roc_auc_score
 from sklearn.utils import column_or_1d
 
-from nearwise import _drawing
+from nearwise import _drawing, _labels
 from nearwise._binding import LeftOutWarning, left_out, unreachable
 from nearwise._reading import id_list, regular_array, show
 from nearwise.constraints import Block, Constraints
@@ -44,15 +44,23 @@ class SideInformation:
     Attributes
     ----------
     n_objects : the number of rows
-    codes : the class of every row as a number, or None
+    codes : the class of every row as a number, -1 for a row without one; None where no labels are there that
+        tell something
     constraints : by row number
     n_dropped : how many constraints named objects that are not in the data
+    useless : why labels that were given tell nothing, as a clause
     """
 
     n_objects: int
     codes: Codes | None
     constraints: Constraints
     n_dropped: int = 0
+    useless: str = ""
+
+    @property
+    def nothing_known(self) -> str:
+        """Why there is nothing to learn from, where that is so."""
+        return self.useless or "neither labels nor constraints say anything about these objects"
 
     def inside(self, outside: InnerProducts) -> SideInformation:
         """The same as bounds on what a subspace contributes: JKDD12 (11) and (20).
@@ -78,17 +86,22 @@ class SideInformation:
 
 
 def read(
-    n_objects: int, y: ArrayLike | None, constraints: Constraints | None, sample_ids: ArrayLike | None
+    n_objects: int,
+    y: ArrayLike | None,
+    constraints: Constraints | None,
+    sample_ids: ArrayLike | None,
+    complete: bool = True,
 ) -> SideInformation:
     """Labels as class numbers and constraints by row number.
 
     With `sample_ids`, constraints on other objects are dropped, with a warning unless it is scikit-learn
     that took a part of the data; without, they are an error, and so are all constraints in such a part, where
-    row numbers are those of other objects.
+    row numbers are those of other objects. `complete` is false for a part of the data, which does not tell
+    how often a label occurs (`_labels.read`).
     """
-    codes = None if y is None else _codes(y, n_objects)
+    codes, useless = (None, "") if y is None else _codes(y, n_objects, complete)
     if constraints is None:
-        return SideInformation(n_objects, codes, Constraints())
+        return SideInformation(n_objects, codes, Constraints(), useless=useless)
     if not isinstance(constraints, Constraints):
         kind = type(constraints).__name__
         raise TypeError(f"constraints must be made by nearwise.constraints, got {kind}")
@@ -113,7 +126,9 @@ def read(
         raise ValueError(
             f"{error}; in cross-validation, where a part of the data has its own row numbers, pass sample_ids"
         ) from None
-    return SideInformation(n_objects, codes, Constraints(blocks), dropped)
+    if useless and complete and blocks:
+        warnings.warn(f"the labels are not used: {useless}", UserWarning, stacklevel=4)
+    return SideInformation(n_objects, codes, Constraints(blocks), dropped, useless)
 
 
 def without_unreachable(
@@ -239,13 +254,15 @@ def _is_in_fold(constraints: Constraints) -> bool:
     return False
 
 
-def _codes(y: ArrayLike, n_objects: int) -> Codes:
+def _codes(y: ArrayLike, n_objects: int, complete: bool) -> tuple[Codes | None, str]:
+    """Class numbers, None where the labels tell nothing, and then why."""
     if regular_array(y, "y").shape[1:] == (1,):
         y = column_or_1d(y, warn=True)
-    codes = _drawing.class_codes(y)
-    if len(codes) != n_objects:
-        raise ValueError(f"X has {n_objects} rows, but there are {len(codes)} labels")
-    return codes
+    labels = _labels.read(y, complete=complete)
+    if len(labels.codes) != n_objects:
+        raise ValueError(f"X has {n_objects} rows, but there are {len(labels.codes)} labels")
+    labels.warn(stacklevel=5)
+    return (None if labels.useless else labels.codes), labels.useless
 
 
 def _graded_pairs(side: SideInformation, rng: np.random.RandomState) -> tuple[Index, Index]:

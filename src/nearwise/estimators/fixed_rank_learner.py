@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from nearwise import constraints as c
+from nearwise import _drawing, constraints as c
 from nearwise.constraints import Constraints
 from nearwise.estimators import _fixed_rank as shared, _side
 from nearwise.estimators._base import METADATA, Learner, PriorKeptWarning, one_of
@@ -228,8 +228,9 @@ class FixedRankLearner(Learner):
         drawn = Constraints()
         if side.codes is not None:
             near = X if draw == "local" else None
-            drawn = c.from_labels(side.codes, near, draw, self.n_pairs, rng)
-        return _side.SideInformation(side.n_objects, side.codes, drawn + side.constraints, side.n_dropped)
+            same, different = _drawing.pairs_of_classes(side.codes, near, draw, self.n_pairs, rng)
+            drawn = c.similar(same) + c.dissimilar(different)
+        return replace(side, constraints=drawn + side.constraints)
 
     def _begin(self, X: Any, rng: np.random.RandomState) -> tuple[Any, Array, shared.Settings]:
         """The rows on which the metric works, the start, and the settings; sets features and open bounds."""
@@ -279,5 +280,5 @@ class FixedRankLearner(Learner):
         self.kept_prior_ = found is None
         self.n_constraints_used_, self.n_constraints_dropped_ = n_used, side.n_dropped
         if found is None:
-            cause = "neither labels nor constraints say anything about these objects"
-            warnings.warn(f"{name} returns its start: {cause}", PriorKeptWarning, stacklevel=3)
+            cause = f"{name} returns its start: {side.nothing_known}"
+            warnings.warn(cause, PriorKeptWarning, stacklevel=3)

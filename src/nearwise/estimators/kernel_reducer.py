@@ -168,7 +168,7 @@ class KernelReducer(KernelLearner):
         self.eigenvalues_ = values
         self.kept_prior_ = len(values) == 0
         if self.kept_prior_:
-            cause = "W = 0 meets all constraints" if len(rows) else "nothing is known about these objects"
+            cause = "W = 0 meets all constraints" if len(rows) else side.nothing_known
             warnings.warn(f"KernelReducer returns kernel PCA: {cause}", PriorKeptWarning, stacklevel=5)
             _, s, rotation = np.linalg.svd(features - features.mean(axis=0), full_matrices=False)
             values, V = np.ones(len(s)), rotation.T

@@ -77,12 +77,12 @@ class MetricLearner(Learner):
     ----------
     metric_ : the learned `Metric`
     components_ : (n_components, d) array, the linear map of `transform`
-    rank_ : dimensions of the learned subspace, d where all of M was learned
+    rank_ : dimensions of the learned subspace, d where all of M was learned; in the others M is the identity
     result_ : `Result` of the last solve with certificate and history; None where nothing was to be learned
     status_ : `Status` of that solve
     n_iter_ : iterations of all solves, also of those that choose the penalty
     penalty_, penalty_scores_ : the penalty used; pairs (penalty, score on what was held out), the prior's
-        first with penalty 0
+        first with penalty 0; none where the penalty was given, or too little is known to hold anything out
     kept_prior_ : whether M is the prior
     n_constraints_used_, n_constraints_dropped_ : constraints that were learned from, drawn from labels or
         given; given ones that were left out, because they name objects which are not in the data, or want
@@ -143,7 +143,8 @@ class MetricLearner(Learner):
         Parameters
         ----------
         X : (n, d) data, dense or sparse
-        y : n labels of any type
+        y : n labels of any type; None, NaN and -1 mean no label (-1 and +1 alone are two classes, with a
+            warning), and measurements are refused
         constraints : what else is known; learned from together with the labels, if there are both
         sample_ids : n ids, by which the constraints name the rows of X; by default they do by row number.
             Constraints on ids that are not among them are left out and counted, with an `UnknownIdsWarning`;

@@ -146,8 +146,8 @@ class OnlineLearner(Learner):
             pieces += self._inside(X, inside, _feedback.of_blocks(side.constraints.blocks))
             self.n_constraints_dropped_ = side.n_dropped
             if not len(pieces):
-                cause = "neither labels nor constraints say anything about these objects"
-                warnings.warn(f"OnlineLearner returns the prior: {cause}", PriorKeptWarning, stacklevel=2)
+                cause = f"OnlineLearner returns the prior: {side.nothing_known}"
+                warnings.warn(cause, PriorKeptWarning, stacklevel=2)
             self._follow(features, pieces)
         return self
 
@@ -168,7 +168,8 @@ class OnlineLearner(Learner):
             quadruplets (i, j, k, l) with i, j nearer than k, l; or (n, d) data, dense or sparse, to which
             labels or constraints refer
         y : for pairs +1 (similar) or -1 (dissimilar), for quadruplets -1 where k, l are nearer; for data,
-            labels of any type: each row is compared with the latest of its class and of another class
+            labels of any type: each row is compared with the latest of its class and of another class. None,
+            NaN and -1 mean no label (here always, because a part of a stream does not show all classes).
         constraints : bounds on distances, and comparisons, of rows of the data
         sample_ids : ids by which the constraints name the rows; those on others are left out and counted
         squared_distances : of pairs: one number > 0, or one each

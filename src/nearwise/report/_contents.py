@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from nearwise import inspection
+from nearwise import _labels, inspection
 from nearwise._before_after import Missing, learner_of
 from nearwise.evaluation import Figure
 from nearwise.inspection import Classes, Convergence, Distances, FeatureShares, Maps, Spectrum
@@ -91,6 +91,7 @@ def from_estimator(
     learner = learner_of(model)
     n = _n_rows(X)
     labels, called = _column(y, "y", n), _column(ids, "ids", n)
+    labels = None if labels is None else _labels.cleaned(labels)
     distances, pairs = _distances(model, X, labels, held_out)
     found = _part(lambda: inspection.maps(model, X))
     shown = isinstance(found, Maps)

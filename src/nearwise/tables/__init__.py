@@ -13,11 +13,23 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nearwise.tables._binary import open_arrays, open_dataset, open_parquet
+from nearwise.tables._numerals import NO_WISHES, Wanted, wanted
 from nearwise.tables._output import check_target, json_text, write, write_columns
+from nearwise.tables._seen import Seen
 from nearwise.tables._table import Opened, Table, TableError, checked, select
 from nearwise.tables._text import open_text
 
-__all__ = ["Table", "TableError", "check_target", "json_text", "open_file", "read", "write", "write_columns"]
+__all__ = [
+    "Seen",
+    "Table",
+    "TableError",
+    "check_target",
+    "json_text",
+    "open_file",
+    "read",
+    "write",
+    "write_columns",
+]
 
 DATASET = "dataset:"
 _MAGIC = {b"\x93NUMPY": "array", b"PK\x03\x04": "array", b"PAR1": "parquet"}
@@ -43,6 +55,8 @@ def read(
     features: Sequence[str] = (),
     known: Sequence[str] = (),
     least: int = 2,
+    decimal: str | None = None,
+    thousands: str | None = None,
 ) -> Table:
     """Read a data file.
 
@@ -51,8 +65,8 @@ def read(
     Parameters
     ----------
     source : a path (.csv, .tsv, .txt, also gzipped, .parquet, .npy, .npz), "-" for standard input, or
-        "dataset:iris" for a set of `nearwise.datasets`, whose label column is "target". Encoding, separator,
-        decimal mark and header of text are found out.
+        "dataset:iris" for a set of `nearwise.datasets`, whose label column is "target". Encoding, separator
+        and header of text are found out.
     labels : the column of labels
     ids : the column of ids
     ids_optional : there are no ids where the file has no such column, instead of an error
@@ -60,17 +74,21 @@ def read(
     features : the columns to use; by default all others
     known : names of features that a model knows; where the file has them all, the others are left out
     least : the number of rows that are needed
+    decimal : the decimal mark of a text file, "." or "," (or "point", "comma")
+    thousands : its mark between groups of three digits: ",", ".", " ", "'" (or "comma", "point", "space",
+        "apostrophe"), or "" for none. By default both follow from the numbers of all features; where they do
+        not say whether `4,161` is 4161 or 4.161, that is an error, and where thousands are grouped, a notice.
     """
-    file = open_file(source)
+    file = open_file(source, wanted=wanted(decimal, thousands))
     choice = select(file, labels, ids, ids_optional, drop, features, known)
     texts = [column for column in (choice.labels, choice.ids) if column is not None]
     return checked(file, choice, file.load(choice.features, texts), least)
 
 
-def open_file(source: str, *, header: bool = True) -> Opened:
+def open_file(source: str, *, header: bool = True, wanted: Wanted = NO_WISHES) -> Opened:
     """Open a file of any format, by its suffix or, on standard input, by its first bytes.
 
-    With `header=False`, no header is looked for in a text file.
+    With `header=False`, no header is looked for in a text file; `wanted` says how its numbers are written.
     """
     if source.startswith(DATASET):
         return open_dataset(source, source.removeprefix(DATASET))
@@ -90,7 +108,7 @@ def open_file(source: str, *, header: bool = True) -> Opened:
         return open_arrays(name, data)
     if kind == "parquet":
         return open_parquet(name, data)
-    return open_text(name, data, look_for_header=header)
+    return open_text(name, data, look_for_header=header, wanted=wanted)
 
 
 def _bytes(source: str) -> bytes:

@@ -1,7 +1,8 @@
-"""CSV, TSV and the like: encoding, separator, decimal mark and header are found out, lines are counted.
+"""CSV, TSV and the like: encoding, separator and header are found out, lines are counted.
 
 The numbers are read by NumPy's compiled reader. Where it cannot, or finds a value that is not finite, the
-file is read again record by record, which is slower and finds the line and the value to name.
+file is read again record by record, which is slower and finds the line and the value to name. How numbers are
+written is decided when the columns that are numbers are known (`_numerals`): no other column has a say.
 """
 
 from __future__ import annotations
@@ -18,6 +19,17 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise.tables._numerals import (
+    HOW_TO_SAY,
+    NO_WISHES,
+    PLAIN,
+    Numerals,
+    Wanted,
+    decide,
+    is_numeral,
+    number,
+    proves_decimals,
+)
 from nearwise.tables._table import (
     MISSING,
     Loaded,
@@ -33,7 +45,6 @@ SEPARATORS = ",;\t|"
 SAMPLE = 100  # records that are looked at to find out how the file is written
 _POINTS = str.maketrans(",.", "._")
 _BLANKS = re.compile(r"[ \t]+")
-_DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
 _BYTE_ORDER_MARKS = {  # UTF-32 first: its mark begins with that of UTF-16
     b"\xff\xfe\x00\x00": "utf-32",
     b"\x00\x00\xfe\xff": "utf-32",
@@ -66,11 +77,11 @@ class TextFile:
     lines: list[str]
     first: int
     separator: str
-    decimal_comma: bool
     header: Record | None
     columns: tuple[str, ...]
     features: tuple[int, ...]
     notices: tuple[str, ...]
+    wanted: Wanted = NO_WISHES
 
     @property
     def named(self) -> bool:
@@ -78,12 +89,38 @@ class TextFile:
 
     def load(self, numbers: Sequence[int], texts: Sequence[int]) -> Loaded:
         """Those columns as numbers, and those as texts."""
-        found = self._load_fast(numbers, texts)
-        if found is None:
-            found = self._load_by_record(numbers, texts)
+        found, notices = self._load(numbers, texts)
         X, cells, lines = found
         names = tuple(self.columns[column] for column in numbers)
-        return Loaded(X, names, True, {column: stripped(cells[column]) for column in texts}, lines)
+        loaded = {column: stripped(cells[column]) for column in texts}
+        return Loaded(X, names, True, loaded, lines, notices)
+
+    def _load(self, numbers: Sequence[int], texts: Sequence[int]) -> tuple[_Columns, tuple[str, ...]]:
+        quick: dict[Numerals, _Columns | None] = {}
+        for decimal in (".", ","):
+            if self.wanted.thousands or self.wanted.decimal not in (None, decimal):
+                continue
+            found = quick[Numerals(decimal)] = self._load_fast(numbers, texts, decimal)
+            if found is not None:
+                if self.wanted.decimal == decimal or self._is_certain(found[0], decimal):
+                    return found, ()
+                break
+        numerals, notices = self.numerals(numbers)
+        found = quick.get(numerals)
+        return found or self._load_by_record(numbers, texts, numerals), notices
+
+    def numerals(self, columns: Sequence[int]) -> tuple[Numerals, tuple[str, ...]]:
+        """How the numbers of these columns are written, and what the user should know about it."""
+        rows = list(self.rows())
+        cells = {self.columns[column]: [row.cells[column] for row in rows] for column in columns}
+        places = [f"line {row.line}" for row in rows]
+        return decide(self.source, cells, places, self.separator, self.wanted)
+
+    def _is_certain(self, X: NDArray[np.float64], decimal: str) -> bool:
+        """Whether numbers that were read with that decimal mark cannot be grouped by it."""
+        if proves_decimals(X):
+            return True
+        return decimal == "." and (self.separator == "," or not any("." in line for line in self.lines))
 
     def cells(self) -> tuple[list[NDArray[np.object_]], NDArray[np.int64]]:
         """All columns as texts, and the line of every row."""
@@ -102,10 +139,10 @@ class TextFile:
                 _refuse_width(self, record)
             yield record
 
-    def _load_fast(self, numbers: Sequence[int], texts: Sequence[int]) -> _Columns | None:
+    def _load_fast(self, numbers: Sequence[int], texts: Sequence[int], decimal: str) -> _Columns | None:
         """What NumPy reads, or None where it cannot or where a value must be explained."""
-        start = self._data_start()
-        if start == len(self.lines):
+        start, decimal_comma = self._data_start(), decimal == ","
+        if start == len(self.lines) or decimal == self.separator:
             return None
         wanted = set(numbers)
         runs: list[tuple[bool, list[int]]] = []  # neighbouring columns that are numbers, or are not
@@ -117,8 +154,8 @@ class TextFile:
             (f"f{k}", "f8" if is_number else "O", (len(run),)) for k, (is_number, run) in enumerate(runs)
         ]
         try:
-            read = words = self._loadtxt(start, kinds, self.decimal_comma)
-            if self.decimal_comma and texts:  # their commas are none of the decimal ones
+            read = words = self._loadtxt(start, kinds, decimal_comma)
+            if decimal_comma and texts:  # their commas are none of the decimal ones
                 words = self._loadtxt(start, [(name, "O", shape) for name, _, shape in kinds], False)
         except ValueError:
             return None
@@ -144,36 +181,39 @@ class TextFile:
             lines = (line.translate(_POINTS) for line in lines)
         return np.loadtxt(lines, dtype=kinds, delimiter=self.separator, quotechar='"', comments=None, ndmin=1)
 
-    def _load_by_record(self, numbers: Sequence[int], texts: Sequence[int]) -> _Columns:
+    def _load_by_record(self, numbers: Sequence[int], texts: Sequence[int], numerals: Numerals) -> _Columns:
         values, lines = array("d"), array("q")
         cells: dict[int, list[str]] = {column: [] for column in texts}
         for record in self.rows():
-            values.extend(self._numbers(record, numbers))
+            values.extend(self._numbers(record, numbers, numerals))
             lines.append(record.line)
             for column in texts:
                 cells[column].append(record.cells[column])
         X = np.array(values).reshape(len(lines), len(numbers))
         return X, dict(cells), np.array(lines, dtype=np.int64)
 
-    def _numbers(self, record: Record, columns: Sequence[int]) -> list[float]:
+    def _numbers(self, record: Record, columns: Sequence[int], numerals: Numerals) -> list[float]:
         found = [record.cells[column] for column in columns]
         try:
             plain = "".join(found)
-            if not self.decimal_comma and "_" not in plain and plain.isascii():
+            if numerals == PLAIN and "_" not in plain and plain.isascii():
                 row = list(map(float, found))
                 if math.isfinite(sum(row)):
                     return row
         except ValueError:
             pass
-        return [self._number(record, column) for column in columns]
+        return [self._number(record, column, numerals) for column in columns]
 
-    def _number(self, record: Record, column: int) -> float:
+    def _number(self, record: Record, column: int, numerals: Numerals) -> float:
         name = self.columns[column]
         where = f"{self.source}, line {record.line}, column {name!r}"
         cell = record.cells[column].strip()
         if cell.casefold() in MISSING:
             raise TableError(f"{where}: {missing_advice(name)}")
-        value = number(cell, self.decimal_comma)
+        value = number(cell, numerals)
+        if value is None and is_numeral(cell):
+            text = f"{shown(cell)} is not a number with {numerals.describe()}"
+            raise TableError(f"{where}: {text}; correct it, or {HOW_TO_SAY}")
         if value is None:
             raise TableError(f"{where}: {not_a_number_advice(cell, name)}")
         if not np.isfinite(value):
@@ -188,8 +228,10 @@ class TextFile:
         return next((record.line - 1 for record in after), len(self.lines))
 
 
-def open_text(source: str, data: bytes, *, look_for_header: bool = True) -> TextFile:
-    """Find out how a text file is written."""
+def open_text(
+    source: str, data: bytes, *, look_for_header: bool = True, wanted: Wanted = NO_WISHES
+) -> TextFile:
+    """Find out how a text file is written; `wanted` is what the user says about its numbers."""
     text, notices = _decoded(source, data)
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n") if "\r" in text else text.split("\n")
     while lines and not lines[-1].strip():
@@ -198,8 +240,7 @@ def open_text(source: str, data: bytes, *, look_for_header: bool = True) -> Text
         raise TableError(f"{source} is empty")
     first, separator = _separator(source, lines)
     sample = list(islice(_records(source, lines, first, separator), SAMPLE))
-    decimal_comma = separator != "," and _has_decimal_commas(sample)
-    is_header, notice = _is_header(source, sample, decimal_comma) if look_for_header else (False, "")
+    is_header, notice = _is_header(source, sample) if look_for_header else (False, "")
     header = sample[0] if is_header else None
     width = len(sample[0].cells)
     cells = [cell.strip() for cell in header.cells] if header else [""] * width
@@ -210,20 +251,7 @@ def open_text(source: str, data: bytes, *, look_for_header: bool = True) -> Text
     if header and width > 1 and not cells[0] and _counts(sample[1:], 0):
         features = features[1:]
         notices += (f"{source}: the first column has no name and counts the rows; it is not used",)
-    return TextFile(source, lines, first, separator, decimal_comma, header, columns, features, notices)
-
-
-def number(cell: str, decimal_comma: bool = False) -> float | None:
-    """The number that a cell holds, or None; beside decimal commas, a point could only group thousands."""
-    text = cell.strip()
-    if decimal_comma:
-        if "." in text:
-            return None
-        text = text.replace(",", ".")
-    try:
-        return None if "_" in text or not text.isascii() else float(text)
-    except ValueError:
-        return None
+    return TextFile(source, lines, first, separator, header, columns, features, notices, wanted)
 
 
 def _decoded(source: str, data: bytes) -> tuple[str, tuple[str, ...]]:
@@ -270,7 +298,7 @@ def _separator(source: str, lines: list[str]) -> tuple[int, str]:
             continue
         regular = sum(len(record.cells) == width for record in sample) / len(sample)
         cells = [cell for record in sample for cell in record.cells]
-        numeric = sum(_may_be_number(cell, separator) for cell in cells) / len(cells)
+        numeric = sum(map(is_numeral, cells)) / len(cells)
         score = (regular, numeric, width)
         if score > best_score:
             best, best_score = separator, score
@@ -278,10 +306,6 @@ def _separator(source: str, lines: list[str]) -> tuple[int, str]:
         lines[:] = [_BLANKS.sub("\t", line.strip()) for line in lines]
         return first, "\t"
     return first, best
-
-
-def _may_be_number(cell: str, separator: str) -> bool:
-    return number(cell) is not None or (separator != "," and number(cell, decimal_comma=True) is not None)
 
 
 def _is_blank_separated(lines: list[str]) -> bool:
@@ -321,33 +345,26 @@ def _refuse_width(file: TextFile, record: Record) -> NoReturn:
     raise TableError(f"{file.source}, line {record.line} has {fields}, {expected}{hint}")
 
 
-def _has_decimal_commas(sample: list[Record]) -> bool:
-    cells = [cell.strip() for record in sample for cell in record.cells]
-    return any(_DECIMAL_COMMA.fullmatch(cell) for cell in cells) and not any(
-        "." in cell and number(cell) is not None for cell in cells
-    )
-
-
-def _is_header(source: str, sample: list[Record], decimal_comma: bool) -> tuple[bool, str]:
+def _is_header(source: str, sample: list[Record]) -> tuple[bool, str]:
     """Whether the first record holds names, and what the user should know about that decision."""
     first = [cell.strip() for cell in sample[0].cells]
-    values = [number(cell, decimal_comma) for cell in first]
-    words = [k for k, cell in enumerate(first) if values[k] is None and cell.casefold() not in MISSING]
-    if len(words) and all(value is None for value in values):
+    numeric = [is_numeral(cell) for cell in first]
+    words = [k for k, cell in enumerate(first) if not numeric[k] and cell.casefold() not in MISSING]
+    if len(words) and not any(numeric):
         return True, ""
     if len(sample) < 2:
         return False, ""
 
     def is_numeric_below(column: int) -> bool:
         below = (r.cells[column] for r in sample[1:] if len(r.cells) == len(first))
-        return all(number(cell, decimal_comma) is not None for cell in below)
+        return all(map(is_numeral, below))
 
-    counted = [cell for k, cell in enumerate(first) if values[k] is not None]
+    counted = [cell for k, cell in enumerate(first) if numeric[k]]
     whole = all(
         re.fullmatch(r"[+-]?\d+", cell.strip())
         for record in sample[1:]
-        for cell, value in zip(record.cells, values, strict=False)
-        if value is not None
+        for cell, counts in zip(record.cells, numeric, strict=False)
+        if counts
     )
     if any(map(is_numeric_below, words)) or (
         counted == [str(k) for k in range(len(counted))] and len(counted) > (2 if whole else 1)
