@@ -362,8 +362,7 @@ def from_tuples(tuples: ArrayLike, y: ArrayLike | None = None) -> tuple[Array, C
     Returns
     -------
     The distinct vectors as rows of X, and constraints by row number of X, similar pairs before dissimilar.
-    Two equal vectors that are compared are two objects, in two rows of X: they are at distance 0 by every
-    metric, so learners leave a pair out that wants them apart.
+    Two equal vectors that are compared are two objects: learners leave a pair out that wants them apart.
     """
     vectors, signs = _reading.tuples_of_vectors(tuples, y)
     m, width, d = vectors.shape

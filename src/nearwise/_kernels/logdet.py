@@ -86,15 +86,35 @@ def sweep(
             weight = -step * coefficient[low] / shrinking
             _apply(state, factored, image, weight, diagonal, above, sums)
             continue
-        # First the square that shrinks M, then the one that lets it grow: M stays positive definite between.
-        order = 0 if step * coefficient[low] > 0.0 else 1
-        for t in range(2):
-            square = low + (t + order) % 2
-            gather(F, first[square], second[square], sign[square], x)
-            fill_image(state, factored, x, image)
-            size = _product(x, image, image, factored)
+        apply_squares(F, first, second, sign, coefficient, low, low + rank, step, state, factored, scratch)
+
+
+@_compiled
+def apply_squares(
+    F: Array,
+    first: Index,
+    second: Index,
+    sign: Array,
+    coefficient: Array,
+    low: int,
+    high: int,
+    step: float,
+    state: Array,
+    factored: bool,
+    scratch: Array,
+) -> None:
+    """The change of M by a step of the multiplier of one row, square by square, O(r^2) each."""
+    x, image = scratch[0], scratch[1]
+    diagonal, above, sums = scratch[3], scratch[4], scratch[5]
+    # First the squares that shrink M, then those that let it grow: M stays positive definite between.
+    for growing in (False, True):
+        for square in range(low, high):
             change = step * coefficient[square]
-            _apply(state, factored, image, -change / (1.0 + change * size), diagonal, above, sums)
+            if (change < 0.0) == growing:
+                gather(F, first[square], second[square], sign[square], x)
+                fill_image(state, factored, x, image)
+                size = _product(x, image, image, factored)
+                _apply(state, factored, image, -change / (1.0 + change * size), diagonal, above, sums)
 
 
 @_compiled

@@ -2,7 +2,8 @@
 
 M^-1 = diag(1/prior) + sum_i y_i A_i throughout. A projection onto row i changes y_i, and M by an update of
 the rank of A_i. Rows of one or two squares (distances, comparisons, inner products, single diagonal entries)
-take O(r^2) in a compiled loop; rows of higher rank one dense eigendecomposition each.
+take O(r^2) in a compiled loop; rows of higher rank k the eigenvalues of a k x k matrix and k such updates, or
+one dense eigendecomposition where k is not small beside r.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class LogDetEngine:
                 logdet.sweep(*self._rows, rows[part], self._state, self.factored, self.dual, self._scratch)
             else:
                 for row in rows[part]:
-                    self._project_dense(row, logdet.projection_step)
+                    self._project_by_hand(row)
 
     def tracked(self, row: int, values: Array) -> Array:
         """Project onto one row; the values of all rows after that, from those before, in O(n r + m)."""
@@ -111,15 +112,23 @@ class LogDetEngine:
         transposed = np.tril(np.linalg.inv(np.linalg.cholesky(inverse)))
         self._state = transposed if self.factored else transposed.T @ transposed
 
-    def _project_dense(self, row: int, projection_step: object) -> None:
-        losses = self.form.losses
+    def _project_by_hand(self, row: int) -> None:
+        """Onto a row of more squares than the compiled loop has formulas for."""
+        from nearwise._kernels import logdet
+
         X, c = self.form.measurements.squares_of(row)
-        B = self.factor()
-        W = (X @ B).T
-        e, Q = np.linalg.eigh((W * c) @ W.T)
+        few = 2 * len(c) <= X.shape[1]
+        if few:
+            d, V = np.linalg.eigh(X @ self._times(X.T))
+            root = V * np.sqrt(np.maximum(d, 0.0))
+            e = np.linalg.eigvalsh(root.T @ (c[:, None] * root))
+        else:
+            B = self.factor()
+            W = (X @ B).T
+            e, Q = np.linalg.eigh((W * c) @ W.T)
         e[np.abs(e) <= 1e-15 * np.abs(e).max(initial=0.0) * len(e)] = 0.0
-        nonzero = e[e != 0]
-        step = projection_step(  # type: ignore[operator]
+        nonzero, losses = e[e != 0], self.form.losses
+        step = logdet.projection_step(
             nonzero,
             len(nonzero),
             losses.relations[row],
@@ -130,6 +139,11 @@ class LogDetEngine:
             self.dual[row],
         )
         self.dual[row] += step
+        if few:
+            start = self.form.measurements.squares.start
+            squares = (*self._rows[0:1], *self._rows[2:6], int(start[row]), int(start[row + 1]))
+            logdet.apply_squares(*squares, step, self._state, self.factored, self._scratch)
+            return
         changed = (B @ Q) / np.sqrt(1 + step * e)
         self._state = _triangular(changed) if self.factored else changed @ changed.T
 
