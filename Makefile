@@ -19,10 +19,9 @@ OTHER_CORE_amd64 := Nehalem
 OTHER_CORE_aarch64 := ARMV8
 OTHER_CORE_arm64 := ARMV8
 CORE ?= $(OTHER_CORE_$(shell uname -m))
-NUMERICAL := cauchy conformance definite_boost divergences docs eigenupdate fixed_rank_geometry fixed_rank_solvers \
-  infeasibility kernel_learner kernel_reducer logdet_engine losses measurements metric metric_learner \
-  nearest_correlation online_learner online_updates oracle problem projections reduction sdp solve systems \
-  thin_factor von_neumann_engine
+NUMERICAL := cauchy conformance divergences eigenupdate fixed_rank_estimators fixed_rank_geometry fixed_rank_solvers \
+  infeasibility logdet_engine nearest_correlation online_learner online_updates oracle projections reduction sdp solve \
+  systems thin_factor von_neumann_engine
 
 .PHONY: demo test test-portable lint types bench clean
 .DELETE_ON_ERROR:
