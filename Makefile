@@ -12,7 +12,18 @@ export NEARWISE_DATA := $(CURDIR)/../shared/data
 endif
 endif
 
-.PHONY: demo test lint types bench clean
+# OpenBLAS and numba choose their code by the processor. These are the oldest that every machine of a kind can run,
+# and round differently from what it runs by itself.
+OTHER_CORE_x86_64 := Nehalem
+OTHER_CORE_amd64 := Nehalem
+OTHER_CORE_aarch64 := ARMV8
+OTHER_CORE_arm64 := ARMV8
+CORE ?= $(OTHER_CORE_$(shell uname -m))
+NUMERICAL := cauchy conformance divergences eigenupdate fixed_rank_estimators fixed_rank_geometry fixed_rank_solvers \
+  infeasibility logdet_engine nearest_correlation online_learner online_updates oracle projections reduction sdp solve \
+  systems thin_factor von_neumann_engine
+
+.PHONY: demo test test-portable lint types bench clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -20,6 +31,10 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed-test
 	@$(BIN)/python -m pytest $(ARGS)
+
+# the numerical tests as on another processor; make test-portable CORE=Haswell chooses it
+test-portable: $(VENV)/.installed-test
+	@OPENBLAS_CORETYPE=$(CORE) NUMBA_CPU_NAME=generic $(BIN)/python -m pytest $(NUMERICAL:%=tests/test_%.py) $(ARGS)
 
 lint: $(VENV)/.installed-test
 	@$(BIN)/ruff check .

@@ -387,6 +387,6 @@ def test_any_text_goes_through_a_pipe_in_utf8(locale: str, folder: Path) -> None
     tables.write("named.csv", NAMES, X, ids=ids, force=False)
     command = [sys.executable, "-m", "nearwise", "neighbors", "model", "named.csv", "--id", "id", "-k", "1"]
     environment = {**os.environ, "PYTHONIOENCODING": locale}
-    done = subprocess.run(command, capture_output=True, env=environment, timeout=120)
+    done = subprocess.run(command, capture_output=True, env=environment, timeout=600)
     assert done.returncode == cli.DONE
     assert [line.split(",")[0] for line in done.stdout.decode("utf-8").splitlines()[1:]] == ids

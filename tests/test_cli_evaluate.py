@@ -196,8 +196,12 @@ def test_too_little_is_not_measured(folder: Path, run: Run, capsys: pytest.Captu
 
 @pytest.mark.parametrize("rank", ["", "--rank 2"])
 def test_an_offset_that_all_rows_share_changes_no_figure(rank: str, folder: Path, run: Run) -> None:
-    near = np.round(X * 8) / 8  # exact after the offset, too
-    for name, rows in (("near", near), ("far", near + 2.0**46)):
+    # Whole numbers are exact after the offset, too. On the flowers' coarse grid some fifth neighbours are as
+    # far as the sixth, and rounding would choose between them; noise keeps them apart.
+    near = np.round(1000 * X + 100 * np.random.default_rng(0).standard_normal(X.shape))
+    squared = np.sort(np.square(near[:, None] - near).sum(axis=2), axis=1)
+    assert np.all(squared[:, 5] < squared[:, 6])
+    for name, rows in (("near", near), ("far", near + 2.0**51)):
         np.savez(f"{name}.npz", X=rows, kind=y)
     command = f"learn near.npz --labels kind --penalty 1 --held-out 0 --scale none {rank} -o plain --quiet"
     assert cli.main(shlex.split(command)) == cli.DONE

@@ -468,7 +468,7 @@ def interrupted(place: str, seconds: float, *arguments: str) -> tuple[int, str, 
         while (line := process.stderr.readline()) != "ready\n":
             assert line, process.stdout.read()
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=600)
     assert "Traceback" not in err
     return process.returncode, out, err.replace("ready\n", "")
 

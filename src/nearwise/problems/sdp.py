@@ -24,8 +24,9 @@ from nearwise.solve import solve
 Array = NDArray[np.float64]
 
 _SEARCH_STEPS = 60
-_SHARE = 0.2  # of the interval, above its lower end, for the next theta: lower bounds are sharper
-_PROJECTION_TOL = 1e-3  # of a problem with given theta; its bounds hold whatever the accuracy
+# The next theta as a share of the interval, first near its lower end because lower bounds are sharper, and
+# the accuracy of its problem, whose bounds hold in any case. The next pair follows where one brings nothing.
+_ATTEMPTS = ((0.2, 1e-3), (0.5, 1e-3), (0.5, 1e-5), (0.8, 1e-5))
 _PROJECTION_STEPS = 100
 _STAGE_TOL = 1e-4  # of problems on the way to the wanted gamma
 
@@ -103,21 +104,24 @@ class _Game:
         self.solved = 0
 
     def search(self, tol: float) -> Status:
+        failed = 0  # attempts in a row
         for _ in range(_SEARCH_STEPS):
             width = self.upper - self.lower
             if width <= tol * self.size:
                 return Status.SOLVED
-            self._try(self.lower + _SHARE * width)
-            if self.upper - self.lower > 0.95 * width:
-                return Status.SOLVED if self.upper - self.lower <= tol * self.size else Status.STALLED
-        return Status.LIMIT
+            if failed == len(_ATTEMPTS):
+                return Status.STALLED
+            share, accuracy = _ATTEMPTS[failed]
+            self._try(self.lower + share * width, accuracy)
+            failed = failed + 1 if self.upper - self.lower > 0.95 * width else 0
+        return Status.SOLVED if self.upper - self.lower <= tol * self.size else Status.LIMIT
 
-    def _try(self, theta: float) -> None:
+    def _try(self, theta: float, accuracy: float) -> None:
         d = self.C.shape[1]
         shifted = (self.C - theta * np.eye(d)) / self.size
         side = constraints.linear(shifted, 0.0, "<=") + constraints.linear(np.eye(d), 1.0, "==")
         problem = Problem(np.eye(d), side, LogDet(), np.eye(d) / d, math.inf)
-        found = solve(problem, tol=_PROJECTION_TOL, max_iter=_PROJECTION_STEPS)
+        found = solve(problem, tol=accuracy, max_iter=_PROJECTION_STEPS)
         self.solved += 1
         W = found.matrix / np.trace(found.matrix)
         upper = float(np.einsum("jab,ab->j", self.C, W).max())
