@@ -16,6 +16,7 @@ from nearwise import constraints as c
 # Each solver with the divergences it knows and the accuracy it is held to.
 SOLVERS = {
     nw.solvers.Newton(): (cases.DIVERGENCES, 1e-10),
+    nw.solvers.InteriorPoint(): ((nw.LogDet(), nw.VonNeumann(), nw.Frobenius()), 1e-9),
     nw.solvers.CyclicProjections(): ((nw.LogDet(), nw.VonNeumann()), 1e-8),
 }
 TOL = 1e-10
