@@ -7,6 +7,7 @@ exactly.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,7 +58,15 @@ class Case:
     is_feasible: bool = False
 
     def problem(self) -> nw.Problem:
-        """The problem, or the ValueError that refuses it."""
+        """The problem, or the ValueError that refuses it; rows that no matrix can meet count as refused."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", nw.LeftOutWarning)
+            try:
+                return self._stated()
+            except nw.LeftOutWarning as warning:
+                raise ValueError(str(warning)) from None
+
+    def _stated(self) -> nw.Problem:
         if self.features is None:
             assert self.prior is not None
             return nw.Problem.from_kernel(

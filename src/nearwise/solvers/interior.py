@@ -32,7 +32,7 @@ _LARGER = 1e4  # by this factor, at least
 _LARGEST = 1e200
 _STARTS = 5
 _SPARSER = 4  # searches for a proof of fewer rows
-_MOST_STEPS = 60  # from one start
+_MOST_STEPS = 50  # from one start
 _DEPENDENT = (
     1e-14  # what is added to the diagonal of the rows' Gram matrix, relatively: rows may be dependent
 )
@@ -74,8 +74,9 @@ def _runs(form: Formulation) -> Iterator[_Run]:
     """Runs from further and further inside the cone, from a multiple of I or from one that suits the rows."""
     larger = _enlargement(form)
     for start in range(_STARTS):
-        for turn in (None, _equalising(form.measurements)):
-            yield _Run(form, larger**start, turn)
+        yield _Run(form, larger**start)
+        if start < 2:
+            yield _Run(form, larger**start, _equalising(form.measurements))
 
 
 def _equalising(measurements: Measurements) -> Array:
