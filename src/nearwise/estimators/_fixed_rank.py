@@ -17,12 +17,12 @@ from threadpoolctl import ThreadpoolController
 from nearwise.estimators._base import one_of
 from nearwise.result import Status
 from nearwise.solvers._cone import LogEuclidean
-from nearwise.solvers._conjugate import ConjugateGradients
 from nearwise.solvers._descent import Armijo
 from nearwise.solvers._forms import product
 from nearwise.solvers._geometry import Flat, Geometry, Polar
 from nearwise.solvers._regression import Regression, largest_entry
-from nearwise.solvers.fixed_rank import FixedRankRecord, FixedRankResult, minimise
+from nearwise.solvers._runs import Run
+from nearwise.solvers.fixed_rank import FixedRankRecord, FixedRankResult
 from nearwise.solvers.fixed_rank_online import Schedule, Stream, pass_over, searched_schedule
 
 Array = NDArray[np.float64]
@@ -35,6 +35,7 @@ _MANY_THREADS = 10_000_000  # numbers in the data from which on threads speed pr
 _SMALL = 500  # features up to which principal directions come from the covariance matrix
 _POWER_STEPS = 5
 _EXTRA_DIRECTIONS = 10
+_ROUGH_TOL = 1e-4  # at which the log-Euclidean geometry hands over
 
 
 @dataclass(frozen=True)
@@ -122,17 +123,23 @@ def _batch(
     chosen: Settings,
     callback: Callable[[FixedRankRecord], Any] | None,
 ) -> FixedRankResult:
-    quick = chosen.solver == "auto" and not isinstance(chosen.geometry, LogEuclidean)
-    return minimise(
+    run = Run(
         problem,
-        chosen.geometry,
-        start,
-        ConjugateGradients() if quick else Armijo(),
         chosen.tol,
         chosen.max_iter,
-        callback=callback,
+        callback,
         negligible=problem.cost(problem.residual(np.zeros(problem.n_samples))),
     )
+    geometry = chosen.geometry
+    if chosen.solver == "armijo":
+        return run.descend(geometry, start, Armijo())
+    if isinstance(geometry, LogEuclidean):
+        # steepest descent slows down long before a singular optimum; the flat geometry goes on from there
+        rough = replace(run, tol=max(chosen.tol, _ROUGH_TOL))
+        return run.descend(Flat(), None, after=rough.descend(geometry, start, Armijo()))
+    found = run.descend(geometry, start)
+    movable = isinstance(geometry, Flat) or (isinstance(geometry, Polar) and 0 < geometry.subspace_weight < 1)
+    return run.around(geometry, found) if movable and problem.forms.light else found
 
 
 def quiet_blas(problem: Regression) -> AbstractContextManager[Any]:

@@ -63,6 +63,10 @@ class Forms(Protocol):
     def whitening(self) -> Callable[[Array], Array] | None:
         """About the inverse of the mean X_i, as a map of d x r matrices; None where it changes little."""
 
+    @property
+    def light(self) -> bool:
+        """Whether `image` costs little beside what else an iteration does."""
+
     def rough(self) -> Forms:
         """The same in single precision where that makes `image` and `pull` faster, else these forms."""
 
@@ -188,9 +192,14 @@ class Squares:
         inverse = 1.0 / (degree + max(float(degree.mean()) * 1e-2, 1e-12))
         return lambda D: inverse[:, None] * D
 
+    @property
+    def light(self) -> bool:
+        F = self.features
+        return F is None or (F.nnz if sparse.issparse(F) else F.size) < _LARGE
+
     def rough(self) -> Squares:
         F = self.features
-        if F is None or sparse.issparse(F) or F.size < _LARGE:
+        if self.light or sparse.issparse(F):
             return self
         single = np.empty(F.shape, np.float32)
         np.divide(F, self.unit, out=single, casting="same_kind")
@@ -267,6 +276,10 @@ class Matrices:
 
     def whitening(self) -> None:
         return None
+
+    @property
+    def light(self) -> bool:
+        return True
 
     def rough(self) -> Matrices:
         return self
