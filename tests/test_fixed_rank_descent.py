@@ -12,6 +12,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 import nearwise as nw
 from nearwise import constraints as c, solvers
+from nearwise.benchmarks import _fixed_rank_trials
+from nearwise.estimators._fixed_rank import Settings, batch
 
 Array = NDArray[np.float64]
 GEOMETRIES = ("flat", "polar", "affine_invariant", "log_euclidean")
@@ -71,7 +73,7 @@ def test_full_rank_agrees_with_a_convex_solver(geometry: str, seed: int) -> None
     failed = cp.sum_squares(cp.pos(values[:near] - 3)) + cp.sum_squares(cp.pos(8 - values[near:]))
     error = cp.sum_squares(cp.sum(cp.multiply(X @ W, X), axis=1) - y)
     side = c.at_most(pairs[:near], 3.0) + c.at_least(pairs[near:], 8.0)
-    learner = nw.FixedRankLearner(None, geometry, tol=1e-12, random_state=0).fit(X, constraints=side)
+    learner = nw.FixedRankLearner(None, geometry, tol=1e-12, check=False).fit(X, constraints=side)
     regressor = nw.FixedRankRegressor(None, geometry, tol=1e-12).fit(X, y)
     for model, cost in ((learner, failed / (2 * len(pairs))), (regressor, error / 40)):
         problem = cp.Problem(cp.Minimize(cost))
@@ -92,10 +94,25 @@ def test_no_method_ends_above_armijo(geometry: str, rank: int, seed: int) -> Non
     for solver in ("auto", "armijo"):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            model = nw.FixedRankLearner(rank, geometry, solver=solver, start=start)
+            model = nw.FixedRankLearner(rank, geometry, solver=solver, start=start, check=False)
             found[solver] = model.fit(X, constraints=side).result_
     assert found["auto"].cost <= 1.01 * found["armijo"].cost
     assert_never_rises(found["auto"], np.inf)
+
+
+@pytest.mark.parametrize("seed", [26, 67])
+def test_random_problems_of_the_benchmark(seed: int) -> None:
+    """One whose nearest valley is a bad one, and one whose gradient has eigenvalues of rounding size."""
+    _, d, problem = _fixed_rank_trials._problem(seed, 8)
+    for rank in (1, d // 2):
+        start = np.linalg.qr(np.random.default_rng(seed).standard_normal((d, rank)))[0]
+        for geometry in _fixed_rank_trials.ANY_RANK.values():
+            found = [
+                batch(problem, start, Settings(rank, geometry, solver, 1e-5, None, 32, 5, False), None)
+                for solver in ("auto", "armijo")
+            ]
+            assert found[0].cost <= max(1.01 * found[1].cost, 1e-5)
+            assert_never_rises(found[0], problem.evaluate(start)[0])
 
 
 def test_what_the_data_do_not_see_does_not_grow() -> None:
@@ -116,7 +133,7 @@ def test_a_callback_sees_the_records_of_the_history() -> None:
     X = rng.normal(size=(30, 9))
     triplets = np.array([rng.choice(30, 3, replace=False) for _ in range(29)])
     seen: list[Any] = []
-    model = nw.FixedRankLearner(1, "flat", start=rng.normal(size=(9, 1)), callback=seen.append)
+    model = nw.FixedRankLearner(1, "flat", start=rng.normal(size=(9, 1)), callback=seen.append, check=False)
     model.fit(X, constraints=c.closer(triplets, margin=1.0))
     unit = model.units_.target**2
     assert [r.iteration for r in seen] == [r.iteration for r in model.result_.history]

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         MetricLearner as MetricLearner,
         OnlineLearner as OnlineLearner,
         PriorKeptWarning as PriorKeptWarning,
+        WorseThanEuclideanWarning as WorseThanEuclideanWarning,
     )
     from .metric import KernelMap as KernelMap, KernelMetric as KernelMetric, Metric as Metric
     from .models import ModelFileError as ModelFileError, load as load, save as save
@@ -101,6 +102,7 @@ _EXPORTS: dict[str, str | None] = {
     "OnlineLearner": "estimators",
     "KernelReducer": "estimators",
     "PriorKeptWarning": "estimators",
+    "WorseThanEuclideanWarning": "estimators",
     "nearest_correlation": "problems",
     "nearest_covariance": "problems",
     "NearestMatrix": "problems",

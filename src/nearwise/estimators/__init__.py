@@ -5,7 +5,7 @@ labels and constraints, `_bases` and `_kernel_bases` make features, `_learning` 
 streams, `_base` does the rest.
 """
 
-from nearwise.estimators._base import PriorKeptWarning
+from nearwise.estimators._base import PriorKeptWarning, WorseThanEuclideanWarning
 from nearwise.estimators.fixed_rank_embedding import FixedRankEmbedding
 from nearwise.estimators.fixed_rank_learner import FixedRankLearner
 from nearwise.estimators.fixed_rank_regressor import FixedRankRegressor
@@ -23,4 +23,5 @@ __all__ = [
     "MetricLearner",
     "OnlineLearner",
     "PriorKeptWarning",
+    "WorseThanEuclideanWarning",
 ]

@@ -88,8 +88,10 @@ class Mix:
     @cached_property
     def growth(self) -> float:
         """How many times larger rounding in G and D can become, at least 1."""
-        norms = [float(np.linalg.norm(part, 2)) for part in (self.start, self.step) if part is not None]
-        return max([1.0, *norms])
+        parts = [part for part in (self.start, self.step) if part is not None]
+        if not all(np.isfinite(part).all() for part in parts):
+            return np.inf
+        return max([1.0, *(float(np.linalg.norm(part, 2)) for part in parts)])
 
     def __call__(self, G: Array, D: Array) -> Array:
         return (G if self.start is None else G @ self.start) + (D if self.step is None else D @ self.step)

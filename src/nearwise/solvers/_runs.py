@@ -1,9 +1,10 @@
-"""Descents that go on from each other, and a way around local minima: one dimension more, and back.
+"""Descents that go on from each other, and a way around local minima: more dimensions, and back.
 
 Where W of rank r is a local minimum but S = grad_W f has a negative eigenvalue, a further column along its
 eigenvector makes the cost smaller. From the minimum of rank r + 1 found in this way, the direction that the
-data see least is dropped again, and the descent goes on from there. What is lower at its end is kept. Where S
-has no negative eigenvalue, W is the best matrix of any rank.
+data see least is dropped again, and the descent goes on from there; where that leads to nothing lower, the
+same is tried with three columns, dropped one by one. What is lower at its end is kept. Where S has no
+negative eigenvalue, W is the best matrix of any rank. `by_small_steps` is another way, for small problems.
 """
 
 from __future__ import annotations
@@ -17,14 +18,16 @@ from numpy.typing import NDArray
 
 from nearwise.result import Status
 from nearwise.solvers._conjugate import ConjugateGradients
+from nearwise.solvers._descent import Armijo
 from nearwise.solvers._geometry import Flat, Geometry
 from nearwise.solvers._regression import Regression
 from nearwise.solvers.fixed_rank import MAX_ITER, Descent, FixedRankRecord, FixedRankResult, minimise
 
 Array = NDArray[np.float64]
 
-_ROUNDS = 3
-_TOL = 1e-3  # to which the minimum of rank r + 1 is found
+_MOST_EXTRA = 3  # dimensions, where one does not help
+_TOL = 1e-3  # to which minima of higher rank are found
+_SMALL_STEPS = 50
 _DENSE = 200  # dimension up to which S is written out
 _LANCZOS_TOL = 1e-2
 
@@ -78,17 +81,25 @@ class Run:
         lower = tuple(counted(record) for record in found.history if record.cost < after.cost)
         return replace(found, history=after.history + lower, solver=after.solver)
 
+    def by_small_steps(self, geometry: Geometry, start: Array, found: FixedRankResult) -> FixedRankResult:
+        """From the same start by the slower descent of the paper, which may lead into another valley."""
+        if found.status is not Status.STATIONARY or self._is_done(found):
+            return found
+        path = minimise(self.problem, geometry, start, Armijo(), _TOL, _SMALL_STEPS)
+        return self.descend(geometry, path.factor, after=found)
+
     def around(self, geometry: Geometry, found: FixedRankResult) -> FixedRankResult:
         """Look for lower minima beside the one that was found, as long as there are any."""
-        for _ in range(_ROUNDS):
-            if found.status is not Status.STATIONARY or self._is_done(found):
-                break
-            start = self._beside(found.factor)
+        extra = 1
+        while found.status is Status.STATIONARY and not self._is_done(found):
+            start = self._beside(found.factor, extra)
             if start is None:
                 break
             before, found = found, self.descend(geometry, start, after=found)
             if not found.cost < (1 - self.tol) * before.cost:
-                break
+                if extra == _MOST_EXTRA:
+                    break
+                extra = _MOST_EXTRA
         return found
 
     def _is_done(self, found: FixedRankResult) -> bool:
@@ -102,25 +113,40 @@ class Run:
             self.problem, geometry, start, method, self.tol, limit, None, callback, self.negligible
         )
 
-    def _beside(self, G: Array) -> Array | None:
-        """A start of the same rank from a minimum of one rank more; None where there is none."""
-        if G.shape[1] == len(G):
+    def _beside(self, G: Array, extra: int) -> Array | None:
+        """A start of the same rank from minima of higher ranks; None where there are none."""
+        rank = G.shape[1]
+        H = G
+        for _ in range(min(extra, len(G) - rank)):
+            wider = self._wider(H)
+            if wider is None:
+                break
+            H = wider
+        if H is G:
             return None
+        while H.shape[1] > rank:
+            found = minimise(self.problem, Flat(), H, ConjugateGradients(), _TOL)
+            if found.status is Status.INTERRUPTED:
+                return None
+            moment = self.problem.forms.moment(self.problem.forms.image(found.factor), None)
+            H = np.ascontiguousarray(found.factor @ np.linalg.eigh(moment)[1][:, 1:])
+        return H
+
+    def _wider(self, G: Array) -> Array | None:
+        """A further column with which the cost is lower; None where there is none."""
         forms = self.problem.forms
-        _, slope = self.problem.evaluate(G)
+        cost, slope = self.problem.evaluate(G)
         v = _steepest(slope, len(G))
         if v is None:
             return None
         image = forms.image(v)
         square = forms.cross(image, image)
-        # of W + t v v^T, the t that fits equalities best
-        length = -float(np.vdot(v, slope(v))) / max(float(np.mean(square * square)), np.finfo(float).tiny)
-        wide = minimise(self.problem, Flat(), np.hstack([G, np.sqrt(length) * v]), ConjugateGradients(), _TOL)
-        if wide.status is Status.INTERRUPTED:
+        size, fall = float(np.mean(square * square)), -float(np.vdot(v, slope(v)))
+        if not fall > 0 or not size > 0:  # an eigenvalue that is negative by rounding only
             return None
-        Z = forms.image(wide.factor)
-        seen_most = np.linalg.eigh(forms.moment(Z, None))[1][:, 1:]
-        return np.ascontiguousarray(wide.factor @ seen_most)
+        # of W + t v v^T, the t that fits equalities best is fall / size
+        wider = np.hstack([G, np.sqrt(fall / size) * v])
+        return wider if self.problem.evaluate(wider)[0] < cost else None
 
 
 def _steepest(slope: Callable[[Array], Array], d: int) -> Array | None:
