@@ -24,6 +24,7 @@ _SAMPLED = 500  # rows from which directions of large variance are found
 _SAMPLED_WIDE, _WIDE = 200, 2000  # fewer where there are more than so many features
 _TESTED = 100  # rows that tell whether there are any
 _ANISOTROPIC = 3.0  # how many times fewer directions than d carry the variance
+_MANY = 20_000  # samples from which on a product is no trifle
 _LARGE = 1_000_000  # numbers from which on single precision pays for its copy
 
 
@@ -195,11 +196,12 @@ class Squares:
     @property
     def light(self) -> bool:
         F = self.features
-        return F is None or (F.nnz if sparse.issparse(F) else F.size) < _LARGE
+        few = F is None or (F.nnz if sparse.issparse(F) else F.size) < _LARGE
+        return few and self.count <= _MANY
 
     def rough(self) -> Squares:
         F = self.features
-        if self.light or sparse.issparse(F):
+        if F is None or sparse.issparse(F) or F.size < _LARGE:
             return self
         single = np.empty(F.shape, np.float32)
         np.divide(F, self.unit, out=single, casting="same_kind")
