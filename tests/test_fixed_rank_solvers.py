@@ -15,9 +15,10 @@ import nearwise as nw
 from nearwise import constraints as c
 from nearwise.solvers import _conjugate, _forms
 from nearwise.solvers._cone import AffineInvariant, LogEuclidean
-from nearwise.solvers._conjugate import ConjugateGradients, _plane_minimum
+from nearwise.solvers._conjugate import ConjugateGradients
 from nearwise.solvers._descent import Armijo
 from nearwise.solvers._geometry import Flat, Polar
+from nearwise.solvers._plane import plane_minimum
 from nearwise.solvers._regression import Regression, constraint_forms, matrix_forms, vector_forms
 from nearwise.solvers.fixed_rank import FixedRankRecord, minimise
 from nearwise.solvers.fixed_rank_online import Schedule, Stream, pass_over, searched_schedule
@@ -115,7 +116,7 @@ def test_the_plane_search_finds_a_minimum_of_the_plane(inequalities: bool, keeps
     problem = regression(X, y, relation)
     terms = [start(seed=seed) for seed in range(3)]
     Z, *images = (X @ term for term in terms)
-    a, promised = _plane_minimum(problem, Z, problem.forms.cross(Z, Z), images, keeps_scale)
+    a, promised = plane_minimum(problem, Z, problem.forms.cross(Z, Z), images, keeps_scale)
 
     def cost(a: Array) -> float:
         return problem.evaluate(sum(weight * term for weight, term in zip(a, terms, strict=True)))[0]

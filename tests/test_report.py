@@ -266,10 +266,10 @@ LEARNERS = {
     "kernel": lambda X, y: nw.KernelLearner(rank=10, penalty=1.0, random_state=0).fit(X, y),
     "reducer": lambda X, y: nw.KernelReducer(rank=10, random_state=0).fit(X, y),
     "online": lambda X, y: nw.OnlineLearner(random_state=0).fit(X, y),
-    "fixed rank": lambda X, y: nw.FixedRankLearner(2, random_state=0).fit(X, y),
+    "fixed rank": lambda X, y: nw.FixedRankLearner(2, random_state=0, check=False).fit(X, y),
     "one dimension": lambda X, y: nw.FixedRankLearner(1, random_state=0).fit(X, y),
     "fixed rank of a kernel": lambda X, y: nw.FixedRankLearner(
-        2, kernel="rbf", n_basis=20, random_state=0
+        2, kernel="rbf", n_basis=20, random_state=0, check=False
     ).fit(X, y),
     "regressor": lambda X, y: nw.FixedRankRegressor(2, random_state=0).fit(X, X[:, 0] ** 2),
     "sparse": lambda X, y: nw.MetricLearner(rank=3, penalty=1.0, random_state=0).fit(sparse.csr_array(X), y),

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         OnlineLearner as OnlineLearner,
         PriorKeptWarning as PriorKeptWarning,
         UnknownIdsWarning as UnknownIdsWarning,
+        WorseThanEuclideanWarning as WorseThanEuclideanWarning,
     )
     from .metric import KernelMap as KernelMap, KernelMetric as KernelMetric, Metric as Metric
     from .models import ModelFileError as ModelFileError, load as load, save as save
@@ -105,6 +106,7 @@ _EXPORTS: dict[str, str | None] = {
     "LeftOutWarning": "_binding",
     "PriorKeptWarning": "estimators",
     "UnknownIdsWarning": "estimators",
+    "WorseThanEuclideanWarning": "estimators",
     "nearest_correlation": "problems",
     "nearest_covariance": "problems",
     "NearestMatrix": "problems",

@@ -37,6 +37,7 @@ _CLASSES = {
     "FixedRankRegressor": "nearwise.estimators",
     "FixedRankResult": "nearwise.solvers.fixed_rank",
     "FixedRankRecord": "nearwise.solvers.fixed_rank",
+    "HeldOutScores": "nearwise.estimators.fixed_rank_learner",
     "Schedule": "nearwise.solvers.fixed_rank_online",
     "Units": "nearwise.estimators._fixed_rank",
     "KernelFeatures": "nearwise.estimators._kernel_features",

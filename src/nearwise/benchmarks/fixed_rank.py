@@ -1,4 +1,4 @@
-"""Fixed-rank regression beside pymanopt, its growth with the dimension, and kernel learning on USPS.
+"""Fixed-rank regression beside pymanopt and Armijo's descent, streams, growth with the dimension, and USPS.
 
 Everything is measured in one run, in turns, and the least of each counts. pymanopt runs PSDFixedRank with a
 gradient and a Hessian written by hand, and the better of its ConjugateGradient and TrustRegions is compared
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import nearwise as nw
-from nearwise.benchmarks import _fixed_rank_peers as peers, _tables
+from nearwise.benchmarks import _fixed_rank_peers as peers, _fixed_rank_trials as trials, _tables
 from nearwise.benchmarks._tables import Row, Table, Target, Unavailable, least, ratio, require
 
 TARGETS = {
@@ -26,6 +26,9 @@ TARGETS = {
     "exponent": Target(1.1),
     "paper's 47.3 s / ours": Target(10, at_least=True),
     "polar / flat": Target(3),
+    "rising": Target(0),
+    "over Armijo by more than 1 %": Target(0),
+    "exploded": Target(0),
 }
 
 _PAPER = {"flat": 3.25, "polar": 47.30, "LogDet": 46.78}  # seconds in MBS11 10.2.3, on a machine of 2011
@@ -56,6 +59,9 @@ class Sizes:
     usps_objects: int = 2_007
     usps_pairs: int = 100_000
     usps_rank: int = 6
+    problems: int = 100
+    problem_dimension: int = 8
+    streams: int = 1_000
 
 
 QUICK = Sizes(
@@ -68,6 +74,9 @@ QUICK = Sizes(
     wide_pairs=200,
     usps_objects=200,
     usps_pairs=2_000,
+    problems=5,
+    problem_dimension=4,
+    streams=16,
 )
 
 
@@ -118,6 +127,61 @@ def pymanopt(sizes: Sizes) -> Iterator[Table]:
     last: Row = {"samples": "geometric mean"}
     last |= {f"pymanopt / {name}": value for name, value in means.items()}
     table.rows.append(last | {str(mean): mean.verdict(means["flat"])})
+    yield table
+
+
+def descent(sizes: Sizes) -> Iterator[Table]:
+    """Our default beside the paper's descent on random problems."""
+    rising, above = TARGETS["rising"], TARGETS["over Armijo by more than 1 %"]
+    table = Table(
+        f"{sizes.problems} random problems at ranks 1, d/2 and d, from the same random start",
+        [
+            f"in turn {', '.join(trials.KINDS)}, d from 4 to {sizes.problem_dimension}; half of the vectors "
+            "and pairs with features of scales from 0.1 to 10, exact and noisy targets; tol 1e-5, at most "
+            "1000 iterations",
+            "rising: runs whose recorded costs do not fall at every step, or are not the cost of the factor",
+            f"over Armijo: above its cost by more than 1 %, and above {trials.TOL:g} of the cost of W = 0, "
+            "where both stop by the first rule of (24)",
+        ],
+    )
+    found = list(trials.trials(sizes.problems, sizes.problem_dimension))
+    for geometry in trials.FULL_RANK:
+        for rank in dict.fromkeys(trial.rank for trial in found):
+            runs = [trial for trial in found if trial.geometry == geometry and trial.rank == rank]
+            if not runs:
+                continue
+            up, over = sum(run.rises for run in runs), len([run for run in runs if run.excess > 0.01])
+            row: Row = {"geometry": geometry, "rank": rank, "runs": len(runs), "rising": up}
+            row |= {f"rising, {rising}": rising.verdict(up), "over Armijo": over}
+            row |= {f"over Armijo, {above}": above.verdict(over)}
+            row |= {
+                "largest excess": max(run.excess for run in runs),
+                "seconds": sum(run.seconds for run in runs),
+            }
+            table.rows.append(row | {"seconds, Armijo": sum(run.seconds_armijo for run in runs)})
+    yield table
+
+
+def streams(sizes: Sizes) -> Iterator[Table]:
+    """Online descent with one sample a step, on streams that are hard on it."""
+    target = TARGETS["exploded"]
+    table = Table(
+        f"{sizes.streams:,} random streams of 300 samples, one sample a step",
+        [
+            "a quarter each: normal samples, ones of very different length (Student's t, 1.5 degrees of "
+            "freedom), features of scales from 0.01 to 100, one of 20 targets wrong by a factor of 1000; "
+            "d from 2 to 15, rank from 1 to d, half with steps that never shrink",
+            "error: the mean square over all samples, relative to that of W = 0, the largest after any 50 "
+            "samples; exploded: above 10, or no number",
+        ],
+    )
+    found = list(trials.streams(sizes.streams))
+    for geometry in trials.ANY_RANK:
+        errors = np.array([error for name, error in found if name == geometry])
+        exploded = int((errors > 10).sum())
+        row: Row = {"geometry": geometry, "streams": len(errors), "exploded": exploded}
+        row |= {str(target): target.verdict(exploded), "median error": float(np.median(errors))}
+        table.rows.append(row | {"largest error": float(errors.max())})
     yield table
 
 
@@ -238,4 +302,10 @@ def _number(cell: Any) -> float | None:
 
 
 # each section by name, and the functions that measure it
-SECTIONS = {"pymanopt": (pymanopt,), "dimension": (dimension,), "usps": (usps,)}
+SECTIONS = {
+    "pymanopt": (pymanopt,),
+    "descent": (descent,),
+    "streams": (streams,),
+    "dimension": (dimension,),
+    "usps": (usps,),
+}

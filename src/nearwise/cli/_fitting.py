@@ -227,7 +227,8 @@ def _notices(caught: list[warnings.WarningMessage], learner: Any) -> tuple[str, 
     found: dict[str, None] = {}
     for warning in caught:
         if issubclass(warning.category, nw.PriorKeptWarning):
-            text = _KEPT if getattr(learner, "n_constraints_used_", 0) else _NOTHING_KNOWN
+            kept = _KEPT_START if isinstance(learner, nw.FixedRankLearner) else _KEPT
+            text = kept if getattr(learner, "n_constraints_used_", 0) else _NOTHING_KNOWN
         elif issubclass(warning.category, ConvergenceWarning):
             continue
         else:
@@ -239,6 +240,10 @@ def _notices(caught: list[warnings.WarningMessage], learner: Any) -> tuple[str, 
 _KEPT = (
     "nothing was learned: no penalty that was tried does better than the distance before, which the "
     "model keeps; --penalty NUMBER learns anyway"
+)
+_KEPT_START = (
+    "nothing was learned: what a part of the data teaches is worse on the rest than the directions of "
+    "largest variance, which the model keeps"
 )
 _NOTHING_KNOWN = (
     "nothing was learned: what is known says nothing about objects that differ; the model is the distance "

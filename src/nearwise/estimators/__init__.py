@@ -5,7 +5,7 @@ labels and constraints, `_bases` and `_kernel_bases` make features, `_learning` 
 streams, `_base` does the rest.
 """
 
-from nearwise.estimators._base import PriorKeptWarning
+from nearwise.estimators._base import PriorKeptWarning, WorseThanEuclideanWarning
 from nearwise.estimators._side import UnknownIdsWarning
 from nearwise.estimators.fixed_rank_embedding import FixedRankEmbedding
 from nearwise.estimators.fixed_rank_learner import FixedRankLearner
@@ -25,4 +25,5 @@ __all__ = [
     "OnlineLearner",
     "PriorKeptWarning",
     "UnknownIdsWarning",
+    "WorseThanEuclideanWarning",
 ]

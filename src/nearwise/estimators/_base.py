@@ -34,6 +34,10 @@ class PriorKeptWarning(UserWarning):
     """Nothing was learned: there was no side information, or none that helped on what was held out."""
 
 
+class WorseThanEuclideanWarning(UserWarning):
+    """What was learned orders held-out objects worse than the Euclidean distance of the data as they are."""
+
+
 class LearnedMetric(Protocol):
     """What a fitted learner measures with: `nearwise.Metric` or `nearwise.KernelMetric`."""
 

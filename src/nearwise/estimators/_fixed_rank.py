@@ -14,15 +14,16 @@ from numpy.typing import NDArray
 from scipy import sparse
 from threadpoolctl import ThreadpoolController
 
+from nearwise.constraints import Constraints
 from nearwise.estimators._base import one_of
 from nearwise.result import Status
 from nearwise.solvers._cone import LogEuclidean
-from nearwise.solvers._conjugate import ConjugateGradients
 from nearwise.solvers._descent import Armijo
 from nearwise.solvers._forms import product
 from nearwise.solvers._geometry import Flat, Geometry, Polar
 from nearwise.solvers._regression import Regression, largest_entry
-from nearwise.solvers.fixed_rank import FixedRankRecord, FixedRankResult, minimise
+from nearwise.solvers._runs import Run
+from nearwise.solvers.fixed_rank import FixedRankRecord, FixedRankResult
 from nearwise.solvers.fixed_rank_online import Schedule, Stream, pass_over, searched_schedule
 
 Array = NDArray[np.float64]
@@ -35,6 +36,8 @@ _MANY_THREADS = 10_000_000  # numbers in the data from which on threads speed pr
 _SMALL = 500  # features up to which principal directions come from the covariance matrix
 _POWER_STEPS = 5
 _EXTRA_DIRECTIONS = 10
+_SMALL_WORK = 10_000  # samples times rank up to which a second, slower descent costs little
+_ROUGH_TOL = 1e-4  # at which the log-Euclidean geometry hands over
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,7 @@ class Settings:
     batch_size: int
     epochs: int
     constant_step: bool
+    thorough: bool = True  # look for lower minima beside the one that is found first
 
 
 def settings(estimator: Any, dimension: int) -> Settings:
@@ -122,17 +126,32 @@ def _batch(
     chosen: Settings,
     callback: Callable[[FixedRankRecord], Any] | None,
 ) -> FixedRankResult:
-    quick = chosen.solver == "auto" and not isinstance(chosen.geometry, LogEuclidean)
-    return minimise(
+    run = Run(
         problem,
-        chosen.geometry,
-        start,
-        ConjugateGradients() if quick else Armijo(),
         chosen.tol,
         chosen.max_iter,
-        callback=callback,
+        callback,
         negligible=problem.cost(problem.residual(np.zeros(problem.n_samples))),
     )
+    geometry = chosen.geometry
+    if chosen.solver == "armijo":
+        return run.descend(geometry, start, Armijo())
+    if isinstance(geometry, LogEuclidean):
+        # steepest descent slows down long before a singular optimum; the flat geometry goes on from there
+        rough = replace(run, tol=max(chosen.tol, _ROUGH_TOL))
+        return run.descend(Flat(), None, after=rough.descend(geometry, start, Armijo()))
+    found = run.descend(geometry, start)
+    movable = isinstance(geometry, Flat) or (isinstance(geometry, Polar) and 0 < geometry.subspace_weight < 1)
+    if (
+        not chosen.thorough
+        or not movable
+        or not problem.forms.light
+        or chosen.rank == problem.forms.dimension
+    ):
+        return found
+    if problem.n_samples * chosen.rank <= _SMALL_WORK:
+        found = run.by_small_steps(geometry, start, found)
+    return run.around(geometry, found)
 
 
 def quiet_blas(problem: Regression) -> AbstractContextManager[Any]:
@@ -254,6 +273,16 @@ def best_multiple(problem: Regression, start: Array) -> Array:
     values = problem.forms.cross(image, image)
     share = float(values @ problem.targets) / max(float(values @ values), np.finfo(float).tiny)
     return start * np.sqrt(share) if share > 0 else start
+
+
+def with_margins(side: Constraints, margin: float) -> Array:
+    """The bounds of constraints, with a margin for comparisons that have none.
+
+    W = 0 satisfies every comparison without a margin, and a descent that may shrink W would end there.
+    """
+    bounds = side.bounds
+    comparison = np.repeat([block.kind == "comparison" for block in side.blocks], list(map(len, side.blocks)))
+    return np.where(comparison.astype(bool) & (bounds == 0.0), -margin, bounds)
 
 
 def with_fixed_signs(Q: Array) -> Array:

@@ -51,16 +51,24 @@ class LowRankKernelMetric:
         return paired_squared_distances(H[i], H[j])
 
 
+def is_precomputed(kernel: Any) -> bool:
+    """Whether rows of data are values of a kernel with the training objects."""
+    return isinstance(kernel, str) and kernel == "precomputed"
+
+
 def kernel_features(
     kernel: Any, kernel_params: Any, X: Any, n_basis: int, rng: np.random.RandomState
 ) -> KernelFeatures:
-    """The features of a named kernel on `n_basis` objects drawn from X, or on all if there are fewer.
+    """The features of a kernel on `n_basis` objects drawn from X, or on all if there are fewer.
 
-    For the kernels that have one, gamma is 1 / (d var(X)) unless `kernel_params` says otherwise.
+    The kernel is a name, a function of two rows, or "precomputed", with X its square matrix. For the kernels
+    that have one, gamma is 1 / (d var(X)) unless `kernel_params` says otherwise.
     """
     parameters = dict(kernel_params or {})
-    if not isinstance(kernel, str) or kernel == "precomputed":
-        raise ValueError(f"kernel must be None or the name of a kernel of scikit-learn, got {kernel!r}")
+    if not isinstance(kernel, str) and not callable(kernel):
+        raise TypeError(f"kernel must be None, a name or a function of two rows, got {kernel!r}")
+    if is_precomputed(kernel) and X.shape[0] != X.shape[1]:
+        raise ValueError(f"kernel='precomputed' needs a square kernel matrix for fit, got shape {X.shape}")
     if kernel in ("rbf", "laplacian", "poly", "polynomial", "sigmoid"):
         squares = X.multiply(X).mean() if hasattr(X, "multiply") else np.square(X).mean()
         variance = float(squares - X.mean() ** 2)

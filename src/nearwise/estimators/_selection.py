@@ -1,4 +1,4 @@
-"""What is held out while the penalty is chosen, and how a learned metric is scored on it.
+"""What is held out while the penalty is chosen or learning is checked, and how a metric is scored on it.
 
 With labels, half of the objects are held out, because near neighbours make pairs of one object tell much
 about the others: the score is the share of a held-out object's class among its five nearest learned-from
@@ -10,15 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from nearwise import _drawing, constraints as c
 from nearwise._labels import Codes
 from nearwise.constraints import Block, Constraints
-from nearwise.estimators._pairs import squared_distances
 from nearwise.estimators._side import SideInformation, part_of, share_in_order
+from nearwise.input_kernels import in_parts, paired_squared_distances
 from nearwise.problem import Problem
 
 Array = NDArray[np.float64]
@@ -31,25 +34,25 @@ _STAND_INS = 1_000  # random pairs that stand in for the kind of pairs of which 
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """What is learned from while the penalty is chosen, and the score of a factor of M on the rest."""
+    """What is learned from, and the score of a factor of M on the rest; None stands for M = I."""
 
     rows: Index
     codes: Codes | None
     constraints: Constraints
-    score: Callable[[Array], float]
+    score: Callable[[Array | None], float]
 
 
 def hold_out(
-    features: Array, codes: Codes | None, constraints: Constraints, rng: np.random.RandomState
+    features: Any, codes: Codes | None, constraints: Constraints, rng: np.random.RandomState
 ) -> Trial | None:
-    """A trial; None where there is too little to hold something out."""
+    """A trial on features, dense or sparse; None where there is too little to hold something out."""
     if codes is None:
         return _without_constraints(features, constraints, rng)
     return _without_objects(features, codes, constraints, rng)
 
 
 def _without_objects(
-    features: Array, codes: Codes, constraints: Constraints, rng: np.random.RandomState
+    features: Any, codes: Codes, constraints: Constraints, rng: np.random.RandomState
 ) -> Trial | None:
     labelled = np.flatnonzero(codes >= 0)
     sample = labelled[rng.permutation(len(labelled))[:_LARGEST_SAMPLE]]
@@ -67,10 +70,10 @@ def _without_objects(
         rows = np.union1d(learned_from, named[codes[named] < 0])
     inside = constraints.restricted_to(rows)[0].resolve(len(rows), rows)
 
-    def score(factor: Array) -> float:
+    def score(factor: Array | None) -> float:
         from sklearn.neighbors import NearestNeighbors
 
-        coordinates = (features - features.mean(axis=0)) @ factor
+        coordinates = _centred(features, factor)
         search = NearestNeighbors(n_neighbors=min(_drawing.N_NEIGHBORS, len(learned_from)))
         near = search.fit(coordinates[learned_from]).kneighbors(coordinates[asking], return_distance=False)
         return float(np.mean(codes[learned_from][near] == codes[asking, np.newaxis]))
@@ -78,9 +81,7 @@ def _without_objects(
     return Trial(rows, codes[rows], Constraints(inside), score)
 
 
-def _without_constraints(
-    features: Array, constraints: Constraints, rng: np.random.RandomState
-) -> Trial | None:
+def _without_constraints(features: Any, constraints: Constraints, rng: np.random.RandomState) -> Trial | None:
     kept: list[Block] = []
     held: list[Block] = []
     for block in constraints.blocks:
@@ -88,29 +89,39 @@ def _without_constraints(
         n_held = len(block) // _HELD_OUT
         held.append(part_of(block, np.sort(order[:n_held])))
         kept.append(part_of(block, np.sort(order[n_held:])))
-    graded = Constraints(tuple(block for block in held if len(block)))
-    if len(graded) == 0:
+    n = features.shape[0]
+    ordering = [block for block in held if len(block) and _orders(block)]
+    # of sparse features, values of other constraints would need them written out
+    others = [block for block in held if len(block) and not _orders(block) and not sparse.issparse(features)]
+    if not ordering and not others:
         return None
-    ordering = [block for block in graded.blocks if _orders(block)]
-    others = [block for block in graded.blocks if not _orders(block)]
-    side = SideInformation(len(features), None, _with_both_kinds(ordering, len(features), rng))
+    side = SideInformation(n, None, _with_both_kinds(ordering, n, rng))
     problem = Problem(features, Constraints(tuple(others))) if others else None
 
-    def score(factor: Array) -> float:
+    def score(factor: Array | None) -> float:
         parts: list[tuple[float, int]] = []
         if ordering:
-            rows = features @ factor
+            rows = features if factor is None else np.asarray(features @ factor)
             share = share_in_order(
-                side, lambda i, j: squared_distances(rows, np.stack([i, j], axis=1)), np.random.RandomState(0)
+                side, partial(in_parts, paired_squared_distances, rows), np.random.RandomState(0)
             )
             parts.append((share, sum(map(len, ordering))))
         if problem is not None:
-            violations = problem.formulation.losses.violations(problem.values(factor @ factor.T))
+            M = np.eye(features.shape[1]) if factor is None else factor @ factor.T
+            violations = problem.formulation.losses.violations(problem.values(M))
             parts.append((1.0 - float(np.mean(np.minimum(violations, 1.0))), len(violations)))
         values, weights = np.array(parts).T
         return float(np.average(values, weights=weights))
 
-    return Trial(np.arange(len(features)), None, Constraints(tuple(kept)), score)
+    return Trial(np.arange(n), None, Constraints(tuple(kept)), score)
+
+
+def _centred(features: Any, factor: Array | None) -> Any:
+    """Features in the coordinates of a metric; distances between them round less when they are centred."""
+    if factor is None and sparse.issparse(features):
+        return features
+    rows = np.asarray(features if factor is None else features @ factor)
+    return rows - rows.mean(axis=0)
 
 
 def _orders(block: Block) -> bool:

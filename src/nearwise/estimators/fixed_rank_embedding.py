@@ -9,14 +9,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_array, check_random_state
-from sklearn.utils.validation import check_is_fitted
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearwise._reading import symmetric
 from nearwise.constraints import Block, Constraints
 from nearwise.estimators import _fixed_rank as shared, _side
-from nearwise.estimators._base import one_of
+from nearwise.estimators._base import PriorKeptWarning, one_of
 from nearwise.result import Status
 from nearwise.solvers._geometry import Flat
 from nearwise.solvers._regression import Regression, constraint_forms, root_mean_square
@@ -27,6 +27,7 @@ Array = NDArray[np.float64]
 
 _MORE_DIMENSIONS = 3  # of the first embedding where distances are unknown
 _ROUGH_TOL = 1e-4  # to which it is found
+_SAMPLED_PAIRS = 100_000  # of which the median distance is taken
 _DENSE = 1000  # objects up to which all eigenvectors are computed
 
 
@@ -55,8 +56,11 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     embedding_ : (n, rank) array, G
+    margin_ : the margin of comparisons that have none, the median of the squared distances that are given
     sstress_ : sum of squared errors of the squared distances and constraints
-    result_, status_, n_iter_, schedule_, n_seen_ : as for `FixedRankRegressor`
+    kept_prior_ : whether the embedding is the start, because there is a kernel but no constraint
+    result_, status_, n_iter_, schedule_, n_seen_, n_features_in_ : as for `FixedRankRegressor`; result_ is
+        None where the start is kept
 
     Examples
     --------
@@ -69,6 +73,7 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
     """
 
     schedule_: Schedule | None
+    result_: Any
 
     def __init__(
         self,
@@ -117,11 +122,14 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
         constraints : what else is known of the objects; for a kernel, all that is learned from
         sample_ids : n ids, by which the constraints name the objects
         """
-        matrix = self._checked(X)
+        matrix = self._checked(X, reset=True)
         rng = check_random_state(self.random_state)
         chosen = shared.settings(self, len(matrix))
         side = self._side(matrix, constraints, sample_ids)
-        problem, units = _problem(side, len(matrix), None)
+        self.margin_ = _typical(matrix, self.input)
+        problem, units = _problem(side, len(matrix), None, self.margin_)
+        if not len(side):
+            return self._keep_start(self._start(matrix, chosen.rank, problem, units, rng), units)
         inward, callback = self._start(matrix, chosen.rank, problem, units, rng), self.callback
         if chosen.solver == "online":
             found, self.schedule_, self.n_seen_ = shared.epochs(
@@ -145,18 +153,25 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
     ) -> Self:
         """Adapt the coordinates to new values of some distances, section 8.4: one pass in mini-batches.
 
-        The arguments are those of `fit`, for the same objects; unknown distances (NaN) pull at nothing.
+        The arguments are those of `fit`, for the same objects; unknown distances (NaN) pull at nothing. The
+        first call is `fit`.
         """
-        check_is_fitted(self, "embedding_")
+        if not hasattr(self, "embedding_"):
+            if X is None:
+                raise NotFittedError(f"{type(self).__name__}: the first call needs X, as `fit` does")
+            return self.fit(X, y, constraints=constraints, sample_ids=sample_ids)
         n = len(self.embedding_)
-        matrix = np.full((n, n), np.nan) if X is None else self._checked(X)
+        matrix = np.full((n, n), np.nan) if X is None else self._checked(X, reset=False)
         if len(matrix) != n:
             raise ValueError(f"X must be of the same {n} objects, got {len(matrix)}")
         if self.input == "kernel" and X is not None:
             raise ValueError("a kernel says nothing new: give constraints")
         rng = check_random_state(self.random_state)
         chosen = shared.settings(self, n)
-        problem, units = _problem(self._side(matrix, constraints, sample_ids), n, self.units_)
+        side = self._side(matrix, constraints, sample_ids)
+        if not len(side):
+            raise ValueError("nothing to learn from: there are no constraints on these objects")
+        problem, units = _problem(side, n, self.units_, self.margin_)
         found, self.schedule_, self.n_seen_ = shared.epochs(
             problem, units.inward(self.embedding_), chosen, self.schedule_, self.n_seen_, rng, None, 1
         )
@@ -174,10 +189,19 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
 
         return np.asarray(euclidean_distances(self.embedding_, squared=squared))
 
-    def _checked(self, X: ArrayLike) -> Array:
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = True
+        tags.input_tags.allow_nan = self.input == "distances"
+        tags.input_tags.positive_only = self.input == "distances"
+        return tags
+
+    def _checked(self, X: ArrayLike, reset: bool) -> Array:
         one_of(self.input, "input", ("distances", "kernel"))
         allowed: Any = "allow-nan" if self.input == "distances" else True
-        matrix = check_array(X, dtype=np.float64, ensure_all_finite=allowed, ensure_min_samples=2)
+        matrix = validate_data(
+            self, X, dtype=np.float64, ensure_all_finite=allowed, ensure_min_samples=2, reset=reset
+        )
         n = len(matrix)
         if matrix.shape != (n, n):
             raise ValueError(f"X must be square, one row and column per object, got shape {matrix.shape}")
@@ -190,7 +214,10 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
         if len(wrong):
             i, j = wrong[0]
             pair = f"X[{i}, {j}] is {matrix[i, j]} and X[{j}, {i}] is {matrix[j, i]}"
-            raise ValueError(f"squared distances are symmetric and not negative, but {pair}")
+            cause = (
+                "Negative values in data: " if matrix[i, j] < 0 else ""
+            )  # as scikit-learn's checks want it
+            raise ValueError(f"{cause}squared distances are symmetric and not negative, but {pair}")
         return np.where(known, matrix, matrix.T)
 
     def _side(self, matrix: Array, constraints: Any, sample_ids: Any) -> Constraints:
@@ -207,8 +234,10 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
             pairs, squares = np.stack([i, j], axis=1)[known], matrix[i, j][known]
             # a bound of 0 is a target like any other here, though no constraint on a metric
             side = Constraints((Block("distance", 0, pairs, squares),)) + side
-        if not len(side):
-            raise ValueError("nothing to learn from: X has no known distance, and there are no constraints")
+            if not len(side):
+                raise ValueError(
+                    "nothing to learn from: X has no known distance, and there are no constraints"
+                )
         return side
 
     def _start(
@@ -235,17 +264,40 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
 
     def _keep(self, found: FixedRankResult, units: shared.Units, problem: Regression) -> None:
         self.units_ = units
-        self.result_ = units.result(found)
-        self.embedding_ = self.result_.factor
-        self.sstress_ = 2 * problem.n_samples * self.result_.cost
-        self.status_, self.n_iter_ = found.status, found.n_iter
+        result = units.result(found)
+        self.result_, self.embedding_ = result, result.factor
+        self.sstress_ = 2 * problem.n_samples * result.cost
+        self.status_, self.n_iter_, self.kept_prior_ = found.status, found.n_iter, False
+
+    def _keep_start(self, start: Array, units: shared.Units) -> Self:
+        """Kernel PCA, where nothing is known beside the kernel."""
+        self.units_, self.result_, self.embedding_ = units, None, units.outward(start)
+        self.sstress_, self.status_, self.n_iter_, self.kept_prior_ = 0.0, Status.STATIONARY, 0, True
+        self.schedule_, self.n_seen_ = None, 0
+        cause = "there are no constraints on these objects, and the kernel alone says nothing new"
+        warnings.warn(f"{type(self).__name__} returns its start: {cause}", PriorKeptWarning, stacklevel=3)
+        return self
 
 
-def _problem(side: Constraints, n: int, units: shared.Units | None) -> tuple[Regression, shared.Units]:
-    forms = constraint_forms(side.blocks, None, n)
-    units = units or shared.Units(1.0, root_mean_square(side.bounds))
+def _problem(
+    side: Constraints, n: int, units: shared.Units | None, margin: float
+) -> tuple[Regression, shared.Units]:
+    forms, bounds = constraint_forms(side.blocks, None, n), shared.with_margins(side, margin)
+    units = units or shared.Units(1.0, root_mean_square(bounds))
     relations = side.relations
-    return Regression(forms, side.bounds / units.target, relations if relations.any() else None), units
+    return Regression(forms, bounds / units.target, relations if relations.any() else None), units
+
+
+def _typical(matrix: Array, kind: str) -> float:
+    """The median of the squared distances that are known and not 0; 1 where there are none."""
+    n = len(matrix)
+    few = n * n <= _SAMPLED_PAIRS
+    i, j = np.triu_indices(n, 1) if few else np.random.RandomState(0).randint(n, size=(2, _SAMPLED_PAIRS))
+    squares = matrix[i, j]
+    if kind == "kernel":
+        squares = matrix[i, i] + matrix[j, j] - 2 * squares
+    squares = squares[np.isfinite(squares) & (squares > 0)]
+    return float(np.median(squares)) if squares.size else 1.0
 
 
 def _inner_products(squares: Array) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -16,10 +16,22 @@ from sklearn.utils import check_random_state
 from nearwise import _drawing, constraints as c
 from nearwise.constraints import Constraints
 from nearwise.estimators import _fixed_rank as shared, _side
-from nearwise.estimators._base import METADATA, Learner, PriorKeptWarning, one_of
+from nearwise.estimators._base import (
+    METADATA,
+    Learner,
+    PriorKeptWarning,
+    WorseThanEuclideanWarning,
+    one_of,
+)
 from nearwise.estimators._checkpoint import open_checkpoint
-from nearwise.estimators._kernel_features import KernelFeatures, LowRankKernelMetric, kernel_features
+from nearwise.estimators._kernel_features import (
+    KernelFeatures,
+    LowRankKernelMetric,
+    is_precomputed,
+    kernel_features,
+)
 from nearwise.estimators._progress import progress, with_callbacks
+from nearwise.estimators._selection import hold_out
 from nearwise.metric import Metric
 from nearwise.result import Status
 from nearwise.solvers._regression import Regression, constraint_forms, root_mean_square
@@ -28,7 +40,17 @@ from nearwise.solvers.fixed_rank_online import Schedule
 
 Array = NDArray[np.float64]
 
-_PERCENTILES = (5.0, 95.0)  # of squared distances under the start, for open bounds: MBS11 10.3.1
+_PERCENTILES = (5.0, 50.0, 95.0)  # of squared distances under the start; for bounds: MBS11 10.3.1
+_COARSE = 1e-3  # tol of a run that only shows whether learning helps
+
+
+@dataclass(frozen=True)
+class HeldOutScores:
+    """On what was held out: of the start, of what the rest teaches, and of the Euclidean distance."""
+
+    start: float
+    learned: float
+    euclidean: float
 
 
 class FixedRankLearner(Learner):
@@ -55,6 +77,10 @@ class FixedRankLearner(Learner):
         Called with a `FixedRankRecord` after every iteration or epoch; a true answer ends the fit.
     checkpoint : path, default=None
         As for `MetricLearner`; not with solver="online", whose `partial_fit` goes on from what was saved.
+    check : bool, default=True
+        Learn from a part first, and return the start where that is worse on the rest than the start is. With
+        labels, half of the objects are held out and their five nearest neighbours counted; without, a third
+        of the constraints. Nothing is held out where there is too little, nor by `partial_fit`.
 
     Attributes
     ----------
@@ -64,10 +90,14 @@ class FixedRankLearner(Learner):
     bounds_ : the squared distances that similar pairs shall not exceed and dissimilar ones shall, where no
     bound
         is given: percentiles 5 and 95 of the squared distances under the start
+    margin_ : the margin of comparisons that have none, the median of the same distances: without one, the
+        matrix 0 would do
+    scores_ : `HeldOutScores` of the start, of what was learned and of the Euclidean distance on what was held
+        out, each the higher the better; None where nothing was
     result_ : `FixedRankResult`; None where nothing was to be learned
     status_, n_iter_ : STATIONARY, LIMIT or INTERRUPTED; iterations or epochs
     schedule_, n_seen_ : step sizes and constraints seen, online only
-    kept_prior_ : whether the metric is the start
+    kept_prior_ : whether the metric is the start: nothing to learn from, or learning did not help
     n_constraints_used_, n_constraints_dropped_, n_features_in_, feature_names_in_ : as for `MetricLearner`
 
     Examples
@@ -94,7 +124,7 @@ class FixedRankLearner(Learner):
         subspace_weight: float = 0.5,
         solver: str = "auto",
         start: str | ArrayLike = "principal",
-        kernel: str | None = None,
+        kernel: str | Callable[..., float] | None = None,
         kernel_params: Mapping[str, Any] | None = None,
         n_basis: int = 100,
         pairs: str = "random",
@@ -107,6 +137,7 @@ class FixedRankLearner(Learner):
         random_state: int | np.random.RandomState | None = None,
         callback: Callable[[FixedRankRecord], Any] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
+        check: bool = True,
     ) -> None:
         self.rank = rank
         self.geometry = geometry
@@ -126,6 +157,7 @@ class FixedRankLearner(Learner):
         self.random_state = random_state
         self.callback = callback
         self.checkpoint = checkpoint
+        self.check = check
 
     @with_callbacks
     def fit(
@@ -139,13 +171,16 @@ class FixedRankLearner(Learner):
         """Learn the metric; arguments as for `MetricLearner`."""
         X = self._training_data(X)
         rng = check_random_state(self.random_state)
-        side = self._known(X, y, constraints, sample_ids, rng)
+        given = _side.read(X.shape[0], y, constraints, sample_ids)
+        side = self._with_pairs(X, given, self.n_pairs, rng)
         rows, start, chosen = self._begin(X, rng)
         if self.checkpoint is not None and chosen.solver == "online":
             raise ValueError("checkpoint is not for solver='online': save the learner between partial_fits")
         problem, units = self._problem(side, rows, None)
         found, self.schedule_, self.n_seen_ = None, None, 0
-        if problem is not None:
+        self.scores_ = None if problem is None else self._scores(X, rows, given, start, chosen, rng)
+        helps = self.scores_ is None or self.scores_.learned >= self.scores_.start
+        if problem is not None and helps:
             with progress(self, X, y) as callback:
                 inward = units.inward(start)
                 if chosen.solver == "online":
@@ -154,7 +189,7 @@ class FixedRankLearner(Learner):
                     )
                 else:
                     found = self._batch(problem, inward, chosen, callback)
-        self._keep(found, units, start, side)
+        self._keep(found, units, start, side, 0 if problem is None else len(side.constraints))
         if found is not None and found.status is Status.LIMIT and chosen.solver != "online":
             warnings.warn(f"{type(self).__name__}: {found.message}", ConvergenceWarning, stacklevel=2)
         return self
@@ -175,10 +210,11 @@ class FixedRankLearner(Learner):
         first = not hasattr(self, "metric_")
         X = self._training_data(X) if first else self._checked(X)
         rng = check_random_state(self.random_state)
-        side = self._known(X, y, constraints, sample_ids, rng)
+        given = _side.read(X.shape[0], y, constraints, sample_ids)
+        side = self._with_pairs(X, given, self.n_pairs, rng)
         if first:
             rows, start, chosen = self._begin(X, rng)
-            self.schedule_, self.n_seen_ = None, 0
+            self.schedule_, self.n_seen_, self.scores_ = None, 0, None
         else:
             rows = X if self.features_ is None else self.features_(X)
             start, chosen = self.metric_.factor, shared.settings(self, rows.shape[1])
@@ -188,8 +224,36 @@ class FixedRankLearner(Learner):
             found, self.schedule_, self.n_seen_ = shared.epochs(
                 problem, units.inward(start), chosen, self.schedule_, self.n_seen_, rng
             )
-        self._keep(found, units, start, side)
+        self._keep(found, units, start, side, 0 if problem is None else len(side.constraints))
         return self
+
+    def _scores(
+        self,
+        X: Any,
+        rows: Any,
+        given: _side.SideInformation,
+        start: Array,
+        chosen: shared.Settings,
+        rng: np.random.RandomState,
+    ) -> HeldOutScores | None:
+        """What a coarse run on a part of what is known comes to on the rest; None without a rest."""
+        trial = hold_out(rows, given.codes, given.constraints, rng) if self.check else None
+        if trial is None:
+            return None
+        n_pairs = self.n_pairs
+        if n_pairs is not None and trial.codes is not None:
+            n_pairs = max(1, n_pairs * len(trial.rows) // X.shape[0])
+        part = _side.SideInformation(len(trial.rows), trial.codes, trial.constraints)
+        side = self._with_pairs(X[trial.rows], part, n_pairs, rng)
+        problem, units = self._problem(side, rows[trial.rows], None)
+        if problem is None:
+            return None
+        inward, coarse = units.inward(start), replace(chosen, tol=max(chosen.tol, _COARSE), thorough=False)
+        if chosen.solver == "online":
+            found = shared.epochs(problem, inward, chosen, None, 0, rng, None, chosen.epochs)[0]
+        else:
+            found = shared.batch(problem, inward, coarse, None)
+        return HeldOutScores(trial.score(start), trial.score(units.outward(found.factor)), trial.score(None))
 
     def _batch(
         self, problem: Regression, start: Array, chosen: shared.Settings, callback: Any
@@ -219,16 +283,17 @@ class FixedRankLearner(Learner):
             raise AttributeError("with a kernel, the metric is not a linear map of the data")
         return metric
 
-    def _known(
-        self, X: Any, y: Any, constraints: Any, sample_ids: Any, rng: np.random.RandomState
+    def _with_pairs(
+        self, X: Any, side: _side.SideInformation, n_pairs: int | None, rng: np.random.RandomState
     ) -> _side.SideInformation:
         """What is known, with the pairs drawn from labels written out."""
-        side = _side.read(X.shape[0], y, constraints, sample_ids)
         draw: Any = one_of(self.pairs, "pairs", ("random", "local"))
+        if draw == "local" and is_precomputed(self.kernel):
+            raise ValueError("pairs='local' needs data, not a precomputed kernel: draw pairs='random'")
         drawn = Constraints()
         if side.codes is not None:
             near = X if draw == "local" else None
-            same, different = _drawing.pairs_of_classes(side.codes, near, draw, self.n_pairs, rng)
+            same, different = _drawing.pairs_of_classes(side.codes, near, draw, n_pairs, rng)
             drawn = c.similar(same) + c.dissimilar(different)
         return replace(side, constraints=drawn + side.constraints)
 
@@ -245,15 +310,15 @@ class FixedRankLearner(Learner):
         i, j = rng.randint(len(H), size=(2, 10_000))
         squares = np.square(H[i] - H[j]).sum(axis=1)
         squares = squares[squares > 0]
-        near, far = np.percentile(squares, _PERCENTILES) if squares.size else (0.0, 0.0)
-        self.bounds_ = (float(near), float(far))
+        near, middle, far = np.percentile(squares, _PERCENTILES) if squares.size else (0.0, 1.0, 0.0)
+        self.bounds_, self.margin_ = (float(near), float(far)), float(middle)
         return rows, start, chosen
 
     def _problem(
         self, side: _side.SideInformation, rows: Any, units: shared.Units | None
     ) -> tuple[Regression | None, shared.Units]:
         """The cost of the constraints; None where there is nothing to learn from."""
-        relations, bounds = side.constraints.relations, side.constraints.bounds
+        relations, bounds = side.constraints.relations, shared.with_margins(side.constraints, self.margin_)
         is_open = np.isnan(bounds)
         bounds[is_open] = np.where(relations[is_open] < 0, *self.bounds_)
         if not len(bounds) or (is_open.all() and self.bounds_[1] == 0.0):
@@ -265,9 +330,14 @@ class FixedRankLearner(Learner):
         return Regression(forms, bounds / units.target, relations if relations.any() else None), units
 
     def _keep(
-        self, found: FixedRankResult | None, units: shared.Units, start: Array, side: _side.SideInformation
+        self,
+        found: FixedRankResult | None,
+        units: shared.Units,
+        start: Array,
+        side: _side.SideInformation,
+        n_used: int,
     ) -> None:
-        name, n_used = type(self).__name__, 0 if found is None else len(side.constraints)
+        name, scores = type(self).__name__, self.scores_
         self.units_ = units
         self.result_ = None if found is None else units.result(found)
         factor = start if self.result_ is None else self.result_.factor
@@ -280,5 +350,23 @@ class FixedRankLearner(Learner):
         self.kept_prior_ = found is None
         self.n_constraints_used_, self.n_constraints_dropped_ = n_used, side.n_dropped
         if found is None:
-            cause = f"{name} returns its start: {side.nothing_known}"
-            warnings.warn(cause, PriorKeptWarning, stacklevel=3)
+            cause = side.nothing_known
+            if n_used and scores is not None:
+                worse = f"scores {scores.learned:.3g} on the rest, the start {scores.start:.3g}"
+                cause = f"what is learned from a part of the data {worse}; check=False learns anyway"
+            warnings.warn(f"{name} returns its start: {cause}", PriorKeptWarning, stacklevel=3)
+        if scores is not None:
+            reached = scores.start if self.kept_prior_ else scores.learned
+            if reached < scores.euclidean:
+                cause = f"it scores {reached:.3g} on what was held out, the Euclidean distance of the data"
+                advice = f"{scores.euclidean:.3g}; a larger rank than {self.rank_} loses less"
+                warnings.warn(f"{name}: {cause} {advice}", WorseThanEuclideanWarning, stacklevel=3)
+
+    @property
+    def _accept_sparse(self) -> str | bool:
+        return False if is_precomputed(self.kernel) else "csr"
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = is_precomputed(self.kernel)
+        return tags

@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearwise.estimators import _fixed_rank as shared
-from nearwise.estimators._kernel_features import KernelFeatures, kernel_features
+from nearwise.estimators._kernel_features import KernelFeatures, is_precomputed, kernel_features
 from nearwise.estimators._progress import Callbacks, progress, with_callbacks
 from nearwise.result import Status
 from nearwise.solvers._forms import Forms
@@ -24,7 +24,7 @@ from nearwise.solvers.fixed_rank_online import Schedule
 
 Array = NDArray[np.float64]
 
-_ACCEPTED: dict[str, Any] = {"accept_sparse": "csr", "dtype": np.float64, "allow_nd": True}
+_ACCEPTED: dict[str, Any] = {"dtype": np.float64, "allow_nd": True}
 _RELATIONS = {"<=": -1, ">=": 1, "==": 0}
 
 
@@ -45,12 +45,14 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
     subspace_weight : float, default=0.5
         lambda of the polar geometry: 0 keeps the subspace of the start, 1 learns nothing but the subspace.
     solver : "auto", "armijo" or "online", default="auto"
-        "auto" is conjugate gradients (Armijo's rule for "log_euclidean"), "armijo" the descent of the paper,
-        "online" passes over the data in mini-batches, as `partial_fit` does.
+        "auto" is conjugate gradients (after Armijo's rule for "log_euclidean"), "armijo" the descent of the
+        paper, "online" passes over the data in mini-batches, as `partial_fit` does.
     start : "principal", "identity", "random" or (d, rank) array, default="principal"
         "principal" are the directions of largest variance of the data.
-    kernel : str or None, default=None
-        Apply W to the features of this kernel of scikit-learn on a basis of rows drawn from the data.
+    kernel : str, callable or None, default=None
+        Apply W to the features of this kernel on a basis of objects drawn from the data: the name of one of
+        scikit-learn's kernels, a function of two rows, or "precomputed", where X is the (n, n) kernel matrix
+        of the training objects, and later the (m, n) kernel values of other objects with these.
     kernel_params : mapping, default=None
         What the kernel is called with.
     n_basis : int, default=100
@@ -95,7 +97,7 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
         subspace_weight: float = 0.5,
         solver: str = "auto",
         start: str | ArrayLike = "principal",
-        kernel: str | None = None,
+        kernel: str | Callable[..., float] | None = None,
         kernel_params: Mapping[str, Any] | None = None,
         n_basis: int = 100,
         tol: float = 1e-5,
@@ -177,7 +179,9 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
     def predict(self, X: Any) -> Array:
         """tr(W X), one per sample."""
         check_is_fitted(self)
-        X = self._with_known_shape(validate_data(self, X, reset=False, **_ACCEPTED))
+        X = self._with_known_shape(
+            validate_data(self, X, reset=False, accept_sparse=self._accept_sparse, **_ACCEPTED)
+        )
         if X.ndim == 3:
             return np.asarray(np.einsum("nij,ij->n", X, self.factor_ @ self.factor_.T))
         H = np.asarray((X if self.features_ is None else self.features_(X)) @ self.factor_)
@@ -189,7 +193,9 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
         return np.asarray(self.factor_ @ self.factor_.T)
 
     def _training_data(self, X: Any, y: Any, reset: bool) -> tuple[Any, Array]:
-        X, y = validate_data(self, X, y, y_numeric=True, reset=reset, **_ACCEPTED)
+        X, y = validate_data(
+            self, X, y, y_numeric=True, reset=reset, accept_sparse=self._accept_sparse, **_ACCEPTED
+        )
         return self._with_known_shape(X), y.astype(np.float64)
 
     def _with_known_shape(self, X: Any) -> Any:
@@ -238,9 +244,14 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
         self.status_ = found.status
         self.n_iter_ = found.n_iter
 
+    @property
+    def _accept_sparse(self) -> str | bool:
+        return False if is_precomputed(self.kernel) else "csr"
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
+        tags.input_tags.sparse = bool(self._accept_sparse)
+        tags.input_tags.pairwise = is_precomputed(self.kernel)
         tags.regressor_tags.poor_score = (
             True  # a quadratic form without linear part fits few of the test problems
         )

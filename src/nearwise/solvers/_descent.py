@@ -33,11 +33,20 @@ class Objective(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """An iterate: G, the cost, and how far it is from the one before, relative to its length."""
+    """An iterate.
+
+    Attributes
+    ----------
+    factor : G
+    cost : at G G^T
+    moved : how far it is from the one before, relative to its length
+    complete : whether the step is one of Newton's method, so that a single small one ends a run
+    """
 
     factor: Array
     cost: float
     moved: float
+    complete: bool = False
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ _SAMPLED = 500  # rows from which directions of large variance are found
 _SAMPLED_WIDE, _WIDE = 200, 2000  # fewer where there are more than so many features
 _TESTED = 100  # rows that tell whether there are any
 _ANISOTROPIC = 3.0  # how many times fewer directions than d carry the variance
+_MANY = 20_000  # samples from which on a product is no trifle
 _LARGE = 1_000_000  # numbers from which on single precision pays for its copy
 
 
@@ -62,6 +63,10 @@ class Forms(Protocol):
 
     def whitening(self) -> Callable[[Array], Array] | None:
         """About the inverse of the mean X_i, as a map of d x r matrices; None where it changes little."""
+
+    @property
+    def light(self) -> bool:
+        """Whether `image` costs little beside what else an iteration does."""
 
     def rough(self) -> Forms:
         """The same in single precision where that makes `image` and `pull` faster, else these forms."""
@@ -188,6 +193,12 @@ class Squares:
         inverse = 1.0 / (degree + max(float(degree.mean()) * 1e-2, 1e-12))
         return lambda D: inverse[:, None] * D
 
+    @property
+    def light(self) -> bool:
+        F = self.features
+        few = F is None or (F.nnz if sparse.issparse(F) else F.size) < _LARGE
+        return few and self.count <= _MANY
+
     def rough(self) -> Squares:
         F = self.features
         if F is None or sparse.issparse(F) or F.size < _LARGE:
@@ -267,6 +278,10 @@ class Matrices:
 
     def whitening(self) -> None:
         return None
+
+    @property
+    def light(self) -> bool:
+        return True
 
     def rough(self) -> Matrices:
         return self

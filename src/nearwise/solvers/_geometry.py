@@ -62,8 +62,11 @@ class MixingGeometry(Geometry, Protocol):
 
     def preconditioned(
         self, point: Any, SG: Array, moment: Array, whiten: Callable[[Array], Array] | None
-    ) -> tuple[Array | None, Array | None]:
-        """A direction D for the slope SG, and K for a direction G K; None for one that may not move."""
+    ) -> tuple[Array, Array | None]:
+        """A direction D for the slope SG, and K for a direction G K, None where that may not move."""
+
+    def allowed(self, point: Any, D: Array) -> Array:
+        """The part of a d x r matrix in which the point may move."""
 
     def retraction(self, point: Any, step: Array) -> tuple[Any, Mix]:
         """The new point, and how its factor mixes the old one and the step."""
@@ -81,6 +84,14 @@ class Mix:
 
     start: Array | None
     step: Array | None
+
+    @cached_property
+    def growth(self) -> float:
+        """How many times larger rounding in G and D can become, at least 1."""
+        parts = [part for part in (self.start, self.step) if part is not None]
+        if not all(np.isfinite(part).all() for part in parts):
+            return np.inf
+        return max([1.0, *(float(np.linalg.norm(part, 2)) for part in parts)])
 
     def __call__(self, G: Array, D: Array) -> Array:
         return (G if self.start is None else G @ self.start) + (D if self.step is None else D @ self.step)
@@ -112,9 +123,12 @@ class Flat:
 
     def preconditioned(
         self, point: FlatPoint, SG: Array, moment: Array, whiten: Callable[[Array], Array] | None
-    ) -> tuple[Array | None, Array | None]:
+    ) -> tuple[Array, Array | None]:
         """The gradient in the metric 4 tr(D1^T S D2 C), about the Hessian for data with mean square S."""
-        return (SG if whiten is None else whiten(SG)) @ _inverse(moment) / 2, None
+        return (SG if whiten is None else whiten(SG)) @ inverse_of(moment) / 2, None
+
+    def allowed(self, point: FlatPoint, D: Array) -> Array:
+        return D
 
     def inner(self, point: FlatPoint, a: Array, b: Array) -> float:
         return float(np.vdot(a, b))
@@ -212,16 +226,20 @@ class Polar:
 
     def preconditioned(
         self, point: PolarPoint, SG: Array, moment: Array, whiten: Callable[[Array], Array] | None
-    ) -> tuple[Array | None, Array | None]:
+    ) -> tuple[Array, Array | None]:
         """As for `Flat`, and the part inside the subspace once more by itself; lambda says which may move."""
-        inverse, weight = _inverse(moment), self.subspace_weight
-        direction = None
-        if weight > 0:
-            direction = (SG if whiten is None else whiten(SG)) @ inverse / 2
-            if weight == 1:
-                direction -= point.basis @ (point.basis.T @ direction)
-        inside = inverse @ symmetric(point.factor.T @ SG) @ inverse / 4 if weight < 1 else None
-        return direction, inside
+        inverse, slope = inverse_of(moment), self.allowed(point, SG)
+        direction = self.allowed(point, (slope if whiten is None else whiten(slope)) @ inverse / 2)
+        if self.subspace_weight == 1:
+            return direction, None
+        return direction, inverse @ symmetric(point.factor.T @ SG) @ inverse / 4
+
+    def allowed(self, point: PolarPoint, D: Array) -> Array:
+        """Inside the subspace where lambda is 0, outside where it is 1."""
+        if 0 < self.subspace_weight < 1:
+            return D
+        inside = point.basis @ (point.basis.T @ D)
+        return inside if self.subspace_weight == 0 else D - inside
 
     def inner(self, point: PolarPoint, a: Array, b: Array) -> float:
         """(17); a part with weight 0 has no tangent vectors."""
@@ -249,7 +267,7 @@ class Polar:
         if self.subspace_weight == 0:
             return PolarPoint(point.basis, core), half, np.eye(len(half))
         moved = point.basis + outside @ point.core_inverse
-        whiten = _inverse(moved.T @ moved, smallest=0.0, power=0.5)
+        whiten = inverse_of(moved.T @ moved, smallest=0.0, power=0.5)
         return PolarPoint(moved @ whiten, core), half, whiten
 
     def straight(self, point: PolarPoint, step: Array) -> PolarPoint | None:
@@ -282,7 +300,7 @@ def symmetric(A: Array) -> Array:
     return (A + A.T) / 2
 
 
-def _inverse(C: Array, smallest: float = _SMALLEST, power: float = 1.0) -> Array:
+def inverse_of(C: Array, smallest: float = _SMALLEST, power: float = 1.0) -> Array:
     """C^-power for a positive semidefinite C, with eigenvalues of at least `smallest` times the largest."""
     values, Q = np.linalg.eigh(C)
     floor = max(smallest * float(values[-1]), np.finfo(float).tiny)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,7 +21,7 @@ from nearwise.solvers._geometry import Flat, Geometry, Polar
 
 Array = NDArray[np.float64]
 
-_MAX_ITER = 1000
+MAX_ITER = 1000
 
 
 class Descent(Protocol):
@@ -102,8 +102,7 @@ def minimise(
     start : G_0, d x r
     solver : `ConjugateGradients()` by default, or `Armijo()` where the geometry has no plane search
     tol : the run ends when the cost is at most `tol * negligible`, or when it or the factor changes by at
-    most
-        this, relatively: in one step of Armijo's, in several steps in a row of conjugate gradients
+        most this, relatively: in one step of Armijo's or Newton's, in several in a row of conjugate gradients
     max_iter : 1000 by default
     max_seconds : no limit by default
     callback : called with a record after every iteration; a true answer ends the run as INTERRUPTED
@@ -123,7 +122,7 @@ def minimise(
                 stop = callback is not None and callback(history[-1])
                 relative = (before.cost - step.cost) / before.cost
                 small = small + 1 if relative <= tol or step.moved <= tol else 0
-                if small >= method.patience:
+                if small >= method.patience or (small and step.complete):
                     why = f"cost or factor changed by at most {tol:g}"
                     break
                 if stop:
@@ -132,7 +131,7 @@ def minimise(
             if step.cost <= tol * negligible:
                 why = f"the cost is at most {tol:g} of that of zero"
                 break
-            if len(history) >= (max_iter or _MAX_ITER):
+            if len(history) >= (max_iter or MAX_ITER):
                 status, why = Status.LIMIT, f"{len(history)} iterations"
                 break
             if max_seconds is not None and time.perf_counter() - began >= max_seconds:
@@ -144,6 +143,8 @@ def minimise(
         status, why = Status.INTERRUPTED, "interrupted"
     assert best is not None
     cost = problem.evaluate(best.factor)[0]  # without the rounding that a method may allow itself on the way
+    if history:
+        history[-1] = replace(history[-1], cost=cost)
     name = type(method).__name__
     message = f"{status.name.capitalize()} after {len(history)} iterations of {name}: {why}."
     return FixedRankResult(best.factor, cost, status, tuple(history), name, message)

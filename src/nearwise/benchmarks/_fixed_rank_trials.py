@@ -1,0 +1,150 @@
+"""Random problems and random streams of fixed-rank regression, on which no method may rise or explode."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import nearwise as nw
+from nearwise import constraints as c
+from nearwise.estimators._fixed_rank import Settings, batch
+from nearwise.solvers import (
+    Flat,
+    LogEuclidean,
+    Polar,
+    Regression,
+    constraint_forms,
+    matrix_forms,
+    vector_forms,
+)
+
+Array = NDArray[np.float64]
+
+KINDS = ("vectors", "pairs", "comparisons", "kernel", "matrices")
+ANY_RANK: dict[str, Any] = {"flat": Flat(), "polar": Polar()}
+FULL_RANK: dict[str, Any] = ANY_RANK | {"affine_invariant": Polar(0.0), "log_euclidean": LogEuclidean()}
+TOL = 1e-5  # the default of the estimators
+_SINGLE, _ARRIVALS = 50, 300  # samples of a stream per call, and in all
+_TAILS = 1.5  # degrees of freedom of samples of very different length
+_SMALLEST = 4  # features
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One geometry on one problem: costs of the start, of our default and of Armijo's descent."""
+
+    kind: str
+    rank: str
+    geometry: str
+    rises: bool
+    excess: float  # over Armijo's cost, relative; 0 where the cost counts as zero by the rule (24)
+    seconds: float
+    seconds_armijo: float
+
+
+def trials(n_problems: int, largest: int) -> Iterator[Trial]:
+    """Problems of every kind in turn, at ranks 1, d/2 and d, on all geometries that go with the rank.
+
+    `largest` is the largest dimension.
+    """
+    for seed in range(n_problems):
+        kind, d, problem = _problem(seed, largest)
+        nothing = problem.cost(problem.residual(np.zeros(problem.n_samples)))
+        for name, rank in (("1", 1), ("d/2", d // 2), ("d", d)):
+            start = np.linalg.qr(np.random.default_rng(seed).standard_normal((d, rank)))[0]
+            first = problem.evaluate(start)[0]
+            for geometry, where in (FULL_RANK if rank == d else ANY_RANK).items():
+                found, seconds = {}, {}
+                for solver in ("auto", "armijo"):
+                    began = time.perf_counter()
+                    chosen = Settings(rank, where, solver, TOL, None, 32, 5, False)
+                    found[solver] = batch(problem, start, chosen, None)
+                    seconds[solver] = time.perf_counter() - began
+                ours, theirs = found["auto"].cost, found["armijo"].cost
+                costs = np.array([first, *(record.cost for record in found["auto"].history)])
+                exact = problem.evaluate(found["auto"].factor)[0]
+                rises = bool((np.diff(costs) >= 0).any()) or bool(abs(costs[-1] - exact) > 1e-9 * exact)
+                excess = 0.0 if ours <= TOL * nothing else float(ours / theirs - 1)
+                yield Trial(kind, name, geometry, rises, excess, seconds["auto"], seconds["armijo"])
+
+
+def streams(n_streams: int) -> Iterator[tuple[str, float]]:
+    """A geometry, and the error at the end of a stream of one sample a step, relative to that of W = 0.
+
+    A quarter each: standard normal samples, ones of very different length, features of very different
+    scale, and targets of which some are wrong by a factor of 1000; half with steps that never shrink.
+    """
+    for seed in range(n_streams):
+        rng = np.random.default_rng(seed)
+        d = int(rng.integers(2, 16))
+        rank = int(rng.integers(1, d + 1))
+        X = rng.standard_t(_TAILS, (_ARRIVALS, d)) if seed % 4 == 1 else rng.standard_normal((_ARRIVALS, d))
+        if seed % 4 == 2:
+            X *= 10.0 ** rng.uniform(-2, 2, d)
+        y = np.square(X @ rng.standard_normal((d, rank))).sum(axis=1)
+        y *= 1 + 0.1 * rng.standard_normal(_ARRIVALS)
+        if seed % 4 == 3:
+            y[rng.random(_ARRIVALS) < 0.05] *= 1e3
+        geometry = "flat" if seed // 8 % 2 == 0 else "polar"
+        annealing = "auto" if seed // 4 % 2 == 0 else "none"
+        model = nw.FixedRankRegressor(rank, geometry, batch_size=1, annealing=annealing, random_state=0)
+        worst = 0.0
+        for low in range(0, _ARRIVALS, _SINGLE):
+            model.partial_fit(X[low : low + _SINGLE], y[low : low + _SINGLE])
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)  # of an explosion, which is counted
+                error = float(np.mean((model.predict(X) - y) ** 2) / np.mean(y**2))
+            worst = max(worst, error if np.isfinite(error) else np.inf)
+        yield geometry, worst
+
+
+def _problem(seed: int, largest: int) -> tuple[str, int, Regression]:
+    """A kind, the dimension, and the cost, with targets of mean square 1."""
+    rng, kind = np.random.default_rng(seed), KINDS[seed % len(KINDS)]
+    d = int(rng.integers(_SMALLEST, largest + 1))
+    n = int(rng.integers(d, 12 * d))
+    scales = 10.0 ** rng.uniform(-1, 1, d) if rng.random() < 0.5 else np.ones(d)
+    planted = rng.standard_normal((d, int(rng.integers(1, d + 1))))
+    noise = float(rng.choice([0.0, 0.1, 1.0]))
+    forms: Any
+    relations = None
+    if kind == "vectors":
+        X = rng.standard_normal((n, d)) * scales
+        forms = vector_forms(X)
+        y = np.square(X @ planted).sum(axis=1) * (1 + noise * rng.standard_normal(n))
+    elif kind == "matrices":
+        matrices = rng.standard_normal((n, d, d))
+        forms = matrix_forms(matrices)
+        y = np.einsum("nij,ij->n", matrices, planted @ planted.T) + noise * rng.standard_normal(n)
+    elif kind == "kernel":
+        pairs = np.stack(np.triu_indices(d, 1), axis=1)
+        pairs = pairs[(rng.random(len(pairs)) < 0.7) | (np.arange(len(pairs)) < 2)]
+        y = np.square(planted[pairs[:, 0]] - planted[pairs[:, 1]]).sum(axis=1)
+        y = np.maximum(y * np.abs(1 + noise * rng.standard_normal(len(y))), 1e-9)
+        forms = constraint_forms(c.equal(pairs, y).resolve(d, None), None, d)
+    else:
+        X = rng.standard_normal((30, d)) * scales
+        labels = rng.integers(0, 3, 30)
+        X[:, 0] += 2 * labels
+        side = _pairs(X, labels, n, rng) if kind == "pairs" else _comparisons(n, rng)
+        forms = constraint_forms(side.resolve(30, None), X, 30)
+        y, relations = side.bounds, side.relations
+    return kind, d, Regression(forms, y / np.sqrt(np.mean(y * y)), relations)
+
+
+def _pairs(X: Array, labels: NDArray[np.int64], n: int, rng: np.random.Generator) -> c.Constraints:
+    pairs = np.array([rng.choice(30, 2, replace=False) for _ in range(n)])
+    squares = np.square(X[pairs[:, 0]] - X[pairs[:, 1]]).sum(axis=1)
+    near, far = np.percentile(squares, (20, 80))
+    same = labels[pairs[:, 0]] == labels[pairs[:, 1]]
+    return c.at_most(pairs[same], near) + c.at_least(pairs[~same], far)
+
+
+def _comparisons(n: int, rng: np.random.Generator) -> c.Constraints:
+    return c.closer(np.array([rng.choice(30, 3, replace=False) for _ in range(n)]), margin=1.0)
