@@ -7,7 +7,7 @@ neither the distance of the prior nor penalties of very different sizes matter m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 
 _BACK = 0.98  # share of the way to the boundary
 _SHORT = 0.3  # a step below that is tried again with more centring
-_FIRST_LOOK = 4
+_FIRST_LOOK = 4  # steps that are never good enough to be looked at
 _WINDOW = 10  # steps over which progress is judged
 _SLOW = 0.5  # sum of the lengths of so many steps, below which the run starts afresh, from further inside
 _LARGER = 1e4  # by this factor, at least
@@ -33,9 +33,7 @@ _LARGEST = 1e200
 _STARTS = 5
 _SPARSER = 4  # searches for a proof of fewer rows
 _MOST_STEPS = 50  # from one start
-_DEPENDENT = (
-    1e-14  # what is added to the diagonal of the rows' Gram matrix, relatively: rows may be dependent
-)
+_DEPENDENT = 1e-14  # added to the diagonal of the rows' Gram matrix, relatively: they may be dependent
 _FLATTEST = 1e-12  # direction of the rows, relative to the largest, that is stretched to equal size
 _FEASIBLE = 1e-7  # violation of rows that are not contradictory
 _DEAR = 1e10  # penalty on violations where only feasibility matters, in units of the rows
@@ -63,11 +61,14 @@ class InteriorPoint:
                 if run.is_worth_a_look:
                     yield run.point()
                 if unchecked and run.is_stuck:
-                    unchecked = False
-                    yield replace(run.point(), ray=_contradiction(form))
+                    break
             if unchecked:
                 unchecked = False
-                yield replace(run.point(), ray=_contradiction(form))
+                for proof in _contradiction(form):
+                    yield replace(run.point(), ray=proof)
+                while run.is_promising and run.advance():
+                    if run.is_worth_a_look:
+                        yield run.point()
 
 
 def _runs(form: Formulation) -> Iterator[_Run]:
@@ -98,8 +99,8 @@ def _enlargement(form: Formulation) -> float:
     return max(_LARGER, min(stiffest, _LARGEST) ** (1 / (_STARTS - 1)))
 
 
-def _contradiction(form: Formulation) -> Array | None:
-    """Multipliers of few rows that prove the hard ones contradictory, if there are any.
+def _contradiction(form: Formulation) -> Iterator[Array | None]:
+    """Multipliers of few rows that prove the hard ones contradictory, if there are any; None while it looks.
 
     They are those of the least squares of the violations, which LogDet, the natural barrier of the cone,
     finds from a prior that is larger than all bounds ask for. They depend neither on the divergence nor on
@@ -115,15 +116,17 @@ def _contradiction(form: Formulation) -> Array | None:
     for _ in range(_SPARSER):
         penalties = np.where(hard, np.maximum(_DEAR * share, 1.0), 1 / _DEAR) / unit**2
         losses = replace(form.losses, divergence=Frobenius(), penalties=penalties)
-        found = _least_violation(Formulation(LogDet(), prior, measurements, losses), form)
+        found = yield from _least_violation(Formulation(LogDet(), prior, measurements, losses), form)
         if found is None or (proof is not None and np.count_nonzero(found) >= np.count_nonzero(proof)):
             break
         proof, weight = found, np.abs(found) * unit
         share = weight / weight.max()
-    return proof
+    yield proof
 
 
-def _least_violation(feasibility: Formulation, form: Formulation) -> Array | None:
+def _least_violation(
+    feasibility: Formulation, form: Formulation
+) -> Generator[Array | None, None, Array | None]:
     """A proof that the hard rows of `form` contradict each other; None where they do not."""
     hard, larger = form.losses.is_hard, _enlargement(feasibility)
     for start in range(_STARTS):
@@ -133,6 +136,8 @@ def _least_violation(feasibility: Formulation, form: Formulation) -> Array | Non
                 return proof
             if np.max(form.losses.violations(run.values)[hard]) <= _FEASIBLE:
                 return None
+            if run.count % _WINDOW == 0:
+                yield None  # so that limits are looked at
     return None
 
 
@@ -155,9 +160,8 @@ class _Run:
         shape = np.eye(len(form.prior)) if turn is None else turn
         measurements = _in_coordinates(form.measurements, shape)
         sizes = measurements.sizes(np.ones_like(form.prior))
-        if turn is not None and isinstance(
-            form.divergence, LogDet
-        ):  # the same problem (KSD09 proposition 12)
+        if turn is not None and isinstance(form.divergence, LogDet):
+            # the same problem, by KSD09 proposition 12
             self.turn, shape = turn, np.eye(len(form.prior))
             form = Formulation(
                 form.divergence, form.prior / np.sum(turn**2, axis=0), measurements, form.losses
