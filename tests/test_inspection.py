@@ -74,7 +74,9 @@ def test_before_of_kernels_is_the_input_kernel_s_distance(data: Any) -> None:
     learners = (
         nw.KernelLearner(gamma=0.1, penalty=1.0, rank=10, random_state=0),
         nw.KernelReducer(gamma=0.1, rank=10, random_state=0),
-        nw.FixedRankLearner(2, kernel="rbf", kernel_params={"gamma": 0.1}, n_basis=20, random_state=0),
+        nw.FixedRankLearner(
+            2, kernel="rbf", kernel_params={"gamma": 0.1}, n_basis=20, random_state=0, check=False
+        ),
     )
     for learner in learners:
         model = learner.fit(X, y)
@@ -179,7 +181,7 @@ def test_shares_are_summed_over_pairs_and_do_not_depend_on_units(data: Any) -> N
     for model in (
         nw.MetricLearner(penalty=1.0, random_state=0).fit(X, y),
         nw.MetricLearner(rank=3, penalty=1.0, random_state=0).fit(X, y),
-        nw.FixedRankLearner(2, random_state=0).fit(X, y),
+        nw.FixedRankLearner(2, random_state=0, check=False).fit(X, y),
     ):
         found = inspection.feature_shares(model, X)
         M = model.get_mahalanobis_matrix()
@@ -245,7 +247,7 @@ def test_spectrum_is_that_of_the_learned_matrix(data: Any) -> None:
 
 def test_spectrum_of_the_other_learners(data: Any) -> None:
     X, y = data
-    fixed = nw.FixedRankLearner(2, random_state=0).fit(X, y)
+    fixed = nw.FixedRankLearner(2, random_state=0, check=False).fit(X, y)
     found = inspection.spectrum(fixed)
     top = np.linalg.eigvalsh(fixed.get_mahalanobis_matrix())[::-1][:2]
     np.testing.assert_allclose(found.values, top, rtol=1e-8)
@@ -276,7 +278,7 @@ def test_convergence_is_the_history(data: Any) -> None:
     assert found.series["worst violation"].tolist() == [record.violation for record in history]
     assert (found.solver, found.status) == (model.result_.solver, "SOLVED")
     assert found.n_all == model.n_iter_ > len(history)
-    fixed = nw.FixedRankLearner(2, random_state=0).fit(X, y)
+    fixed = nw.FixedRankLearner(2, random_state=0, check=False).fit(X, y)
     costs = [record.cost for record in fixed.result_.history]
     assert {name: list(v) for name, v in inspection.convergence(fixed).series.items()} == {"cost": costs}
 

@@ -118,10 +118,11 @@ def _without_constraints(features: Any, constraints: Constraints, rng: np.random
 
 def _centred(features: Any, factor: Array | None) -> Any:
     """Features in the coordinates of a metric; distances between them round less when they are centred."""
-    if factor is None and sparse.issparse(features):
-        return features
-    rows = np.asarray(features if factor is None else features @ factor)
-    return rows - rows.mean(axis=0)
+    if sparse.issparse(features):
+        rows = features if factor is None else np.asarray(features @ factor)
+        return rows if factor is None else rows - rows.mean(axis=0)
+    centred = features - features.mean(axis=0)
+    return centred if factor is None else centred @ factor
 
 
 def _orders(block: Block) -> bool:
