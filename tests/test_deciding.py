@@ -157,3 +157,16 @@ def test_contradictions_between_many_rows_are_proved_and_few_are_named(divergenc
     assert result.status is nw.Status.INFEASIBLE
     assert nw.check_infeasibility(problem, result.dual).valid
     assert np.count_nonzero(result.dual) <= 12  # of 53
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-3, 1e-5, 1e-8])
+def test_the_nearest_correlation_to_a_small_multiple_of_a_graph_s_kernel(scale: float) -> None:
+    """KSD09 6.4: a balanced cut starts from epsilon times the pseudoinverse of a Laplacian."""
+    rng = np.random.default_rng(0)
+    W = np.triu((rng.random((12, 12)) < 0.4).astype(float), 1)
+    W += W.T
+    kernel = np.linalg.pinv(np.diag(W.sum(axis=1)) - W)
+    result = nw.nearest_correlation(scale * (kernel + kernel.T) / 2, "logdet")
+    assert result.status is nw.Status.SOLVED
+    assert_allclose(np.diag(result.array), 1.0, rtol=1e-12)
+    assert_allclose(result.array @ np.ones(12), 0.0, atol=1e-7)  # the range of the kernel stays

@@ -40,11 +40,11 @@ def nearest(A: Any, divergence: Divergence, rank: int | None, n: int, tol: float
 def _with_unit_diagonal(found: Result, hard: bool, r: int) -> NearestMatrix:
     F = found.kernel_factor
     n = len(F)
-    note = (
-        ""
-        if hard
-        else f"A has rank {r}, and {n} ones do not fit its range: asked for with slack, rows then scaled"
-    )
+    note = ""
+    if not hard:
+        note = f"A has rank {r}, and {n} ones do not fit its range: asked for with slack, rows then scaled"
+    elif found.status is not Status.SOLVED:
+        note = "The rows were then scaled to length 1, which takes them out of the range of A"
     return NearestMatrix(
         np.ones(n),
         found.dual,
