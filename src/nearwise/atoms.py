@@ -104,7 +104,9 @@ def constraint_atoms(
     parts: list[_Part] = []
     n_rows = 0
     inside = features if basis is None else features @ basis
-    sizes = np.sqrt(np.einsum("ij,ij->i", features, features)) if scale is None else scale
+    sizes = scale
+    if sizes is None and any(block.matrices for block in blocks):
+        sizes = np.sqrt(np.einsum("ij,ij->i", features, features))
     for block in blocks:
         part = _ATOMS[block.kind](block, inside, sizes)
         parts.append(replace(part, row=part.row + n_rows, definite=part.definite + n_rows))
@@ -130,7 +132,9 @@ def constraint_atoms(
     definite = np.concatenate([np.empty(0, np.int64), *(part.definite for part in parts)])
     atoms = Atoms(left[order], right[order], coefficient[order], row[order], is_difference[order], definite)
     n = len(objects)
-    rows = np.pad(features[objects], ((0, len(used) - n), (0, 0)))
+    rows = features[objects]
+    if len(used) > n:
+        rows = np.pad(rows, ((0, len(used) - n), (0, 0)))
     if not as_they_are:
         rows, atoms = _without_offset(rows, atoms)
     projected = rows if basis is None else rows @ basis
@@ -159,8 +163,9 @@ def _without_offset(rows: Array, atoms: Atoms) -> tuple[Array, Atoms]:
         first[:d], second[:d] = len(rows) + np.arange(d), len(rows) + d
         return np.vstack([rows, z, np.zeros(rows.shape[1])]), replace(atoms, first=first, second=second)
     if d == len(atoms.first):  # products need the features as they are
-        centre = np.median(rows, axis=0)
-        common = np.abs(centre) > np.abs(rows - centre).max(axis=0) / _CANCELS
+        lowest, highest = rows.min(axis=0), rows.max(axis=0)
+        centre = lowest / 2 + highest / 2
+        common = np.abs(centre) > (highest / 2 - lowest / 2) / _CANCELS
         if common.any():
             rows = rows - np.where(common, centre, 0.0)
     return rows, atoms
@@ -201,24 +206,25 @@ class _Part:
     definite: Index = field(default_factory=lambda: np.empty(0, np.int64))
 
 
-def _distance_atoms(block: Block, features: Array, sizes: Array) -> _Part:
+def _distance_atoms(block: Block, features: Array, sizes: Array | None) -> _Part:
     ids = _ids(block)
     return _Part(ids[:, 0], ids[:, 1], np.ones(len(ids)), np.arange(len(ids)), True)
 
 
-def _comparison_atoms(block: Block, features: Array, sizes: Array) -> _Part:
+def _comparison_atoms(block: Block, features: Array, sizes: Array | None) -> _Part:
     ids, m = _ids(block), len(block)
     signs = np.repeat([1.0, -1.0], m)
     first, second = np.concatenate([ids[:, 0], ids[:, 2]]), np.concatenate([ids[:, 1], ids[:, 3]])
     return _Part(first, second, signs, np.tile(np.arange(m), 2), True)
 
 
-def _similarity_atoms(block: Block, features: Array, sizes: Array) -> _Part:
+def _similarity_atoms(block: Block, features: Array, sizes: Array | None) -> _Part:
     return replace(_distance_atoms(block, features, sizes), is_difference=False)
 
 
-def _linear_atoms(block: Block, features: Array, sizes: Array) -> _Part:
+def _linear_atoms(block: Block, features: Array, sizes: Array | None) -> _Part:
     """A = sum_t weight_t u_t u_t^T, so G^T A G = sum_t weight_t (G^T u_t)(G^T u_t)^T."""
+    assert sizes is not None
     G, sizes = (features, sizes) if block.ids is None else (features[block.ids], sizes[block.ids])
     vectors, weights, rows = [np.empty((0, features.shape[1]))], [np.empty(0)], [np.empty(0, np.int64)]
     definite = []
@@ -287,7 +293,7 @@ def _compacted(ends: Index, n: int) -> tuple[Index, Index]:
     return used, position[ends]
 
 
-_ATOMS: dict[str, Callable[[Block, Array, Array], _Part]] = {
+_ATOMS: dict[str, Callable[[Block, Array, Array | None], _Part]] = {
     "distance": _distance_atoms,
     "comparison": _comparison_atoms,
     "similarity": _similarity_atoms,

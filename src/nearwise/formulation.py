@@ -138,20 +138,23 @@ class Formulation:
         rounding = 1e-15 * len(self.prior) * self.unit
         return abs(gap) / max(abs(primal), abs(primal - gap), rounding)
 
-    def is_lost_to_rounding(self, factor: Array, dual: Array, certificate: Certificate, tol: float) -> bool:
+    def is_lost_to_rounding(self, point: Iterate, dual: Array, primal: float, tol: float) -> bool:
         """Whether rounding of sum_i y_i A_i, whose terms may cancel, can be what closes the gap to `tol`.
 
         The error is delta = eps * sum_i |y_i| |A_i|. LogDet feels it relative to M^-1, and the others
         relative to the unit of theta; the gap changes by about its square.
         """
-        invariant = self.divergence.congruence_invariant
-        parts = self.measurements.parts_of_factor(factor if invariant else np.eye(len(factor)))
+        factor, invariant = point.factor, self.divergence.congruence_invariant
+        if invariant and self.measurements.is_definite.all():
+            parts = point.values
+        else:
+            parts = self.measurements.parts_of_factor(factor if invariant else np.eye(len(factor)))
         delta = float(np.finfo(float).eps * np.abs(dual) @ parts)
         if not invariant:
             size = float(np.sum(factor**2))
             slope = self.divergence.curvature(np.array([max(size, _SMALLEST)]))[0]
-            return not delta**2 / max(slope, _SMALLEST) <= tol * abs(certificate.primal) + self.unit * tol
-        return not (delta < 0.5 and len(factor) * delta**2 <= tol * max(abs(certificate.primal), 1.0))
+            return not delta**2 / max(slope, _SMALLEST) <= tol * abs(primal) + self.unit * tol
+        return not (delta < 0.5 and len(factor) * delta**2 <= tol * max(abs(primal), 1.0))
 
     @cached_property
     def unit(self) -> float:

@@ -165,7 +165,8 @@ class _Run:
         assert self.bound is not None
         factor, dual = self.reduction.lift(self.best.factor), self.bound.dual * self.reduction.dual_scale
         found = self.problem.certificate_of_factor(factor, dual)
-        lost = self.problem.formulation.is_lost_to_rounding(factor, dual, found, self.tol)
+        form = self.reduction.formulation
+        lost = form.is_lost_to_rounding(self.best, self.bound.dual, found.primal / self.unit, self.tol)
         return replace(found, dual=-np.inf, gap=np.inf) if lost else found
 
     @np.errstate(all="ignore")
