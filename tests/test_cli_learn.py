@@ -76,7 +76,8 @@ def run(folder: Path, capsys: pytest.CaptureFixture[str]) -> Run:
         assert cli.main(["learn", *shlex.split(line), "--json", "--force"]) == code
         printed = capsys.readouterr()
         assert "Traceback" not in printed.err
-        return {**json.loads(printed.out), "stderr": printed.err}
+        said = [line for line in printed.err.splitlines(keepends=True) if "compiling loops" not in line]
+        return {**json.loads(printed.out), "stderr": "".join(said)}  # a fresh installation compiles once
 
     return command
 
