@@ -76,6 +76,7 @@ if TYPE_CHECKING:
         Result as Result,
         Status as Status,
     )
+    from .study.clustering import kernel_k_means as kernel_k_means
 
 # public name -> the module that defines it; None for a module that is public itself
 _EXPORTS: dict[str, str | None] = {
@@ -128,6 +129,7 @@ _EXPORTS: dict[str, str | None] = {
     "minimax_sdp": "named",
     "logdet_sdp": "named",
     "SdpResult": "named",
+    "kernel_k_means": "study.clustering",
     "save": "data.models",
     "load": "data.models",
     "ModelFileError": "data.models",

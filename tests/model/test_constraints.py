@@ -13,6 +13,7 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from numpy.testing import assert_allclose
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import cross_validate
@@ -313,7 +314,10 @@ def with_entry(row, column, value):
 @pytest.mark.parametrize(
     ("matrix", "message"),
     [
-        (with_entry(0, 2, 4.0), r"matrix 1 must be symmetric: A\[0, 2\] is 4.0, but A\[2, 0\] is 0.0"),
+        (
+            with_entry(0, 2, 4.0),
+            r"matrix 1 must be symmetric, or .*: A\[0, 2\] is 4.0, but A\[2, 0\] is 0.0",
+        ),
         (with_entry(0, 2, np.nan), r"matrix 1: A\[0, 2\] is nan"),
         (with_entry(1, 1, -np.inf), r"matrix 1: A\[1, 1\] is -inf"),
         (np.ones((3, 2)), r"matrix 1 must be a square matrix or a tuple \(U, weights\), got .* \(3, 2\)"),
@@ -933,3 +937,29 @@ def test_the_examples_in_the_docstrings_are_true():
     done = [doctest.testmod(module) for module in (blocks, constraints)]
     assert sum(results.attempted for results in done) >= 8
     assert not any(results.failed for results in done)
+
+
+def test_bounds_as_multiples_of_the_pairs_own_distances():
+    rng = np.random.default_rng(2)
+    X, y = rng.normal(size=(30, 3)), rng.integers(0, 3, 30)
+    X[1] = X[0]
+    y[1] = y[0]
+    open_pairs = c.from_labels(y, n_pairs=60, random_state=4)
+    for data in (X, sparse.csr_array(X)):
+        bounded = c.from_labels(y, data, n_pairs=60, random_state=4, bounds=(0.75, 1.25))
+        for block, factor in zip(bounded.blocks, (0.75, 1.25), strict=True):
+            squares = ((X[block.ids[:, 0]] - X[block.ids[:, 1]]) ** 2).sum(axis=1)
+            assert_allclose(block.bounds, factor * squares)
+            assert (squares > 0).all()
+        drawn = {tuple(pair) for block in open_pairs.blocks for pair in block.ids}
+        assert {tuple(pair) for block in bounded.blocks for pair in block.ids} == drawn - {(0, 1)}
+    with pytest.raises(ValueError, match="give X"):
+        c.from_labels(y, bounds=(0.75, 1.25))
+    with pytest.raises(ValueError, match="bounds"):
+        c.from_labels(y, X, bounds=(0.75, -1.0))
+
+
+def test_a_matrix_that_is_not_symmetric_counts_as_its_symmetric_part():
+    x, z = np.array([1.0, 2.0, 0.0]), np.array([0.0, 1.0, 3.0])
+    side = c.linear([np.outer(x, z)], 1.0, "<=", symmetrise=True)
+    assert_allclose(side.blocks[0].matrices[0].matrix, (np.outer(x, z) + np.outer(z, x)) / 2)

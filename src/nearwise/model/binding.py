@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 
 import numpy as np
@@ -46,6 +46,7 @@ class BoundProblem:
     bounds : the open ones filled
     lost : rows whose value is zero for every matrix, and that do not allow it
     sample_ids : by which the constraints name the objects
+    of_kernel : whether the features are eigenvectors of a kernel, and `prior` its eigenvalues
     """
 
     features: Array
@@ -58,6 +59,7 @@ class BoundProblem:
     bounds: Array
     lost: Mask
     sample_ids: ArrayLike | None
+    of_kernel: bool = False
 
     def losses(self, penalty: ArrayLike) -> Losses:
         """What the rows cost; refuses what cannot be weighed, and hard rows that nothing can meet."""
@@ -150,7 +152,22 @@ def bind_kernel(
         values = np.where(kept, values, widening)
     else:
         values, vectors = values[kept], vectors[:, kept]
-    return _bound(vectors, constraints, divergence, values, None, sample_ids, scale=np.ones(len(K)))
+    found = _bound(vectors, constraints, divergence, values, None, sample_ids, scale=np.ones(len(K)))
+    return replace(found, of_kernel=True)
+
+
+def bind_factor(
+    G: ArrayLike, constraints: Constraints, divergence: Divergence, sample_ids: ArrayLike | None
+) -> BoundProblem:
+    """The same for K0 = G G^T, of which only G is ever formed."""
+    factor = _checked_features(G)
+    V, singular, _ = np.linalg.svd(factor, full_matrices=False)
+    kept = singular > max(factor.shape) * np.finfo(np.float64).eps * singular.max(initial=0.0)
+    if not kept.any():
+        raise ValueError("G is zero")
+    V, values = V[:, kept], singular[kept] ** 2
+    found = _bound(V, constraints, divergence, values, None, sample_ids, scale=np.ones(len(V)))
+    return replace(found, of_kernel=True)
 
 
 def _bound(

@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from nearwise.model.labelling import Codes
 
+_ENTRIES = 1 << 22  # of differences of rows that are held at a time
 Pairs = NDArray[np.int64]
 
 N_NEIGHBORS = 5
@@ -123,6 +125,21 @@ def neighbors(codes: Codes, X: Any, rows: NDArray[np.int64]) -> tuple[Pairs, Pai
         row, place = np.nonzero(other & (np.cumsum(other, axis=1) <= N_NEIGHBORS))
         different.append(np.stack([asking[row], near[row, place]], axis=1))
     return np.concatenate(same), np.concatenate(different)
+
+
+def squared_distances(X: Any, pairs: Pairs) -> NDArray[np.float64]:
+    """Of pairs of rows of X, dense or sparse, a block of pairs at a time."""
+    rows = X.tocsr() if sparse.issparse(X) else np.asarray(X)
+    out = np.empty(len(pairs))
+    step = max(1, _ENTRIES // max(rows.shape[1], 1))
+    for low in range(0, len(pairs), step):
+        i, j = pairs[low : low + step].T
+        if sparse.issparse(rows):
+            out[low : low + step] = np.asarray((rows[i] - rows[j]).power(2).sum(axis=1)).ravel()
+        else:
+            z = rows[i].astype(np.float64) - rows[j]
+            out[low : low + step] = np.einsum("ij,ij->i", z, z)
+    return out
 
 
 def _halves(n_pairs: int, n_within: int, n_across: int) -> tuple[int, int]:
