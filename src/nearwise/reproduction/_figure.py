@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from nearwise.reproduction._outcome import Curve, Panel
 
 _WIDE, _HIGH = 5.2, 4.0  # inches of a panel
+_MARKED = 30  # points of a curve at most that are marked
 
 
 def drawn(title: str, panels: Sequence[Panel]) -> dict[str, bytes]:
@@ -40,7 +41,8 @@ def _draw(axes: Any, panel: Panel) -> None:
             _cloud(axes, curve)
             continue
         colour, mark = PALETTE[number % len(PALETTE)], MARKERS[number % len(MARKERS)]
-        axes.plot(curve.x, curve.y, color=colour, marker=mark, markersize=4, label=curve.label)
+        marked = {"marker": mark, "markersize": 4} if len(curve.x) <= _MARKED else {}
+        axes.plot(curve.x, curve.y, color=colour, label=curve.label, **marked)
         if curve.spread is not None:
             low, high = np.subtract(curve.y, curve.spread), np.add(curve.y, curve.spread)
             axes.fill_between(curve.x, low, high, color=colour, alpha=0.15, linewidth=0)

@@ -48,9 +48,34 @@ def projected(
 ) -> Learned:
     """The kernel nearest to G G^T, by projections in the papers' order until the papers' rule."""
     solver = nw.solvers.CyclicProjections(order="interleaved", multiplier_tol=TOLERANCE)
-    problem = nw.Problem.from_factor(G, side, divergence, penalty)
+    problem = stated(G, side, divergence, penalty)
     result, seconds = timed(lambda: nw.solve(problem, solver, tol=1e-9, max_iter=longest + 1))
     return Learned(result.kernel_factor, result.n_iter - 1, seconds, result)
+
+
+def certified(
+    G: Array, side: nw.constraints.Constraints, divergence: nw.Divergence, penalty: float, tol: float = 1e-4
+) -> Learned:
+    """The same to a certified gap."""
+    problem = stated(G, side, divergence, penalty)
+    result, seconds = timed(lambda: nw.solve(problem, tol=tol))
+    return Learned(result.kernel_factor, result.n_iter, seconds, result)
+
+
+def stated(
+    G: Array, side: nw.constraints.Constraints, divergence: nw.Divergence, penalty: float
+) -> nw.Problem:
+    """The kernel nearest to G G^T, with slack where the penalty is finite.
+
+    The penalty is meant where the median constraint and the mean eigenvalue of the kernel have size 1, so
+    that it says the same for every divergence.
+    """
+    problem = nw.Problem.from_factor(G, side, divergence, penalty if np.isinf(penalty) else 1.0)
+    if np.isinf(penalty):
+        return problem
+    form = problem.formulation
+    unit = form.unit / float(np.median(form.losses.sizes)) ** (divergence.degree or 0)
+    return problem.with_penalty(penalty * unit)
 
 
 def information(factor: Array, y: Labels, seed: int) -> float:
