@@ -49,7 +49,7 @@ def projected(
     """The kernel nearest to G G^T, by projections in the papers' order until the papers' rule."""
     solver = nw.solvers.CyclicProjections(order="interleaved", multiplier_tol=TOLERANCE)
     problem = stated(G, side, divergence, penalty)
-    result, seconds = timed(lambda: nw.solve(problem, solver, tol=1e-9, max_iter=longest + 1))
+    result, seconds = timed(nw.solve, problem, solver, tol=1e-9, max_iter=longest + 1)
     return Learned(result.kernel_factor, result.n_iter - 1, seconds, result)
 
 
@@ -58,7 +58,7 @@ def certified(
 ) -> Learned:
     """The same to a certified gap."""
     problem = stated(G, side, divergence, penalty)
-    result, seconds = timed(lambda: nw.solve(problem, tol=tol))
+    result, seconds = timed(nw.solve, problem, tol=tol)
     return Learned(result.kernel_factor, result.n_iter, seconds, result)
 
 

@@ -141,10 +141,10 @@ class Sample:
         return Row(setting, published, self.mean, self.spread, seconds)
 
 
-def timed(work: Callable[[], Item]) -> tuple[Item, float]:
+def timed(work: Callable[..., Item], *arguments: Any, **options: Any) -> tuple[Item, float]:
     """What the work returns, and the seconds it took."""
     started = time.perf_counter()
-    found = work()
+    found = work(*arguments, **options)
     return found, time.perf_counter() - started
 
 
