@@ -20,7 +20,7 @@ import nearwise as nw
 from nearwise.benchmarks._definition import Definition
 from nearwise.benchmarks._judge import Outcome, attempt
 from nearwise.benchmarks._random_problems import Case
-from nearwise.benchmarks._tables import require
+from nearwise.benchmarks.baselines import require
 
 Array = NDArray[np.float64]
 

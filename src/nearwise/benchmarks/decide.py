@@ -22,7 +22,8 @@ from nearwise import constraints as c
 from nearwise.benchmarks import _dense_peers, _judge, _tables
 from nearwise.benchmarks._judge import Outcome
 from nearwise.benchmarks._random_problems import draw
-from nearwise.benchmarks._tables import Row, Table, Target, require
+from nearwise.benchmarks._tables import Row, Table, Target
+from nearwise.benchmarks.baselines import require
 from nearwise.solving.result import Status
 
 TARGETS = {

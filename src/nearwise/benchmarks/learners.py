@@ -25,8 +25,9 @@ from numpy.typing import NDArray
 
 import nearwise as nw
 from nearwise.benchmarks import _tables
-from nearwise.benchmarks._peers import METHODS
-from nearwise.benchmarks._tables import Row, Table, Target, Unavailable
+from nearwise.benchmarks._tables import Row, Table, Target
+from nearwise.benchmarks.baselines import Unavailable
+from nearwise.benchmarks.baselines.peers import METHODS
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
