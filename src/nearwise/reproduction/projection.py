@@ -23,7 +23,7 @@ METHODS = {
 def run(quick: bool, seed: int, progress: Progress) -> Outcome:
     """DefiniteBoost as printed, with dual corrections, and the optimum of a certified solver."""
     K, y = stand_in(seed)
-    gamma, matrices = _inequalities(K, 100 if quick else PAIRS)
+    gamma, matrices = _inequalities(K, 60 if quick else PAIRS)
     rows, curves = [], []
     epsilon, most = (1e-4, 2_000) if quick else (1e-5, 20_000)
     for name, options in followed(METHODS.items(), "methods", progress):
