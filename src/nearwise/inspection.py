@@ -28,7 +28,7 @@ from nearwise.estimators import (
 )
 from nearwise.evaluation import PAIRS, labelled_pairs
 from nearwise.input_kernels import dense_product
-from nearwise.metric import Metric
+from nearwise.metric import Metric, turned, with_fixed_signs
 from nearwise.solvers._threads import one_blas_thread
 
 Array = NDArray[np.float64]
@@ -236,7 +236,7 @@ def maps(model: Any, X: Any = None, n_points: int = MAP_POINTS, seed: int = 0) -
     if not np.isfinite(squared).all():
         return Maps(rows, None, new, (0.0, new_share))
     old, old_share = _principal_coordinates(squared)
-    return Maps(rows, old, _turned(new, old), (old_share, new_share))
+    return Maps(rows, old, turned(new, old), (old_share, new_share))
 
 
 def spectrum(model: Any, X: Any = None) -> Spectrum:
@@ -296,17 +296,9 @@ def _principal_coordinates(squared: Array) -> tuple[Array, float]:
     with one_blas_thread():  # of which more are much slower on a busy machine
         values, vectors = np.linalg.eigh(-0.25 * (centred + centred.T))
     values = np.where(values > _NEGLIGIBLE * values[-1], values, 0.0)[::-1]
-    vectors = vectors[:, ::-1][:, :2]
-    signs = np.where(vectors[np.argmax(np.abs(vectors), axis=0), [0, 1]] < 0, -1.0, 1.0)
+    vectors = with_fixed_signs(vectors[:, ::-1][:, :2])
     share = float(values[:2].sum() / values.sum())
-    return vectors * signs * np.sqrt(values[:2] * size), share
-
-
-def _turned(points: Array, target: Array) -> Array:
-    """The points turned or mirrored to lie as nearly as possible like the target (Procrustes)."""
-    sizes = [float(np.abs(part).max(initial=0.0)) or 1.0 for part in (points, target)]
-    U, _, Vt = np.linalg.svd((points / sizes[0]).T @ (target / sizes[1]))
-    return points @ (U @ Vt)
+    return vectors * np.sqrt(values[:2] * size), share
 
 
 def _spectrum(factor: Array, dimension: int) -> Spectrum:

@@ -23,6 +23,8 @@ from nearwise.input_kernels import InputKernel, dense_product, in_parts, paired_
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
+_TIE = 1e-6  # entries that differ by this share are equal but for rounding
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Metric:
@@ -244,6 +246,25 @@ def root_of(matrix: Array) -> Array:
     """B with B B^T = matrix, for one that is positive semidefinite up to rounding."""
     values, vectors = np.linalg.eigh(matrix)
     return vectors * np.sqrt(np.maximum(values, 0.0))
+
+
+def with_fixed_signs(columns: Array, shown: Array | None = None) -> Array:
+    """Columns that are known up to sign, such as eigenvectors, with the sign that is not left to rounding.
+
+    The first entry of a column that is as large as any is positive. It is looked up in the columns of `shown`
+    where these are what a user sees of them, such as the coordinates of objects.
+    """
+    sizes = np.abs(columns if shown is None else shown)
+    first = np.argmax(sizes >= (1 - _TIE) * sizes.max(axis=0, initial=0.0), axis=0)
+    largest = (columns if shown is None else shown)[first, np.arange(columns.shape[1])]
+    return np.ascontiguousarray(np.where(largest < 0, -columns, columns))
+
+
+def turned(points: Array, target: Array) -> Array:
+    """The points turned or mirrored to lie as nearly as possible like the target (Procrustes)."""
+    sizes = [float(np.abs(part).max(initial=0.0)) or 1.0 for part in (points, target)]
+    U, _, Vt = np.linalg.svd((points / sizes[0]).T @ (target / sizes[1]))
+    return np.asarray(points @ (U @ Vt))
 
 
 def _store_by_rows(metric: Any) -> None:

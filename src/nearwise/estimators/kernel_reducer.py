@@ -19,7 +19,7 @@ from nearwise.estimators import _side
 from nearwise.estimators._base import PriorKeptWarning, penalty_wanted, whole_number
 from nearwise.estimators._progress import progress, with_callbacks
 from nearwise.estimators.kernel_learner import KernelLearner
-from nearwise.metric import KernelMap
+from nearwise.metric import KernelMap, with_fixed_signs
 from nearwise.problem import Problem
 from nearwise.result import Record, Result, Status
 from nearwise.solve import solve
@@ -131,6 +131,7 @@ class KernelReducer(KernelLearner):
         basis = self._kernel_basis(kernel, X)
         scale = _unit_scale(basis.features)
         directions = scale * self._directions(X, y, scale * basis.features, side, count)
+        directions = with_fixed_signs(directions, basis.features @ directions)
         training = basis.features @ directions if kernel.is_precomputed else None
         self.metric_ = KernelMap(kernel, basis.points, basis.weights @ directions, training)
         self.rank_ = basis.features.shape[1]
