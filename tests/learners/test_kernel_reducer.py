@@ -179,3 +179,17 @@ def test_leading_eigenpairs_give_the_map_of_the_whole_matrix(monkeypatch: pytest
     assert (thin.result_.solver, whole.result_.solver) == ("ThinFactor", "Newton")
     assert thin.eigenvalues_ == pytest.approx(whole.eigenvalues_[: len(thin.eigenvalues_)], abs=1e-4)
     assert thin.distances(points) == pytest.approx(whole.distances(points), abs=1e-3)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_coordinates_have_a_sign_that_rounding_does_not_choose(kernel: str) -> None:
+    """For X and -X, which have the same linear kernel, the sign is that of the first of the tied objects."""
+    half = X[::10] - X[::10].mean(axis=0)
+    rows, labels = np.vstack([half, -half]), np.tile(y[::10], 2)
+    model = nw.KernelReducer(kernel=kernel, random_state=0).fit(rows, labels)
+    found = model.transform(rows)
+    largest = np.abs(found).max(axis=0)
+    first = np.argmax(np.abs(found) > (1 - 1e-9) * largest, axis=0)
+    np.testing.assert_allclose(found[first, [0, 1]], largest)
+    mirrored = nw.KernelReducer(kernel=kernel, random_state=0).fit(-rows, labels)
+    np.testing.assert_allclose(mirrored.transform(-rows), found, atol=1e-7)

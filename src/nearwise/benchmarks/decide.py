@@ -107,7 +107,8 @@ def peers(sizes: Sizes) -> Iterator[Table]:
             "compared: where the peer says optimal and we say SOLVED; ratio: seconds of CPU of its solver "
             f"alone over ours for Problem and solve, the least of {_dense_peers.TURNS} in turns; with its "
             "model: the same with all that cvxpy does",
-            f"disagree: objectives differ by over {_dense_peers.AGREEMENT:g}, or one calls it infeasible",
+            f"disagree: objectives differ by over {_dense_peers.AGREEMENT:g} more than the peer's violations "
+            "explain, or one calls it infeasible",
         ],
     )
     require("cvxpy", "cvxpy")

@@ -15,6 +15,7 @@ from scipy import sparse
 
 from nearwise._common.reading import symmetric
 from nearwise.learners.input_kernels import InputKernel
+from nearwise.linalg.directions import with_fixed_signs
 
 Array = NDArray[np.float64]
 
@@ -139,4 +140,4 @@ def _spectrum(K: Array) -> tuple[Array, Array]:
     kept = values > max(RANK_TOLERANCE * largest, -2.0 * values[0])
     if not kept.any():
         raise ValueError("the kernel is zero on all training objects")
-    return values[kept], vectors[:, kept]
+    return values[kept], with_fixed_signs(vectors[:, kept])

@@ -17,6 +17,7 @@ from nearwise.learners._progress import progress, with_callbacks
 from nearwise.learners.base import PriorKeptWarning, penalty_wanted, whole_number
 from nearwise.learners.kernel_learner import KernelLearner
 from nearwise.learners.metric import KernelMap
+from nearwise.linalg.directions import with_fixed_signs
 from nearwise.model import constraints as c, drawing
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Frobenius
@@ -131,6 +132,7 @@ class KernelReducer(KernelLearner):
         basis = self._kernel_basis(kernel, X)
         scale = _unit_scale(basis.features)
         directions = scale * self._directions(X, y, scale * basis.features, side, count)
+        directions = with_fixed_signs(directions, basis.features @ directions)
         training = basis.features @ directions if kernel.is_precomputed else None
         self.metric_ = KernelMap(kernel, basis.points, basis.weights @ directions, training)
         self.rank_ = basis.features.shape[1]
