@@ -17,7 +17,7 @@ import nearwise
 # and "__init__" for `import nearwise` itself, so for everything it exports.
 ORDER = (
     ("_writing",),
-    ("_kernels", "_reading", "result"),
+    ("_eigenpairs", "_kernels", "_reading", "result"),
     ("_labels",),
     ("_drawing",),
     ("constraints", "divergences"),

@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from nearwise._eigenpairs import eigenpairs
 from nearwise._reading import finite, symmetric
+from nearwise.atoms import is_rounding
 from nearwise.constraints import Constraints
 from nearwise.divergences import Divergence
 from nearwise.losses import Losses
@@ -78,7 +80,7 @@ def bind_kernel(
     if divergence.indefinite_prior:
         values, basis = np.linalg.eigh(K)
         return _bound(np.eye(len(K)), constraints, divergence, values, basis, penalty, sample_ids)
-    values, vectors = np.linalg.eigh(K)
+    values, vectors = eigenpairs(K)
     _refuse_negative(values, "K0")
     kept = values > _RANK_TOLERANCE * max(float(values.max(initial=0.0)), 0.0)
     if not kept.any():
@@ -122,7 +124,7 @@ def _bound(
         raise ValueError(
             f"{constraints.describe(row)}: the squared size of its features overflows; rescale them"
         )
-    bounds, relations = _filled_bounds(constraints, G, basis, reference), constraints.relations
+    bounds, relations = _filled_bounds(constraints, G, basis, reference, scale), constraints.relations
     lost = _unreachable(constraints, bounds, sizes)
     if lost.any():
         whole = bind(blocks, G).sizes(np.ones(G.shape[1]))
@@ -137,6 +139,7 @@ def _bound(
         penalties,
         np.where(sizes > 0, sizes, np.median(sizes[sizes > 0]) if sizes.any() else 1.0),
         measurements.is_definite,
+        sizes == 0,
     )
     return BoundProblem(G, values, basis, measurements, losses)
 
@@ -197,9 +200,10 @@ def _checked_prior(prior: ArrayLike | None, r: int, divergence: Divergence) -> t
     M0 = symmetric(prior, "prior")
     if M0.shape != (r, r):
         raise ValueError(f"prior must have shape {(r, r)} like the features' columns, got {M0.shape}")
-    values, vectors = np.linalg.eigh(M0)
     if divergence.indefinite_prior:
-        return values, vectors
+        found = np.linalg.eigh(M0)
+        return found[0], found[1]
+    values, vectors = eigenpairs(M0)
     _refuse_negative(values, "prior")
     if values.max() <= 0 and _confines(divergence):
         raise ValueError("prior is zero, so no other matrix is at a finite divergence from it")
@@ -222,7 +226,9 @@ def _reference(prior: Array, divergence: Divergence) -> Array:
     return prior
 
 
-def _filled_bounds(constraints: Constraints, G: Array, basis: Array | None, reference: Array) -> Array:
+def _filled_bounds(
+    constraints: Constraints, G: Array, basis: Array | None, reference: Array, scale: Array | None
+) -> Array:
     bounds = constraints.bounds
     open_rows = np.isnan(bounds)
     if not open_rows.any():
@@ -234,8 +240,10 @@ def _filled_bounds(constraints: Constraints, G: Array, basis: Array | None, refe
         draw = np.random.default_rng(0).integers(0, n, (2, _SAMPLED_PAIRS))
         i, j = draw[:, draw[0] != draw[1]]
     z = G[i] - G[j]
-    distances = np.square(z if basis is None else z @ basis) @ reference
-    distances = distances[distances > 0]
+    inside = z if basis is None else z @ basis
+    whole = np.linalg.norm(z, axis=1) if scale is None else scale[i] + scale[j]
+    distances = np.square(inside) @ reference
+    distances = distances[(distances > 0) & ~is_rounding(inside, whole, G.shape[1])]
     if distances.size == 0:
         raise ValueError("all objects have the same features, so no bound can be filled from their distances")
     for relation, percentile in _PERCENTILES.items():

@@ -35,6 +35,7 @@ class Losses:
     penalties : gamma; inf for a hard row
     sizes : s > 0, the size of each row under the prior
     is_definite : whether A_i is positive semidefinite
+    is_idle : whether A_i is zero, so that the multiplier of the row is
     """
 
     divergence: Divergence
@@ -43,6 +44,7 @@ class Losses:
     penalties: Array
     sizes: Array
     is_definite: Mask
+    is_idle: Mask | None = None  # no row is
 
     @cached_property
     def is_hard(self) -> Mask:
@@ -123,6 +125,7 @@ class Losses:
 
     def signed(self, y: Array) -> Array:
         """The multipliers nearest to y that have the right sign."""
+        y = y if self.is_idle is None else np.where(self.is_idle, 0.0, y)
         return np.where(
             self.relations < 0, np.maximum(y, 0), np.where(self.relations > 0, np.minimum(y, 0), y)
         )
