@@ -17,6 +17,7 @@ import nearwise
 # and "__init__" for `import nearwise` itself, so for everything it exports.
 ORDER = (
     ("_writing",),
+    ("_pairs",),
     ("_eigenpairs", "_kernels", "_reading", "result"),
     ("_labels",),
     ("_drawing",),
@@ -26,6 +27,7 @@ ORDER = (
     ("_binding",),
     ("formulation",),
     ("problem",),
+    ("_recheck",),
     ("reduction",),
     ("solvers",),
     ("online",),

@@ -13,7 +13,7 @@ from scipy import sparse
 from nearwise._eigenpairs import eigenpairs
 from nearwise._reading import finite, symmetric
 from nearwise.atoms import is_rounding
-from nearwise.constraints import Constraints
+from nearwise.constraints import Block, Constraints
 from nearwise.divergences import Divergence
 from nearwise.losses import Losses
 from nearwise.measurements import Measurements, bind
@@ -37,13 +37,17 @@ class LeftOutWarning(UserWarning):
 
 @dataclass(frozen=True, eq=False)
 class BoundProblem:
-    """The checked parts of a problem: eigenvalues of the prior in `prior`, their vectors in `prior_basis`."""
+    """The checked parts of a problem: eigenvalues of the prior in `prior`, their vectors in `prior_basis`.
+
+    `blocks` are the constraints by row numbers of the features.
+    """
 
     features: Array
     prior: Array
     prior_basis: Array | None
     measurements: Measurements
     losses: Losses
+    blocks: tuple[Block, ...]
 
 
 def bind_problem(
@@ -141,7 +145,7 @@ def _bound(
         measurements.is_definite,
         sizes == 0,
     )
-    return BoundProblem(G, values, basis, measurements, losses)
+    return BoundProblem(G, values, basis, measurements, losses, blocks)
 
 
 def unreachable(

@@ -10,27 +10,29 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._pairs import Pair, product
+
 Array = NDArray[np.float64]
 
 _ALIKE = 1e-3  # ratio of the eigenvalues from which on `eigh` is exact enough
 _LARGEST_ORDER = 200  # up to which the correction takes two tenths of a second at most
 _SMALL = 1e-4  # relative size of the eigenvalues that are told apart anew, among themselves
 _APART = 1e-8  # relative distance of eigenvalues from which on the correction is of first order
-_SLICES = 4  # parts of a matrix, each short enough that products of two are summed without rounding
 
 
-def eigenpairs(A: Array) -> tuple[Array, Array]:
+def eigenpairs(A: Array | Pair) -> tuple[Array, Array]:
     """Eigenvalues, in ascending order, and orthonormal eigenvectors of a symmetric matrix.
 
     Up to order 200 an eigenvalue has an error of about 1e-15 of itself plus 1e-28 of the largest, given the
     entries of A; in larger matrices, one of about 1e-15 of the largest.
     """
-    values, V = np.linalg.eigh(A)
+    A = A if isinstance(A, Pair) else Pair(A, np.zeros_like(A))
+    values, V = np.linalg.eigh(A.rounded)
     size = float(np.abs(values).max(initial=0.0))
-    if not 0 < size < np.inf or len(A) > _LARGEST_ORDER or np.abs(values).min() >= _ALIKE * size:
+    if not 0 < size < np.inf or len(V) > _LARGEST_ORDER or np.abs(values).min() >= _ALIKE * size:
         return values, V
     scale = 2.0 ** np.round(np.log2(size))
-    unit = A / scale
+    unit = Pair(A.high / scale, A.low / scale)
     inside, lack = _in_basis(unit, V)
     inside, _ = _in_basis(unit, V := (V - V @ lack / 2) @ _correction(inside))
     found = np.diagonal(inside)
@@ -38,13 +40,10 @@ def eigenpairs(A: Array) -> tuple[Array, Array]:
     return np.asarray(scale * found[order]), np.asarray(V[:, order])
 
 
-def _in_basis(A: Array, V: Array) -> tuple[Array, Array]:
+def _in_basis(A: Pair, V: Array) -> tuple[Array, Array]:
     """A in the orthonormal basis that is next to V, and what V^T V is more than I."""
-    high, low = _product(A, V)
-    T, rest = _product(V.T, high)
-    T = T + (rest + V.T @ low)
-    gram, rest = _product(V.T, V)
-    lack = (gram - np.eye(len(V))) + rest
+    T = product(V.T, product(A, V)).rounded
+    lack = product(V.T, V).plus(-np.eye(len(V))).rounded
     # (I + lack)^-1/2 T (I + lack)^-1/2, to second order where T is large
     inside = T - (lack @ T + T @ lack) / 2 + lack @ T @ lack / 4
     return (inside + inside.T) / 2, lack
@@ -63,31 +62,4 @@ def _correction(C: Array) -> Array:
     out[np.ix_(small, small)] = P
     out[np.ix_(~small, small)] = tilt
     out[np.ix_(small, ~small)] = -P @ tilt.T
-    return out
-
-
-def _product(A: Array, B: Array) -> tuple[Array, Array]:
-    """A B in two parts, the second of rounding errors of the first (Ozaki, Ogita, Oishi and Rump 2012)."""
-    bits = int((53 - np.ceil(np.log2(max(A.shape[1], 2)))) // 2)
-    left, right = _slices(A, bits), [part.T for part in _slices(B.T, bits)]
-    high, low = np.zeros((len(A), B.shape[1])), np.zeros((len(A), B.shape[1]))
-    for total in range(_SLICES):
-        for i in range(total + 1):
-            part = left[i] @ right[total - i]
-            sum_ = high + part
-            kept = sum_ - high
-            low += (high - (sum_ - kept)) + (part - kept)
-            high = sum_
-    return high, low
-
-
-def _slices(A: Array, bits: int) -> list[Array]:
-    """Matrices that add up to A up to the last of their digits, with few binary digits in each row."""
-    out, left = [], A
-    for _ in range(_SLICES):
-        largest = np.abs(left).max(axis=1, initial=0.0, keepdims=True)
-        shift = 0.75 * np.exp2(np.frexp(largest)[1] + 53 - bits)
-        part = (left + shift) - shift
-        out.append(part)
-        left = left - part
     return out

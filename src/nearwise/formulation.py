@@ -84,7 +84,7 @@ class Formulation:
             root = np.linalg.svd(factor / np.sqrt(self.prior)[:, None], compute_uv=False)
             values = np.asarray(root, dtype=np.float64) ** 2
             return float(np.sum(self.divergence.scalar(values, np.ones_like(values))))
-        x, V = spectrum or _spectrum_of_factor(factor)
+        x, V = spectrum or spectrum_of_factor(factor)
         return spectral_value(self.divergence, x, V, self.prior, np.eye(len(x)))
 
     def distance_to_mirror(
@@ -97,10 +97,14 @@ class Formulation:
             mirror = self.divergence.gradient_inverse(inside)
             return float(np.sum(self.divergence.scalar(np.ones_like(mirror), mirror)))
         t, U = np.linalg.eigh(theta)
+        return self.distance_to_gradient(t, U, spectrum or spectrum_of_factor(factor))
+
+    def distance_to_gradient(self, t: Array, U: Array, spectrum: tuple[Array, Array]) -> float:
+        """D(M, M^) for the spectrum of M and that of theta = phi'(M^); inf if M^ is."""
         mirror = np.maximum(self.divergence.gradient_inverse(t), _SMALLEST)
         if not np.isfinite(mirror).all():
             return np.inf
-        x, V = spectrum or _spectrum_of_factor(factor)
+        x, V = spectrum
         # Where M^ stops at 0, theta is not phi'(M^): phi(M) - phi(M^) - <theta, M - M^> has one more term.
         removed = np.where(mirror == _SMALLEST, np.minimum(t - self.divergence.gradient(mirror), 0.0), 0.0)
         return spectral_value(self.divergence, x, V, mirror, U) - float(x @ (V.T @ U) ** 2 @ removed)
@@ -155,6 +159,12 @@ class Formulation:
             slope = self.divergence.curvature(np.array([max(size, _SMALLEST)]))[0]
             return not delta**2 / max(slope, _SMALLEST) <= tol * abs(primal) + self.unit * tol
         return not (delta < 0.5 and len(factor) * delta**2 <= tol * max(abs(primal), 1.0))
+
+    def is_blurred(self, point: Iterate) -> bool:
+        """Whether rounding of sum_i y_i A_i, as it is summed up, may open a gap that is not there."""
+        parts = self.measurements.parts_of_factor(np.eye(len(self.prior)))
+        delta = np.finfo(float).eps * float(np.abs(point.dual) @ parts)
+        return self.divergence.congruence_invariant and not delta * float(np.sum(point.factor**2)) < 0.1
 
     @cached_property
     def unit(self) -> float:
@@ -243,6 +253,7 @@ def _relative_smallest_eigenvalue(measurements: Measurements, y: Array) -> float
     return min(float(np.linalg.eigvalsh((total + total.T) / 2)[0]) - noise, 0.0)
 
 
-def _spectrum_of_factor(factor: Array) -> tuple[Array, Array]:
+def spectrum_of_factor(factor: Array) -> tuple[Array, Array]:
+    """Eigenvalues and eigenvectors of factor factor^T."""
     U, s, _ = np.linalg.svd(factor)
     return np.pad(s**2, (0, len(U) - len(s))), U

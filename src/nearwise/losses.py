@@ -102,14 +102,21 @@ class Losses:
             self.divergence, y[bregman], self.bounds[bregman], self.penalties[bregman]
         )
         quadratic = np.flatnonzero(self._is_quadratic & (y != 0))
-        out[quadratic] += (y[quadratic] * self.sizes[quadratic]) ** 2 / (2 * self._stiffness[quadratic])
+        push = y[quadratic] * self.sizes[quadratic]
+        out[quadratic] += push * (push / (2 * self._stiffness[quadratic]))  # whose square may overflow
         return out
 
-    def fenchel_residual(self, p: Array, y: Array, total: float) -> float:
-        """`total` at p, plus the sum of conjugate(y) - y p: zero where y is the derivative at p."""
+    def fenchel_residual(self, p: Array, y: Array, total: float, beyond: Array | None = None) -> float:
+        """`total` at p, plus the sum of conjugate(y) - y p: zero where y is the derivative at p.
+
+        `beyond` is p - b where that is known better than from p itself.
+        """
         if not self.any_hard and np.array_equal(self.slopes(p), y):
             return 0.0
-        return total + float(np.sum(self.conjugate(y) - y * p))
+        residual = self.conjugate(y) - y * p
+        rows = self.is_hard
+        residual[rows] = -y[rows] * (p - self.bounds if beyond is None else beyond)[rows]
+        return total + float(np.sum(residual))
 
     def discrepancies(self, p: Array, y: Array) -> Array:
         """How far values p are from those that belong to multipliers y, relative to `references`; >= 0.

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearwise import _binding
-from nearwise.constraints import Constraints
+from nearwise.constraints import Block, Constraints
 from nearwise.divergences import Divergence, LogDet
 from nearwise.formulation import Formulation, Iterate
 from nearwise.result import Certificate, InfeasibilityCheck, Violation
@@ -49,6 +49,7 @@ class Problem:
     divergence: Divergence
     formulation: Formulation
     prior_basis: Array | None = field(default=None)
+    blocks: tuple[Block, ...] = field(default=())
 
     def __init__(
         self,
@@ -70,6 +71,7 @@ class Problem:
             ("divergence", divergence),
             ("formulation", Formulation(divergence, bound.prior, bound.measurements, bound.losses)),
             ("prior_basis", bound.prior_basis),
+            ("blocks", bound.blocks),
         ):
             object.__setattr__(self, name, value)
 
