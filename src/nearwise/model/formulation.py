@@ -167,6 +167,11 @@ class Formulation:
         return self.divergence.congruence_invariant and not delta * float(np.sum(point.factor**2)) < 0.1
 
     @cached_property
+    def is_strict(self) -> bool:
+        """Whether the divergence is infinite at singular matrices, as LogDet is."""
+        return bool(np.isinf(self.divergence.scalar(np.zeros(1), np.ones(1)))[0])
+
+    @cached_property
     def unit(self) -> float:
         """The objective's natural unit: how it scales with the prior."""
         degree = self.divergence.degree
@@ -174,7 +179,10 @@ class Formulation:
         return size**degree if degree is not None and size > 0 else 1.0
 
     def check_infeasibility(self, ray: Array) -> InfeasibilityCheck:
-        """Whether multipliers prove that the hard rows contradict each other; soft rows are left out."""
+        """Whether multipliers prove that the hard rows contradict each other; soft rows are left out.
+
+        Where M has to be definite, y^T b = 0 is enough: <S, M> > 0 for every S >= 0 other than zero.
+        """
         y = np.where(self.losses.is_hard, self.losses.signed(ray), 0.0)
         share = np.abs(y) * self.losses.references
         total = float(share.sum())
@@ -184,6 +192,10 @@ class Formulation:
         magnitude = float(np.abs(y) @ np.abs(self.losses.bounds))
         order = np.argsort(-share, kind="stable")
         rows = tuple(int(i) for i in order[: int(np.sum(share > 1e-6 * total))])
+        if magnitude == 0 and self.is_strict:
+            smallest = _relative_smallest_eigenvalue(self.measurements, y)
+            proven = smallest == 0 and bool(np.any(self.measurements.adjoint(y)))
+            return InfeasibilityCheck(proven, smallest, 0.0, rows)
         if not bound < -1e-9 * magnitude:
             return InfeasibilityCheck(False, -np.inf, bound / max(magnitude, 1e-300), rows)
         smallest = _relative_smallest_eigenvalue(self.measurements, y)
@@ -198,7 +210,9 @@ class Formulation:
         """
         y = np.where(self.losses.is_hard, ray, 0.0)
         if not y @ self.losses.bounds < 0:
-            return None
+            y = np.where(self.losses.bounds == 0, y, 0.0)
+            if not (self.is_strict and y.any()):
+                return None
         share = np.abs(y) * self.losses.references
         counts = [int(np.sum(share >= level * share.max(initial=0.0))) for level in _SHARES]
         for level in np.array(_SHARES)[np.diff(counts, prepend=-1) > 0]:

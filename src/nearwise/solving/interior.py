@@ -75,6 +75,7 @@ class InteriorPoint:
                     break
             if unchecked:
                 unchecked = False
+                yield replace(run.point(), ray=run.slacks.y)
                 for proof in _contradiction(form):
                     yield replace(run.point(), ray=proof)
                 while run.is_promising and run.advance():
