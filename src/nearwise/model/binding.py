@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from nearwise._common.reading import finite, symmetric
+from nearwise.linalg.eigenpairs import eigenpairs
+from nearwise.model.atoms import is_rounding
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence
 from nearwise.model.losses import Losses
@@ -81,6 +83,7 @@ class BoundProblem:
             penalties,
             np.where(sizes > 0, sizes, np.median(sizes[sizes > 0]) if sizes.any() else 1.0),
             self.measurements.is_definite,
+            sizes == 0,
         )
 
     def tell_of_lost(self, stacklevel: int) -> None:
@@ -143,7 +146,7 @@ def bind_kernel(
     if divergence.indefinite_prior:
         values, basis = np.linalg.eigh(K)
         return _bound(np.eye(len(K)), constraints, divergence, values, basis, sample_ids)
-    values, vectors = np.linalg.eigh(K)
+    values, vectors = eigenpairs(K)
     _refuse_negative(values, "K0")
     kept = values > _RANK_TOLERANCE * max(float(values.max(initial=0.0)), 0.0)
     if not kept.any():
@@ -187,7 +190,7 @@ def _bound(
         raise ValueError(
             f"{constraints.describe(row)}: the squared size of its features overflows; rescale them"
         )
-    bounds = _filled_bounds(constraints, G, basis, reference)
+    bounds = _filled_bounds(constraints, G, basis, reference, scale)
     lost = _unreachable(constraints, bounds, sizes)
     return BoundProblem(
         G, constraints, divergence, values, basis, measurements, sizes, bounds, lost, sample_ids
@@ -250,9 +253,10 @@ def _checked_prior(prior: ArrayLike | None, r: int, divergence: Divergence) -> t
     M0 = symmetric(prior, "prior")
     if M0.shape != (r, r):
         raise ValueError(f"prior must have shape {(r, r)} like the features' columns, got {M0.shape}")
-    values, vectors = np.linalg.eigh(M0)
     if divergence.indefinite_prior:
-        return values, vectors
+        found = np.linalg.eigh(M0)
+        return found[0], found[1]
+    values, vectors = eigenpairs(M0)
     _refuse_negative(values, "prior")
     if values.max() <= 0 and _confines(divergence):
         raise ValueError("prior is zero, so no other matrix is at a finite divergence from it")
@@ -275,7 +279,9 @@ def _reference(prior: Array, divergence: Divergence) -> Array:
     return prior
 
 
-def _filled_bounds(constraints: Constraints, G: Array, basis: Array | None, reference: Array) -> Array:
+def _filled_bounds(
+    constraints: Constraints, G: Array, basis: Array | None, reference: Array, scale: Array | None
+) -> Array:
     bounds = constraints.bounds
     open_rows = np.isnan(bounds)
     if not open_rows.any():
@@ -287,8 +293,10 @@ def _filled_bounds(constraints: Constraints, G: Array, basis: Array | None, refe
         draw = np.random.default_rng(0).integers(0, n, (2, _SAMPLED_PAIRS))
         i, j = draw[:, draw[0] != draw[1]]
     z = G[i] - G[j]
-    distances = np.square(z if basis is None else z @ basis) @ reference
-    distances = distances[distances > 0]
+    inside = z if basis is None else z @ basis
+    whole = np.linalg.norm(z, axis=1) if scale is None else scale[i] + scale[j]
+    distances = np.square(inside) @ reference
+    distances = distances[(distances > 0) & ~is_rounding(inside, whole, G.shape[1])]
     if distances.size == 0:
         raise ValueError("all objects have the same features, so no bound can be filled from their distances")
     for relation, percentile in _PERCENTILES.items():

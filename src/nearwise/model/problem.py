@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from nearwise._common.reading import finite
 from nearwise.model import binding
-from nearwise.model.blocks import Constraints
+from nearwise.model.blocks import Block, Constraints
 from nearwise.model.certificate import Certificate, InfeasibilityCheck, Violation
 from nearwise.model.divergences import Divergence, LogDet
 from nearwise.model.formulation import Formulation, Iterate
@@ -170,6 +170,11 @@ class Problem:
         if K.shape[1] != len(self.features):
             raise ValueError(f"K_new must have {len(self.features)} columns, one per object, got {K.shape}")
         return np.asarray(K @ (self.features / self.formulation.prior))
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The constraints by row numbers of the features."""
+        return self.constraints.resolve(len(self.features), self._bound.sample_ids)
 
     @property
     def bounds(self) -> Array:

@@ -31,6 +31,17 @@ _SLOW = 0.5  # sum of the lengths of so many steps, below which the run starts a
 _LARGER = 1e4  # by this factor, at least
 _LARGEST = 1e200
 _STARTS = 5
+_LARGER_MATRIX = 1e9
+# whether a run starts from a larger matrix, how often its multiplier is enlarged, whether it suits the rows
+_FROM = (
+    (False, 0, False),
+    (False, 0, True),
+    (True, _STARTS - 1, False),
+    (False, 1, False),
+    (False, 1, True),
+    (True, _STARTS - 1, True),
+    *((False, start, False) for start in range(2, _STARTS)),
+)
 _SPARSER = 4  # searches for a proof of fewer rows
 _MOST_STEPS = 50  # from one start
 _DEPENDENT = 1e-14  # added to the diagonal of the rows' Gram matrix, relatively: they may be dependent
@@ -64,6 +75,7 @@ class InteriorPoint:
                     break
             if unchecked:
                 unchecked = False
+                yield replace(run.point(), ray=run.slacks.y)
                 for proof in _contradiction(form):
                     yield replace(run.point(), ray=proof)
                 while run.is_promising and run.advance():
@@ -72,12 +84,15 @@ class InteriorPoint:
 
 
 def _runs(form: Formulation) -> Iterator[_Run]:
-    """Runs from further and further inside the cone, from a multiple of I or from one that suits the rows."""
+    """Runs from further and further inside the cone, from a multiple of I or from one that suits the rows.
+
+    A path along which M grows by many orders of magnitude is narrow and bent, one along which it shrinks is
+    not; so some start from a matrix that is much larger than it seems to have to be.
+    """
     larger = _enlargement(form)
-    for start in range(_STARTS):
-        yield _Run(form, larger**start)
-        if start < 2:
-            yield _Run(form, larger**start, _equalising(form.measurements))
+    for primal, dual, turned in _FROM:
+        turn = _equalising(form.measurements) if turned else None
+        yield _Run(form, larger**dual, turn, _LARGER_MATRIX if primal else 1.0)
 
 
 def _equalising(measurements: Measurements) -> Array:
@@ -155,7 +170,9 @@ class _Run:
     """The state of one run."""
 
     @np.errstate(all="ignore")
-    def __init__(self, form: Formulation, enlarged: float, turn: Array | None = None) -> None:
+    def __init__(
+        self, form: Formulation, enlarged: float, turn: Array | None = None, larger_matrix: float = 1.0
+    ) -> None:
         self.stated, self.turn = form, None
         shape = np.eye(len(form.prior)) if turn is None else turn
         measurements = _in_coordinates(form.measurements, shape)
@@ -169,6 +186,7 @@ class _Run:
         self.form = form
         self._prepare(len(form.prior))
         primal, dual = start_sizes(form, sizes)
+        primal *= larger_matrix
         steepest = float(np.sum(shape**2, axis=0).max())
         dual *= enlarged * steepest * (steepest if isinstance(form.divergence, Frobenius) else 1.0)
         least = 1 / form.prior if isinstance(form.divergence, LogDet) else 0.0
