@@ -157,7 +157,7 @@ def test_an_interrupt_returns_the_best_matrix_so_far(divergence: nw.Divergence) 
         if record.iteration == 3:
             raise KeyboardInterrupt
 
-    result = nw.solve(problem, tol=1e-12, callback=interrupt)
+    result = nw.solve(problem, nw.solvers.Newton(), tol=1e-12, callback=interrupt)
     assert result.status is nw.Status.INTERRUPTED
     assert result.n_iter == 3
     assert result.certificate.gap <= min(record.gap for record in result.history) * (1 + 1e-6)
