@@ -1,0 +1,144 @@
+"""A primal-dual interior-point method, which decides small problems however far the prior is from the bounds.
+
+Every row has a slack (`_slacks`), the matrix a scaling (`_scalings`); a step is a predictor and a corrector
+on the same factorised system (Mehrotra). It starts far inside and need not be feasible before the end, so
+neither the distance of the prior nor penalties of very different sizes matter much: 10 to 40 steps are usual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearwise.model.divergences import Frobenius, LogDet, VonNeumann
+from nearwise.model.formulation import Formulation, Iterate, prior_point
+from nearwise.solving._interior_run import WINDOW, Run
+from nearwise.solving._written import WrittenForm, WrittenRows
+
+Array = NDArray[np.float64]
+
+_LARGER = 1e4  # how much further inside each start is, at least
+_LARGEST = 1e200
+_STARTS = 5
+_SPARSER = 4  # searches for a proof of fewer rows
+_FLATTEST = 1e-12  # direction of the rows, relative to the largest, that is stretched to equal size
+_FEASIBLE = 1e-7  # violation of rows that are not contradictory
+_DEAR = 1e10  # penalty on violations where only feasibility matters, in units of the rows
+
+
+@dataclass(frozen=True)
+class InteriorPoint:
+    """A primal-dual interior-point method for LogDet, von Neumann and Frobenius.
+
+    It writes the constraints out as vectors of all r (r + 1) / 2 unknowns, so it is for small problems: r up
+    to 60 and a few thousand rows. There it decides what other methods cannot: hard rows far from the prior,
+    rows that contradict each other, penalties that differ by many orders of magnitude.
+
+    Parameters
+    ----------
+    tol : the tolerance of the run. Points that cannot be that good yet are kept back, because to certify one
+        takes as long as one or two steps.
+    """
+
+    tol: float = 1e-6
+
+    def iterates(self, form: Formulation) -> Iterator[Iterate]:
+        """The prior, then points whose gap and violation fall together."""
+        if not isinstance(form.divergence, LogDet | VonNeumann | Frobenius):
+            raise TypeError(
+                f"InteriorPoint knows LogDet, VonNeumann and Frobenius, not {form.divergence!r}; use Newton()"
+            )
+        yield _prior(form)
+        written = WrittenForm(form.divergence, form.prior, WrittenRows.of(form.measurements), form.losses)
+        unchecked = form.losses.any_hard
+        for run in _runs(written):
+            while run.is_promising and run.advance():
+                if run.is_worth_a_look(self.tol, form.unit):
+                    yield run.point()
+                if unchecked and run.is_stuck:
+                    break
+            if unchecked:
+                unchecked = False
+                for proof in _contradiction(written, form):
+                    yield replace(run.point(), ray=proof)
+                while run.is_promising and run.advance():
+                    if run.is_worth_a_look(self.tol, form.unit):
+                        yield run.point()
+
+
+def _prior(form: Formulation) -> Iterate:
+    """The prior with the bound 0, for which nothing needs to be factorised."""
+    prior, none = prior_point(form), np.zeros(form.measurements.n_rows)
+    distances = (0.0, 0.0) if np.all(form.prior >= 0) else None
+    return replace(prior, dual=none, pullback=np.zeros_like(prior.pullback), distances=distances)
+
+
+def _runs(form: WrittenForm) -> Iterator[Run]:
+    """Runs from further and further inside the cone, from a multiple of I or from one that suits the rows."""
+    larger = _enlargement(form)
+    for start in range(_STARTS):
+        yield Run(form, larger**start)
+        if start < 2:
+            yield Run(form, larger**start, _equalising(form.rows))
+
+
+def _equalising(rows: WrittenRows) -> Array:
+    """T such that the vectors T^T x of the rows have about the same size in all directions."""
+    vectors = rows.x.T if rows.x is rows.y else np.vstack([rows.x.T, rows.y.T])
+    norms = np.linalg.norm(vectors, axis=1)
+    unit = vectors[norms > 0] / norms[norms > 0, None]
+    _, s, Vt = np.linalg.svd(np.vstack([unit, np.zeros((rows.order, rows.order))]), full_matrices=False)
+    return np.asarray(Vt.T / np.maximum(s, _FLATTEST * max(s[0], _FLATTEST)))
+
+
+@np.errstate(all="ignore")
+def _enlargement(form: WrittenForm) -> float:
+    """By how much the multipliers grow from one start to the next: at last, as far as soft rows can push."""
+    losses, sizes = form.losses, form.rows.sizes
+    soft = ~losses.is_hard & (sizes > 0)
+    reply = losses.divergence.curvature(np.maximum(sizes[soft], 1e-300)) * sizes[soft] ** 2
+    stiffest = float(np.max(losses.penalties[soft] * reply, initial=1.0))
+    return max(_LARGER, min(stiffest, _LARGEST) ** (1 / (_STARTS - 1)))
+
+
+def _contradiction(written: WrittenForm, form: Formulation) -> Iterator[Array | None]:
+    """Multipliers of few rows that prove the hard ones contradictory, if there are any; None while it looks.
+
+    They are those of the least squares of the violations, which LogDet, the natural barrier of the cone,
+    finds from a prior that is larger than all bounds ask for. They depend neither on the divergence nor on
+    the prior. Once found, rows of small share are made cheaper, so that they give up theirs.
+    """
+    hard, rows = form.losses.is_hard, written.rows.turned(_equalising(written.rows))
+    sizes = np.where(rows.sizes > 0, rows.sizes, 1.0)
+    largest = float(np.max(np.abs(form.losses.bounds[hard]) / sizes[hard], initial=0.0)) or 1.0
+    unit = np.maximum(np.abs(form.losses.bounds), 1e-6 * largest * sizes)
+    prior, share, proof = np.full_like(form.prior, 100 * largest), np.ones_like(unit), None
+    for _ in range(_SPARSER):
+        penalties = np.where(hard, np.maximum(_DEAR * share, 1.0), 1 / _DEAR) / unit**2
+        losses = replace(form.losses, divergence=Frobenius(), penalties=penalties)
+        found = yield from _least_violation(WrittenForm(LogDet(), prior, rows, losses), form)
+        if found is None or (proof is not None and np.count_nonzero(found) >= np.count_nonzero(proof)):
+            break
+        proof, weight = found, np.abs(found) * unit
+        share = weight / weight.max()
+    yield proof
+
+
+def _least_violation(
+    feasibility: WrittenForm, form: Formulation
+) -> Generator[Array | None, None, Array | None]:
+    """A proof that the hard rows of `form` contradict each other; None where they do not."""
+    hard, larger = form.losses.is_hard, _enlargement(feasibility)
+    for start in range(_STARTS):
+        run = Run(feasibility, larger**start)
+        while run.is_promising and run.advance():
+            if run.count % 4 == 3 and (proof := form.proof(run.slacks.y)) is not None:
+                return proof
+            if np.max(form.losses.violations(run.values)[hard]) <= _FEASIBLE:
+                return None
+            if run.count % WINDOW == 0:
+                yield None  # so that limits are looked at
+    return None
