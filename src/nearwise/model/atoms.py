@@ -142,7 +142,7 @@ def constraint_atoms(
 
 
 def _parts(blocks: tuple[Block, ...], features: Array, sizes: Array | None) -> list[_Part]:
-    """The atoms of all blocks; those of a kind that only names objects are made at once, for there may be many."""
+    """The atoms of all blocks; those that only name objects, of which there may be many, by kind at once."""
     start = np.cumsum([0, *map(len, blocks)])
     by_kind: dict[tuple[str, int], list[int]] = {}
     for place, block in enumerate(blocks):

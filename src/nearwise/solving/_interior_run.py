@@ -101,6 +101,7 @@ class Run:
     def point(self) -> Iterate:
         """What was measured at the current point."""
         factor, y = self.scaling.factor, self._form.losses.signed(self.slacks.y)
+        y = y * (self._stated.rows.sizes > 0)  # what a matrix cannot change needs no multiplier
         factor = factor if self._turn is None else self._turn @ factor
         rows = self._stated.rows
         return Iterate(factor, rows.values(factor), y, rows.adjoint(y))
