@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 WINDOW = 10  # steps over which progress is judged, and after which a point is looked at in any case
 _BACK = 0.98  # share of the way to the boundary
 _SHORT = 0.3  # a step below that is tried again with more centring
-_WORTH = 1e2  # times the tolerance: complementarity from which on a point is looked at
+_WORTH = 10.0  # times the tolerance: complementarity from which on a point is looked at
 _SLOW = 0.5  # sum of the lengths of so many steps, below which a run is given up
 _MOST_STEPS = 50
 _REFINEMENTS = 1
@@ -39,6 +39,7 @@ class Run:
     form : what is solved
     enlarged : by how much the multipliers are larger than at the usual first point
     turn : T, where the first point is a multiple of T T^T; of I by default
+    larger_matrix : by how much it is larger than at the usual first point
 
     Attributes
     ----------
@@ -48,7 +49,9 @@ class Run:
     """
 
     @np.errstate(all="ignore")
-    def __init__(self, form: WrittenForm, enlarged: float, turn: Array | None = None) -> None:
+    def __init__(
+        self, form: WrittenForm, enlarged: float, turn: Array | None = None, larger_matrix: float = 1.0
+    ) -> None:
         self._stated, self._turn = form, None
         shape = np.eye(len(form.prior)) if turn is None else turn
         rows = form.rows if turn is None else form.rows.turned(turn)
@@ -59,6 +62,7 @@ class Run:
             form = WrittenForm(form.divergence, form.prior / np.sum(turn**2, axis=0), rows, form.losses)
         self._form, self._packing = form, packing(len(form.prior))
         primal, dual = start_sizes(form, sizes)
+        primal *= larger_matrix
         steepest = float(np.sum(shape**2, axis=0).max())
         dual *= enlarged * steepest * (steepest if isinstance(form.divergence, Frobenius) else 1.0)
         least = 1 / form.prior if isinstance(form.divergence, LogDet) else 0.0

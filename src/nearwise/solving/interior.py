@@ -23,6 +23,17 @@ Array = NDArray[np.float64]
 _LARGER = 1e4  # how much further inside each start is, at least
 _LARGEST = 1e200
 _STARTS = 5
+_LARGER_MATRIX = 1e9
+# whether a run starts from a larger matrix, how often its multiplier is enlarged, whether it suits the rows
+_FROM = (
+    (False, 0, False),
+    (False, 0, True),
+    (True, _STARTS - 1, False),
+    (False, 1, False),
+    (False, 1, True),
+    (True, _STARTS - 1, True),
+    *((False, start, False) for start in range(2, _STARTS)),
+)
 _SPARSER = 4  # searches for a proof of fewer rows
 _FLATTEST = 1e-12  # direction of the rows, relative to the largest, that is stretched to equal size
 _FEASIBLE = 1e-7  # violation of rows that are not contradictory
@@ -77,12 +88,15 @@ def _prior(form: Formulation) -> Iterate:
 
 
 def _runs(form: WrittenForm) -> Iterator[Run]:
-    """Runs from further and further inside the cone, from a multiple of I or from one that suits the rows."""
+    """Runs from further and further inside the cone, from a multiple of I or from one that suits the rows.
+
+    A path along which M grows by many orders of magnitude is narrow and bent, one along which it shrinks is
+    not; so some start from a matrix that is much larger than it seems to have to be.
+    """
     larger = _enlargement(form)
-    for start in range(_STARTS):
-        yield Run(form, larger**start)
-        if start < 2:
-            yield Run(form, larger**start, _equalising(form.rows))
+    for primal, dual, turned in _FROM:
+        turn = _equalising(form.rows) if turned else None
+        yield Run(form, larger**dual, turn, _LARGER_MATRIX if primal else 1.0)
 
 
 def _equalising(rows: WrittenRows) -> Array:
