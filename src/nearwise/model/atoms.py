@@ -101,16 +101,11 @@ def constraint_atoms(
 
     To add a kind of constraint, write the function that turns its block into atoms and name it in `_ATOMS`.
     """
-    parts: list[_Part] = []
-    n_rows = 0
     inside = features if basis is None else features @ basis
     sizes = scale
     if sizes is None and any(block.matrices for block in blocks):
         sizes = np.sqrt(np.einsum("ij,ij->i", features, features))
-    for block in blocks:
-        part = _ATOMS[block.kind](block, inside, sizes)
-        parts.append(replace(part, row=part.row + n_rows, definite=part.definite + n_rows))
-        n_rows += len(block)
+    parts = _parts(blocks, inside, sizes)
     extra = [part.vectors for part in parts if part.vectors is not None]
     places = np.cumsum([len(features), *map(len, extra)])
     shifts = iter(places)
@@ -149,6 +144,24 @@ def constraint_atoms(
 def is_rounding(vectors: Array, scale: Array, columns: int) -> NDArray[np.bool_]:
     """Which vectors are rounding errors of numbers of this size, from features of so many columns."""
     return np.asarray(np.linalg.norm(vectors, axis=1) <= _ROUNDING * np.sqrt(columns) * scale)
+
+
+def _parts(blocks: tuple[Block, ...], features: Array, sizes: Array | None) -> list[_Part]:
+    """The atoms of all blocks; those that only name objects, of which there may be many, by kind at once."""
+    start = np.cumsum([0, *map(len, blocks)])
+    by_kind: dict[tuple[str, int], list[int]] = {}
+    for place, block in enumerate(blocks):
+        by_kind.setdefault((block.kind, place if block.matrices else -1), []).append(place)
+    parts: list[_Part] = []
+    for (kind, _), places in by_kind.items():
+        block = blocks[places[0]]
+        if len(places) > 1:
+            ids = np.concatenate([blocks[place].object_ids for place in places])
+            block = replace(block, ids=ids, bounds=np.concatenate([blocks[place].bounds for place in places]))
+        part = _ATOMS[kind](block, features, sizes)
+        row = np.concatenate([np.arange(start[place], start[place + 1]) for place in places])
+        parts.append(replace(part, row=row[part.row], definite=row[part.definite]))
+    return parts
 
 
 def _without_offset(rows: Array, atoms: Atoms) -> tuple[Array, Atoms]:

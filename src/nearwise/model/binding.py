@@ -299,8 +299,9 @@ def _filled_bounds(
     distances = distances[(distances > 0) & ~is_rounding(inside, whole, G.shape[1])]
     if distances.size == 0:
         raise ValueError("all objects have the same features, so no bound can be filled from their distances")
-    for relation, percentile in _PERCENTILES.items():
-        bounds[open_rows & (constraints.relations == relation)] = np.percentile(distances, percentile)
+    filled = np.percentile(distances, list(_PERCENTILES.values()))
+    for relation, bound in zip(_PERCENTILES, filled, strict=True):
+        bounds[open_rows & (constraints.relations == relation)] = bound
     return bounds
 
 

@@ -112,14 +112,16 @@ class Formulation:
     def certificate(self, point: Iterate) -> Certificate:
         """Objective, dual bound, gap and violations at a point; names no constraint."""
         loss = self.losses.total(point.values)
-        known = point.distances
-        primal = (known[0] if known else self.distance_to_prior(point.factor, point.spectrum)) + loss
+        known, spectrum = point.distances, point.spectrum
+        if not known and spectrum is None and not self.divergence.congruence_invariant:
+            spectrum = spectrum_of_factor(point.factor)
+        primal = (known[0] if known else self.distance_to_prior(point.factor, spectrum)) + loss
         gap, shrink = np.inf, 1.0
         for _ in range(_HALVINGS):
             if known and shrink == 1.0:
                 distance = known[1]
             else:
-                distance = self.distance_to_mirror(point.factor, shrink * point.pullback, point.spectrum)
+                distance = self.distance_to_mirror(point.factor, shrink * point.pullback, spectrum)
             if np.isfinite(distance):
                 gap = distance + self.losses.fenchel_residual(point.values, shrink * point.dual, loss)
             if np.isfinite(gap):
@@ -270,4 +272,4 @@ def _relative_smallest_eigenvalue(measurements: Measurements, y: Array) -> float
 def spectrum_of_factor(factor: Array) -> tuple[Array, Array]:
     """Eigenvalues and eigenvectors of factor factor^T."""
     U, s, _ = np.linalg.svd(factor)
-    return np.pad(s**2, (0, len(U) - len(s))), U
+    return s**2 if len(s) == len(U) else np.pad(s**2, (0, len(U) - len(s))), U

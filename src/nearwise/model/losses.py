@@ -71,6 +71,8 @@ class Losses:
 
     def total(self, p: Array) -> float:
         """The sum of the losses of the soft rows at p."""
+        if self.is_hard.all():
+            return 0.0
         bregman, quadratic = self._costly(p)
         slack = self.penalties[bregman] * self.divergence.scalar(p[bregman], self.bounds[bregman])
         relative = (p[quadratic] - self.bounds[quadratic]) / self.sizes[quadratic]
@@ -97,6 +99,8 @@ class Losses:
     def conjugate(self, y: Array) -> Array:
         """sup_p (y p - loss(p)) of every row, for multipliers of the right sign; y b for a hard row."""
         out = y * self.bounds
+        if self.is_hard.all():
+            return out
         bregman = np.flatnonzero(self.is_bregman & (y != 0))
         out[bregman] = conjugate_slack(
             self.divergence, y[bregman], self.bounds[bregman], self.penalties[bregman]

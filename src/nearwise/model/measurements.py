@@ -26,6 +26,7 @@ T = TypeVar("T")
 
 _BLOCK = 1 << 17  # numbers in a block of gathered rows: small enough to stay in the cache
 _WORKERS = min(os.cpu_count() or 1, 8)
+_FEW = 20_000  # numbers in the vectors of all atoms, up to which they are written out
 _COMPILED = 1_000_000  # numbers touched in one pass, from which on a compiled loop is worth its start-up
 
 
@@ -136,6 +137,13 @@ class Measurements:
         """sum_i weights_i A_i, an r x r matrix."""
         atoms, F = self.atoms, self.features
         per_atom = atoms.coefficient * weights[atoms.row]
+        if len(per_atom) * self.rank <= _FEW:  # written out, because sparse matrices take long to make
+            d = self._n_differences
+            x, y = F[atoms.first], F[atoms.second]
+            x[:d] -= y[:d]
+            y[:d] = x[:d]
+            product = x.T @ (per_atom[:, None] * y)
+            return np.asarray((product + product.T) / 2)
         off_diagonal = np.where(atoms.is_difference, -per_atom, per_atom / 2)
         start, neighbour, edge_atom = atoms.graph
         weight = off_diagonal[edge_atom]

@@ -25,6 +25,9 @@ _FIRST_CHECK = 4  # sweeps
 _AFFORDABLE = 48  # sweeps
 _LARGEST_ORDER = 80  # of matrices for which the interior-point method is tried
 _WRITTEN_OUT = 8_000_000  # numbers in the constraints, written out, up to which it is
+_QUICK = 10_000  # the same, up to which it is faster than Newton's method
+_QUICK_FROBENIUS = 200_000
+_LOOKS = 12  # points of it that are certified before Newton's method is tried
 _PATIENCE = 25  # steps of Newton's method before it
 _LAST_RESORT = 60  # steps of Newton's method after it
 
@@ -64,12 +67,19 @@ class Automatic:
             yield from self._projections(form)
             note = "Projections converged too slowly"
         small = _can_be_written_out(form)
-        newton = Newton().iterates(form, start)
-        if not (small and form.losses.any_hard):
-            yield from _named(Newton, itertools.islice(newton, _PATIENCE if small else None), note)
-        if small:
-            yield from _named(InteriorPoint, InteriorPoint().iterates(form), note)
-            yield from _named(Newton, itertools.islice(newton, _LAST_RESORT), note)
+        newton = _named(Newton, Newton().iterates(form, start), note)
+        if not small:
+            yield from newton
+            return
+        interior = _named(InteriorPoint, InteriorPoint(self.tol).iterates(form), note)
+        if form.losses.any_hard:
+            yield from interior
+        else:
+            if start is None and _interior_pays(form):
+                yield from itertools.islice(interior, _LOOKS)
+            yield from itertools.islice(newton, _PATIENCE)
+            yield from interior
+        yield from itertools.islice(newton, _LAST_RESORT)
 
     def _projections(self, form: Formulation) -> Iterator[Iterate]:
         check, last = _FIRST_CHECK, math.inf
@@ -96,6 +106,12 @@ def _can_be_written_out(form: Formulation) -> bool:
     r, m = len(form.prior), form.measurements.n_rows
     known = isinstance(form.divergence, LogDet | VonNeumann | Frobenius)
     return known and r <= _LARGEST_ORDER and m * r * (r + 1) // 2 <= _WRITTEN_OUT
+
+
+def _interior_pays(form: Formulation) -> bool:
+    r, m = len(form.prior), form.measurements.n_rows
+    most = _QUICK_FROBENIUS if isinstance(form.divergence, Frobenius) else _QUICK
+    return m * r * (r + 1) // 2 <= most
 
 
 def _projections_pay(form: Formulation) -> bool:
