@@ -7,6 +7,7 @@ no object is paired with itself.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from numbers import Integral
 from typing import Any
 
@@ -16,6 +17,8 @@ from numpy.typing import NDArray
 from nearwise._labels import Codes
 
 Pairs = NDArray[np.int64]
+Index = NDArray[np.int64]
+Nearest = Callable[[Index, Index, int], Index]
 
 N_NEIGHBORS = 5
 # Up to this size of a class, one search among all objects finds the nearest objects of other classes.
@@ -77,7 +80,7 @@ def nearest_pairs(
 
     If there are more than `n_pairs` of these, a random choice, half within a class where the labels permit.
     """
-    near, far = neighbors(codes, X, np.flatnonzero(codes >= 0))
+    near, far = neighbors(codes, nearest_rows(X), np.flatnonzero(codes >= 0))
     same_pairs, different_pairs = _distinct_pairs(near, codes.size), _distinct_pairs(far, codes.size)
     n_same, n_different = len(same_pairs), len(different_pairs)
     if n_pairs is not None and n_pairs < n_same + n_different:
@@ -88,41 +91,47 @@ def nearest_pairs(
     )
 
 
-def neighbors(codes: Codes, X: Any, rows: NDArray[np.int64]) -> tuple[Pairs, Pairs]:
+def neighbors(codes: Codes, nearest: Nearest, rows: NDArray[np.int64]) -> tuple[Pairs, Pairs]:
     """Pairs (row, neighbour) of the given rows: the nearest of their own class, and of the other classes.
 
-    The rows have a class.
+    The rows have a class. `nearest(asking, among, count)` finds neighbours by row number, nearest first.
     """
     labelled = np.flatnonzero(codes >= 0)
-    if len(labelled) < len(codes):
-        near, far = neighbors(codes[labelled], X[labelled], np.searchsorted(labelled, rows))
-        return labelled[near], labelled[far]
-    from sklearn.neighbors import NearestNeighbors  # slow to import, and needed only here
-
-    counts = np.bincount(codes)
-    members = np.split(np.argsort(codes, kind="stable"), np.cumsum(counts)[:-1])
+    counts = np.bincount(codes[labelled])
+    by_class = labelled[np.argsort(codes[labelled], kind="stable")]
+    members = np.split(by_class, np.cumsum(counts)[:-1])
     wanted = np.zeros(codes.size, dtype=bool)
     wanted[rows] = True
     same, different = [_no_pairs()], [_no_pairs()]
     for group in members:
         asking = group[wanted[group]]
         if asking.size and group.size > 1:
-            search = NearestNeighbors(n_neighbors=min(N_NEIGHBORS + 1, group.size)).fit(X[group])
-            found = group[search.kneighbors(X[asking], return_distance=False)]
+            found = nearest(asking, group, min(N_NEIGHBORS + 1, group.size))
             same.append(_fan(asking, _without_self(asking, found)))
-        others = np.empty(0, int) if group.size <= SMALL_CLASS else np.flatnonzero(codes != codes[group[0]])
+        large = group.size > SMALL_CLASS
+        others = labelled[codes[labelled] != codes[group[0]]] if large else np.empty(0, np.int64)
         if asking.size and others.size:
-            search = NearestNeighbors(n_neighbors=min(N_NEIGHBORS, others.size)).fit(X[others])
-            different.append(_fan(asking, others[search.kneighbors(X[asking], return_distance=False)]))
+            different.append(_fan(asking, nearest(asking, others, min(N_NEIGHBORS, others.size))))
 
-    asking = np.flatnonzero(wanted & (counts[codes] <= SMALL_CLASS))
+    asking = np.flatnonzero(wanted)
+    asking = asking[counts[codes[asking]] <= SMALL_CLASS]
     if asking.size:
-        search = NearestNeighbors(n_neighbors=min(SMALL_CLASS + N_NEIGHBORS, codes.size)).fit(X)
-        near = search.kneighbors(X[asking], return_distance=False)
+        near = nearest(asking, labelled, min(SMALL_CLASS + N_NEIGHBORS, labelled.size))
         other = codes[near] != codes[asking, np.newaxis]
         row, place = np.nonzero(other & (np.cumsum(other, axis=1) <= N_NEIGHBORS))
         different.append(np.stack([asking[row], near[row, place]], axis=1))
     return np.concatenate(same), np.concatenate(different)
+
+
+def nearest_rows(X: Any) -> Nearest:
+    """For `neighbors`: by the Euclidean distance of rows, dense or sparse."""
+    from sklearn.neighbors import NearestNeighbors  # slow to import, and needed only here
+
+    def nearest(asking: Index, among: Index, count: int) -> Index:
+        search = NearestNeighbors(n_neighbors=count).fit(X[among])
+        return np.asarray(among[search.kneighbors(X[asking], return_distance=False)])
+
+    return nearest
 
 
 def _halves(n_pairs: int, n_within: int, n_across: int) -> tuple[int, int]:

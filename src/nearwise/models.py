@@ -47,6 +47,7 @@ _CLASSES = {
     "Metric": "nearwise.metric",
     "KernelMetric": "nearwise.metric",
     "KernelMap": "nearwise.metric",
+    "ObjectSpan": "nearwise.metric",
     "InputKernel": "nearwise.input_kernels",
     "LogDet": "nearwise.divergences",
     "VonNeumann": "nearwise.divergences",

@@ -12,13 +12,15 @@ from scipy import sparse
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 from sklearn.utils import check_random_state
 
+from nearwise._reading import symmetric
 from nearwise.constraints import Constraints
 from nearwise.divergences import Divergence
 from nearwise.estimators import _kernel_bases, _side
 from nearwise.estimators._base import Learner, one_of, rank_wanted
 from nearwise.estimators._progress import with_callbacks
-from nearwise.input_kernels import InputKernel, in_parts, paired_products
-from nearwise.metric import KernelMetric, symmetric_root
+from nearwise.estimators._space import Outside
+from nearwise.input_kernels import InputKernel
+from nearwise.metric import KernelMetric, ObjectSpan, symmetric_root
 from nearwise.result import Record
 
 Array = NDArray[np.float64]
@@ -132,11 +134,15 @@ class KernelLearner(Learner):
         side = _side.read(X.shape[0], y, constraints, sample_ids)
         kernel = self._input_kernel(X)
         basis = self._kernel_basis(kernel, X)
-        if basis.is_reduced:
-            side = side.inside(lambda i, j: _outside(kernel, X, basis.features, i, j))
-        factor = self._learn(X, y, basis.features, side, None)
+        outside = Outside(kernel, X, basis.features) if basis.is_reduced else None
         training = basis.features if kernel.is_precomputed else None
-        self.metric_ = KernelMetric(kernel, basis.points, basis.weights, symmetric_root(factor), training)
+        span = (
+            ObjectSpan.of(symmetric(X, "X (a precomputed kernel)"))
+            if outside and kernel.is_precomputed
+            else None
+        )
+        factor = symmetric_root(self._learn(X, y, basis.features, side, None, outside))
+        self.metric_ = KernelMetric(kernel, basis.points, basis.weights, factor, training, span)
         self.rank_ = basis.features.shape[1]
         return self
 
@@ -249,9 +255,3 @@ class KernelLearner(Learner):
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self._is_precomputed
         return tags
-
-
-def _outside(kernel: InputKernel, X: Any, features: Array, i: Index, j: Index) -> Array:
-    """The inner products of objects i and j outside the subspace in which `features` are the coordinates."""
-    base = X[i, j] if kernel.is_precomputed else in_parts(kernel.paired, X, i, j)
-    return base - in_parts(paired_products, features, i, j)

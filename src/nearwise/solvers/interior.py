@@ -273,7 +273,7 @@ class _Run:
     def _measure(self) -> None:
         every = np.arange(self.form.measurements.n_rows)
         self.rows = self.form.measurements.local(every, self.scaling.basis, np.float64).written_out()
-        self.values = self.rows @ self._packed(self.scaling.local)
+        self.values = self.form.measurements.shifted(self.rows @ self._packed(self.scaling.local))
 
     def _packed(self, A: Array) -> Array:
         """The upper triangle, scaled so that products are those of matrices."""
