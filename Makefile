@@ -19,9 +19,8 @@ OTHER_CORE_amd64 := Nehalem
 OTHER_CORE_aarch64 := ARMV8
 OTHER_CORE_arm64 := ARMV8
 CORE ?= $(OTHER_CORE_$(shell uname -m))
-NUMERICAL := cauchy conformance divergences eigenupdate fixed_rank_estimators fixed_rank_geometry fixed_rank_solvers \
-  infeasibility logdet_engine nearest_correlation online_learner online_updates oracle projections reduction sdp solve \
-  systems thin_factor von_neumann_engine
+NUMERICAL := linalg model solving fixed_rank online named learners/test_fixed_rank_estimators.py learners/test_fixed_rank_safety.py \
+  learners/test_kernel_reducer.py learners/test_online_learner.py benchmarks/test_decide.py
 
 .PHONY: demo test test-portable lint types bench clean
 .DELETE_ON_ERROR:
@@ -34,7 +33,7 @@ test: $(VENV)/.installed-test
 
 # the numerical tests as on another processor; make test-portable CORE=Haswell chooses it
 test-portable: $(VENV)/.installed-test
-	@OPENBLAS_CORETYPE=$(CORE) NUMBA_CPU_NAME=generic $(BIN)/python -m pytest --numprocesses auto $(NUMERICAL:%=tests/test_%.py) $(ARGS)
+	@OPENBLAS_CORETYPE=$(CORE) NUMBA_CPU_NAME=generic $(BIN)/python -m pytest --numprocesses auto $(NUMERICAL:%=tests/%) $(ARGS)
 
 lint: $(VENV)/.installed-test
 	@$(BIN)/ruff check .

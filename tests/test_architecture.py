@@ -13,38 +13,22 @@ import pytest
 
 import nearwise
 
-# Each line may import only from the lines above it. A folder stands for its files, which may use each other,
-# and "__init__" for `import nearwise` itself, so for everything it exports.
+# Each line may import only from the lines above it. A folder is a room: its files may use each other, and of
+# other rooms only what has no leading underscore. "__init__" stands for `import nearwise` itself, so for
+# everything it exports, and the files on its line are public names for what the rooms hold.
 ORDER = (
-    ("_writing",),
-    ("_kernels", "_reading", "result"),
-    ("_labels",),
-    ("_drawing",),
-    ("constraints", "divergences"),
-    ("atoms", "losses"),
-    ("measurements",),
-    ("_binding",),
-    ("formulation",),
-    ("problem",),
-    ("reduction",),
-    ("solvers",),
+    ("_common",),
+    ("linalg",),
+    ("model",),
+    ("solving",),
+    ("fixed_rank",),
     ("online",),
-    ("solve",),
-    ("input_kernels",),
-    ("metric",),
-    ("estimators",),
-    ("problems",),
-    ("models",),
-    ("datasets",),
-    ("tables",),
-    ("side_files",),
-    ("_resampling",),
-    ("evaluation",),
-    ("_before_after",),
-    ("inspection",),
-    ("plotting",),
-    ("__init__",),
-    ("report",),
+    ("named",),
+    ("learners",),
+    ("data",),
+    ("study",),
+    ("show",),
+    ("__init__", "constraints", "datasets", "inspection", "plotting", "report", "solvers", "tables"),
     ("benchmarks",),
     ("cli",),
     ("__main__",),
@@ -68,26 +52,51 @@ def test_imports_point_one_way(path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "seen"),
     [
-        ("from nearwise.problem import Problem", ["problem"]),
-        ("from nearwise import solve", ["solve"]),
-        ("from .measurements import Measurements", ["measurements"]),
-        ("def late():\n    import nearwise.solvers.newton", ["solvers"]),
+        ("from nearwise.solving.driver import solve", ["solving"]),
+        ("from nearwise import solve", ["solving"]),
+        ("from ..learners import MetricLearner", ["learners"]),
+        ("def late():\n    import nearwise.fixed_rank.driver", ["fixed_rank"]),
         ("import nearwise as nw", ["__init__"]),
+        ("from nearwise import constraints", ["constraints"]),
         ("from nearwise import __version__", []),
-        ("from nearwise.result import Status", []),
-        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from nearwise.problem import Problem", []),
+        ("from nearwise.linalg import cauchy", []),
+        ("from .newton import Newton\nfrom .._common import reading", []),
+        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from nearwise.solving import newton", []),
     ],
 )
 def test_the_import_rule_sees(source: str, seen: list[str]) -> None:
-    assert upward_imports(source, SOURCE / "constraints.py") == seen
+    assert upward_imports(source, SOURCE / "model" / "a.py") == seen
 
 
-def test_relative_imports_inside_a_folder_are_its_own() -> None:
-    assert (
-        upward_imports("from .newton import Newton\nfrom ..problem import P", SOURCE / "solvers" / "a.py")
-        == []
-    )
-    assert upward_imports("from ..solve import solve", SOURCE / "solvers" / "a.py") == ["solve"]
+@each_file
+def test_nothing_private_of_another_room_is_used(path: Path) -> None:
+    assert private_imports(path.read_text(encoding="utf-8"), path) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "seen"),
+    [
+        ("from nearwise.solving._systems import newton_step", ["solving._systems.newton_step"]),
+        ("from nearwise.solving import _systems", ["solving._systems"]),
+        ("from nearwise.solving.newton import _step", ["solving.newton._step"]),
+        ("from ..solving._systems import newton_step", ["solving._systems.newton_step"]),
+        ("from nearwise.learners._side import read\nfrom . import _bases", []),
+        ("from nearwise._common import reading\nfrom nearwise._common.files import write_whole", []),
+        ("from nearwise._common.files import _temporary", ["_common.files._temporary"]),
+        ("from nearwise import __version__", []),
+    ],
+)
+def test_the_rule_of_rooms_sees(source: str, seen: list[str]) -> None:
+    assert private_imports(source, SOURCE / "learners" / "a.py") == seen
+
+
+def test_no_file_needs_itself_to_be_imported() -> None:
+    """A circle of imports, which would make it matter what is imported first."""
+    needs = {module(path): set(_needed(path)) for path in FILES}
+    while needs:
+        free = {name for name, needed in needs.items() if not needed & needs.keys() - {name}}
+        assert free, f"these import each other in a circle: {sorted(needs)}"
+        needs = {name: needed for name, needed in needs.items() if name not in free}
 
 
 def test_all_is_what_is_exported_and_every_name_resolves() -> None:
@@ -109,17 +118,6 @@ def test_type_checkers_see_the_same_names_from_the_same_modules() -> None:
         for alias in node.names
     }
     assert declared == nearwise._EXPORTS
-
-
-def test_solve_is_the_function_whatever_was_imported_before() -> None:
-    for first in (
-        "import nearwise.solve",
-        "from nearwise.solve import solve",
-        "import nearwise; nearwise.Problem",
-        "",
-    ):
-        assert run(f"{first}\nimport nearwise\nprint(type(nearwise.solve).__name__)") == "function"
-        assert run(f"{first}\nfrom nearwise import solve\nprint(type(solve).__name__)") == "function"
 
 
 @pytest.mark.parametrize("statement", ["import nearwise", "import nearwise.cli"])
@@ -160,20 +158,63 @@ def test_no_absolute_path(path: Path) -> None:
 
 
 def upward_imports(source: str, path: Path) -> list[str]:
-    """The package's modules that the file at `path` imports although they do not stand above it in ORDER."""
-    parts = path.relative_to(SOURCE).with_suffix("").parts
-    package = ["nearwise", *parts[:-1]]
+    """The rooms that the file at `path` imports from although they do not stand above its own in ORDER."""
+    home = path.relative_to(SOURCE).with_suffix("").parts[0]
     wrong = []
-    for node in _outside_type_checking(ast.parse(source)):
-        for name in _imported(node, package):
-            pieces = name.split(".")
-            if pieces[0] != "nearwise" or pieces[1:] == ["__version__"]:
-                continue
-            target = pieces[1] if len(pieces) > 1 else "__init__"
-            target = nearwise._EXPORTS.get(target) or target
-            if target != parts[0] and RANK[target] >= RANK[parts[0]]:
-                wrong.append(target)
+    for name in _imports_of_the_package(source, path):
+        first = name.partition(".")[0] or "__init__"
+        room = (nearwise._EXPORTS.get(first) or first).partition(".")[0]
+        if room != home and RANK[room] >= RANK[home]:
+            wrong.append(room)
     return wrong
+
+
+def private_imports(source: str, path: Path) -> list[str]:
+    """What the file at `path` imports of other rooms that has a leading underscore there."""
+    home = path.relative_to(SOURCE).with_suffix("").parts[0]
+    return [
+        name
+        for name in _imports_of_the_package(source, path)
+        if name.partition(".")[0] != home and any(part.startswith("_") for part in name.split(".")[1:])
+    ]
+
+
+def module(path: Path) -> str:
+    """Its dotted name inside the package; "" for the package itself."""
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _needed(path: Path) -> Iterator[str]:
+    """The modules of the package that importing the file at `path` imports first."""
+    known = {module(file) for file in FILES}
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    late = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for inner in ast.walk(node)
+    }
+    for node in _outside_type_checking(tree):
+        if node not in late:
+            for name in _imported(node, _package(path)):
+                if name.partition(".")[0] == "nearwise":
+                    inside = name.removeprefix("nearwise").removeprefix(".")
+                    found = inside if inside in known else inside.rpartition(".")[0]
+                    if found:  # the package itself imports nothing
+                        yield found
+
+
+def _imports_of_the_package(source: str, path: Path) -> Iterator[str]:
+    """Dotted names inside the package, module and imported name, "" for the package itself."""
+    for node in _outside_type_checking(ast.parse(source)):
+        for name in _imported(node, _package(path)):
+            if name.partition(".")[0] == "nearwise" and name != "nearwise.__version__":
+                yield name.removeprefix("nearwise").removeprefix(".")
+
+
+def _package(path: Path) -> list[str]:
+    return ["nearwise", *path.relative_to(SOURCE).parts[:-1]]
 
 
 def _outside_type_checking(tree: ast.AST) -> Iterator[ast.AST]:
@@ -189,14 +230,14 @@ def _is_type_checking(test: ast.expr) -> bool:
 
 
 def _imported(node: ast.AST, package: list[str] | None = None) -> list[str]:
-    """The dotted names of the modules an import statement asks for, and of names taken from `nearwise`."""
+    """The dotted names that an import statement asks for, with the names that it takes from modules."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if not isinstance(node, ast.ImportFrom):
         return []
     base = ".".join((package or [])[: len(package or []) - node.level + 1]) if node.level else ""
-    module = ".".join(piece for piece in (base, node.module) if piece)
-    return [f"{module}.{alias.name}" for alias in node.names] if module == "nearwise" else [module]
+    origin = ".".join(piece for piece in (base, node.module) if piece)
+    return [f"{origin}.{alias.name}" for alias in node.names]
 
 
 def run(code: str) -> str:

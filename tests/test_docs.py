@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import doctest
-import inspect
 import io
 import re
 from collections.abc import Iterator
@@ -111,11 +110,7 @@ def test_every_page_is_reachable_from_the_readme() -> None:
 def test_pages_name_everything_there_is() -> None:
     """Constructors, statuses, settings and fields: a new one needs its line in the docs."""
     public = [
-        name
-        for name, value in vars(nw.constraints).items()
-        if isinstance(value, FunctionType)
-        and inspect.getmodule(value) is nw.constraints
-        and not name.startswith("_")
+        name for name in nw.constraints.__all__ if isinstance(getattr(nw.constraints, name), FunctionType)
     ]
     assert "from_labels" in public
     fields = {

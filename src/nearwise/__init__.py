@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -17,19 +16,15 @@ if TYPE_CHECKING:
     from . import (
         constraints as constraints,
         datasets as datasets,
+        inspection as inspection,
         online as online,
         plotting as plotting,
+        report as report,
         solvers as solvers,
+        tables as tables,
     )
-    from ._binding import LeftOutWarning as LeftOutWarning
-    from .divergences import (
-        Divergence as Divergence,
-        Frobenius as Frobenius,
-        LogDet as LogDet,
-        SpectralDivergence as SpectralDivergence,
-        VonNeumann as VonNeumann,
-    )
-    from .estimators import (
+    from .data.models import ModelFileError as ModelFileError, load as load, save as save
+    from .learners import (
         FixedRankEmbedding as FixedRankEmbedding,
         FixedRankLearner as FixedRankLearner,
         FixedRankRegressor as FixedRankRegressor,
@@ -41,13 +36,26 @@ if TYPE_CHECKING:
         UnknownIdsWarning as UnknownIdsWarning,
         WorseThanEuclideanWarning as WorseThanEuclideanWarning,
     )
-    from .metric import KernelMap as KernelMap, KernelMetric as KernelMetric, Metric as Metric
-    from .models import ModelFileError as ModelFileError, load as load, save as save
-    from .problem import (
-        Problem as Problem,
-        check_infeasibility as check_infeasibility,
+    from .learners.metric import (
+        KernelMap as KernelMap,
+        KernelMetric as KernelMetric,
+        Metric as Metric,
     )
-    from .problems import (
+    from .model.binding import LeftOutWarning as LeftOutWarning
+    from .model.certificate import (
+        Certificate as Certificate,
+        InfeasibilityCheck as InfeasibilityCheck,
+        Violation as Violation,
+    )
+    from .model.divergences import (
+        Divergence as Divergence,
+        Frobenius as Frobenius,
+        LogDet as LogDet,
+        SpectralDivergence as SpectralDivergence,
+        VonNeumann as VonNeumann,
+    )
+    from .model.problem import Problem as Problem, check_infeasibility as check_infeasibility
+    from .named import (
         BoostResult as BoostResult,
         BoostStep as BoostStep,
         Cut as Cut,
@@ -62,85 +70,71 @@ if TYPE_CHECKING:
         nearest_correlation as nearest_correlation,
         nearest_covariance as nearest_covariance,
     )
-    from .result import (
-        Certificate as Certificate,
-        InfeasibilityCheck as InfeasibilityCheck,
+    from .solving.driver import solve as solve
+    from .solving.result import (
         Record as Record,
         Result as Result,
         Status as Status,
-        Violation as Violation,
     )
-    from .solve import solve as solve
 
 # public name -> the module that defines it; None for a module that is public itself
 _EXPORTS: dict[str, str | None] = {
     "constraints": None,
     "datasets": None,
+    "inspection": None,
     "online": None,
     "plotting": None,
+    "report": None,
     "solvers": None,
-    "Divergence": "divergences",
-    "SpectralDivergence": "divergences",
-    "LogDet": "divergences",
-    "VonNeumann": "divergences",
-    "Frobenius": "divergences",
-    "Problem": "problem",
-    "check_infeasibility": "problem",
-    "InfeasibilityCheck": "result",
-    "Result": "result",
-    "Status": "result",
-    "Certificate": "result",
-    "Record": "result",
-    "Violation": "result",
-    "solve": "solve",
-    "Metric": "metric",
-    "KernelMetric": "metric",
-    "KernelMap": "metric",
-    "MetricLearner": "estimators",
-    "FixedRankEmbedding": "estimators",
-    "FixedRankLearner": "estimators",
-    "FixedRankRegressor": "estimators",
-    "KernelLearner": "estimators",
-    "OnlineLearner": "estimators",
-    "KernelReducer": "estimators",
-    "LeftOutWarning": "_binding",
-    "PriorKeptWarning": "estimators",
-    "UnknownIdsWarning": "estimators",
-    "WorseThanEuclideanWarning": "estimators",
-    "nearest_correlation": "problems",
-    "nearest_covariance": "problems",
-    "NearestMatrix": "problems",
-    "definite_boost": "problems",
-    "BoostResult": "problems",
-    "BoostStep": "problems",
-    "balanced_cut": "problems",
-    "Cut": "problems",
-    "isometric_embedding": "problems",
-    "Embedding": "problems",
-    "minimax_sdp": "problems",
-    "logdet_sdp": "problems",
-    "SdpResult": "problems",
-    "save": "models",
-    "load": "models",
-    "ModelFileError": "models",
+    "tables": None,
+    "Divergence": "model.divergences",
+    "SpectralDivergence": "model.divergences",
+    "LogDet": "model.divergences",
+    "VonNeumann": "model.divergences",
+    "Frobenius": "model.divergences",
+    "Problem": "model.problem",
+    "check_infeasibility": "model.problem",
+    "InfeasibilityCheck": "model.certificate",
+    "Result": "solving.result",
+    "Status": "solving.result",
+    "Certificate": "model.certificate",
+    "Record": "solving.result",
+    "Violation": "model.certificate",
+    "solve": "solving.driver",
+    "Metric": "learners.metric",
+    "KernelMetric": "learners.metric",
+    "KernelMap": "learners.metric",
+    "MetricLearner": "learners",
+    "FixedRankEmbedding": "learners",
+    "FixedRankLearner": "learners",
+    "FixedRankRegressor": "learners",
+    "KernelLearner": "learners",
+    "OnlineLearner": "learners",
+    "KernelReducer": "learners",
+    "LeftOutWarning": "model.binding",
+    "PriorKeptWarning": "learners",
+    "UnknownIdsWarning": "learners",
+    "WorseThanEuclideanWarning": "learners",
+    "nearest_correlation": "named",
+    "nearest_covariance": "named",
+    "NearestMatrix": "named",
+    "definite_boost": "named",
+    "BoostResult": "named",
+    "BoostStep": "named",
+    "balanced_cut": "named",
+    "Cut": "named",
+    "isometric_embedding": "named",
+    "Embedding": "named",
+    "minimax_sdp": "named",
+    "logdet_sdp": "named",
+    "SdpResult": "named",
+    "save": "data.models",
+    "load": "data.models",
+    "ModelFileError": "data.models",
 }
 
 __all__ = sorted([*_EXPORTS, "__version__"])
 
-
-class _Package(ModuleType):
-    """This package, in which the name `solve` is the function, never the module of that name.
-
-    Importing a submodule binds it as an attribute of its package, which would hide the function.
-    """
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if isinstance(value, ModuleType) and _EXPORTS.get(name) == name:
-            value = getattr(value, name)
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
 
 if not TYPE_CHECKING:  # a type checker that saw __getattr__ would accept any name
 

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 import nearwise as nw
 from nearwise.benchmarks._workload import _peak_bytes as peak_bytes
-from nearwise.solvers._geometry import Flat, MixingGeometry, Polar
-from nearwise.solvers._regression import Regression, vector_forms
-from nearwise.solvers.fixed_rank import FixedRankRecord, minimise
+from nearwise.fixed_rank.driver import FixedRankRecord, minimise
+from nearwise.fixed_rank.geometry import Flat, MixingGeometry, Polar
+from nearwise.fixed_rank.regression import Regression, vector_forms
 
 Array = NDArray[np.float64]
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import nearwise as nw
 from nearwise import constraints as c
-from nearwise.estimators._fixed_rank import Settings, batch
+from nearwise.learners.fixed_rank import Settings, batch
 from nearwise.solvers import (
     Flat,
     LogEuclidean,

@@ -17,7 +17,7 @@ from scipy import sparse
 
 import nearwise as nw
 from nearwise import constraints as c
-from nearwise.constraints import Constraints, Relation
+from nearwise.model.blocks import Constraints, Relation
 
 Array = NDArray[np.float64]
 Rng = np.random.Generator

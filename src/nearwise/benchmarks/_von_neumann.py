@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import nearwise as nw
+from nearwise._common.threads import blas_threads
 from nearwise.benchmarks._tables import Row, Table, Target
-from nearwise.solvers._cauchy import cauchy_product
-from nearwise.solvers._eigenupdate import FAST_FROM, rank_one_update
-from nearwise.solvers._threads import blas_threads
-from nearwise.solvers._von_neumann import VonNeumannEngine
+from nearwise.linalg.cauchy import cauchy_product
+from nearwise.linalg.eigenupdate import FAST_FROM, rank_one_update
+from nearwise.solving.von_neumann import VonNeumannEngine
 
 Array = NDArray[np.float64]
 
@@ -110,7 +110,7 @@ def crossover(orders: Sequence[int], fast: Sequence[float], dense: Sequence[floa
 
 
 def _product_times(r: int, repeats: int) -> tuple[list[float], float]:
-    from nearwise._kernels.secular import fill_block
+    from nearwise.linalg.loops.secular import fill_block
 
     rng = np.random.default_rng(_SEED)
     v = rng.standard_normal(r)

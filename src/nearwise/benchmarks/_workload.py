@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import nearwise as nw
 from nearwise.benchmarks._tables import Unavailable
-from nearwise.constraints import Constraints
+from nearwise.model.blocks import Constraints
 
 SEED = 0  # of the pairs and of the order in which the compiled loop visits them
 GAPS = (1e-4, 1e-6)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from nearwise.benchmarks._peers import working_metric_learn
 from nearwise.benchmarks._tables import require
-from nearwise.problem import Problem
+from nearwise.model.problem import Problem
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]

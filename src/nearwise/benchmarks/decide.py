@@ -23,7 +23,7 @@ from nearwise.benchmarks import _dense_peers, _judge, _tables
 from nearwise.benchmarks._judge import Outcome
 from nearwise.benchmarks._random_problems import draw
 from nearwise.benchmarks._tables import Row, Table, Target, require
-from nearwise.result import Status
+from nearwise.solving.result import Status
 
 TARGETS = {
     "moderate": Target(99.5, at_least=True),

@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import nearwise as nw
-from nearwise import datasets
+from nearwise._common.threads import one_blas_thread
 from nearwise.benchmarks import _rolls, _tables
 from nearwise.benchmarks._tables import Row, Table, Target, Unavailable, require
-from nearwise.problems.cut import swap_pairs
-from nearwise.solve import Solver
+from nearwise.data import datasets
+from nearwise.named.cut import swap_pairs
 from nearwise.solvers import Newton, ThinFactor
-from nearwise.solvers._threads import one_blas_thread
+from nearwise.solving.driver import Solver
 
 Array = NDArray[np.float64]
 

@@ -19,11 +19,11 @@ import nearwise as nw
 from nearwise.benchmarks import _tables, _von_neumann, _workload, _yardsticks
 from nearwise.benchmarks._tables import Row, Table, Target
 from nearwise.benchmarks._workload import SEED, TOL, Data
-from nearwise.constraints import Constraints
-from nearwise.reduction import reduced
-from nearwise.solve import Solver
-from nearwise.solvers._logdet import LogDetEngine
-from nearwise.solvers._von_neumann import VonNeumannEngine
+from nearwise.model.blocks import Constraints
+from nearwise.solving.driver import Solver
+from nearwise.solving.logdet import LogDetEngine
+from nearwise.solving.reduction import reduced
+from nearwise.solving.von_neumann import VonNeumannEngine
 
 Array = NDArray[np.float64]
 

@@ -32,7 +32,7 @@ from nearwise.benchmarks._workload import (
     solve,
     warmed_up,
 )
-from nearwise.constraints import Constraints
+from nearwise.model.blocks import Constraints
 
 TARGETS = {
     "sweeps to 0.0001": Target(6),

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from nearwise import _kernels
+from nearwise.linalg import loops
 
 DONE, NOT_CONVERGED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 STANDARD = "-"  # standard input, or standard output
@@ -177,12 +177,12 @@ def tell(notices: Iterable[str], quiet: bool) -> None:
 @contextlib.contextmanager
 def telling_of_compilation(quiet: bool) -> Iterator[None]:
     """Say so before loops are compiled, which takes long enough for a user to wonder."""
-    before = _kernels.announce
-    _kernels.announce = lambda: tell([_COMPILING], quiet)
+    before = loops.announce
+    loops.announce = lambda: tell([_COMPILING], quiet)
     try:
         yield
     finally:
-        _kernels.announce = before
+        loops.announce = before
 
 
 def one_line(text: str) -> str:

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import nearwise as nw
-from nearwise import tables
 from nearwise.cli._common import BadInput, refusing_bad_input
-from nearwise.tables import Table
+from nearwise.data import tables
+from nearwise.data.tables import Table
 
 Array = NDArray[np.float64]
 

@@ -23,7 +23,7 @@ from sklearn.preprocessing import StandardScaler
 
 import nearwise as nw
 from nearwise.cli import _stream
-from nearwise.constraints import Constraints
+from nearwise.model.blocks import Constraints
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from nearwise.constraints import Block, Constraints
-from nearwise.evaluation import LARGEST_SAMPLE
+from nearwise.model.blocks import Block, Constraints
+from nearwise.study.evaluation import LARGEST_SAMPLE
 
 Index = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from nearwise.constraints import Constraints
-    from nearwise.side_files import Side
-    from nearwise.tables import Table
+    from nearwise.data.side_files import Side
+    from nearwise.data.tables import Table
+    from nearwise.model.blocks import Constraints
 
     Index = NDArray[np.int64]
 
@@ -52,7 +52,7 @@ class Known:
     @property
     def constraints(self) -> Constraints:
         """Of all side files."""
-        from nearwise.constraints import Constraints
+        from nearwise.model.blocks import Constraints
 
         return sum((side.constraints for side in self.sides), Constraints())
 
@@ -130,7 +130,7 @@ def check(arguments: argparse.Namespace) -> None:
 
 def read(arguments: argparse.Namespace, read_table: Callable[[], Table] | None = None) -> Known:
     """The table and all that is known about it; `read_table` reads it otherwise than as it is."""
-    from nearwise import side_files, tables
+    from nearwise.data import side_files, tables
 
     with refusing_bad_input():
         if read_table is not None:
@@ -190,20 +190,20 @@ def class_codes(labels: NDArray[np.object_], source: str) -> tuple[Index, tuple[
     """
     import numpy as np
 
-    from nearwise import _labels
+    from nearwise.model import labelling
 
     try:
-        found = _labels.read(labels, number=_as_number, name="the column of labels", advice=_ADVICE)
+        found = labelling.read(labels, number=_as_number, name="the column of labels", advice=_ADVICE)
     except ValueError as error:
         raise BadInput(f"{source}: {error}") from error
     order = np.argsort(np.array(found.classes, dtype=str))
-    codes = np.append(np.argsort(order), _labels.UNLABELLED)[found.codes]
+    codes = np.append(np.argsort(order), labelling.UNLABELLED)[found.codes]
     return codes, tuple(str(found.classes[k]) for k in order), tuple(f"{source}: {n}" for n in found.notes)
 
 
 def _as_number(label: str) -> float | None:
     """The number that a text is, with a decimal point or comma."""
-    from nearwise.tables._numerals import Numerals, number
+    from nearwise.data.tables.numerals import Numerals, number
 
     value = number(label)
     return number(label, Numerals(",")) if value is None else value

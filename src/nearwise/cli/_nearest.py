@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearwise.metric import Metric
+from nearwise.learners.metric import Metric
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]

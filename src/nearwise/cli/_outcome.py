@@ -16,18 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
-from nearwise import evaluation
-from nearwise._before_after import measures
 from nearwise.cli import _fitting
 from nearwise.cli._common import DONE, NOT_CONVERGED, BadInput, one_line
 from nearwise.cli._fitting import Fit, Settings, Watch
 from nearwise.cli._holding_out import Split, counts, hold_out, listed, numbered
 from nearwise.cli._known import Known
-from nearwise.evaluation import UNCLEAR, VERDICTS, Figure
-from nearwise.tables import Seen
+from nearwise.data.tables import Seen
+from nearwise.study import evaluation
+from nearwise.study.before_after import measures
+from nearwise.study.evaluation import UNCLEAR, VERDICTS, Figure
 
 if TYPE_CHECKING:
-    from nearwise.report import Report
+    from nearwise.show.report import Report
 
 Index = NDArray[np.int64]
 Pairs = tuple[Index, NDArray[np.bool_]]
@@ -218,7 +218,7 @@ class Outcome:
 
     def report(self, title: str, settings: Mapping[str, object]) -> Report:
         """The page."""
-        from nearwise import report
+        from nearwise.show import report
 
         table, learner = self.known.table, self.fit.learner
         described = {found["row"]: _with_origin(found) for found in self.worst}

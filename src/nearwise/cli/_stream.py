@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 import nearwise as nw
 from nearwise import constraints as c
-from nearwise.constraints import Block, Constraints
-from nearwise.estimators._feedback import Pieces, of_blocks
+from nearwise.model.blocks import Block, Constraints
+from nearwise.online.feedback import Pieces, of_blocks
 
 if TYPE_CHECKING:
     from nearwise.cli._fitting import Settings, Watch

@@ -42,8 +42,8 @@ def run(arguments: argparse.Namespace) -> int:
     check_output(arguments.output, arguments.force)
     check_distinct({"MODEL": arguments.model, "DATA": arguments.data}, {"-o": arguments.output})
     with limit_threads(arguments.threads):
-        from nearwise import tables
         from nearwise.cli import _fitted
+        from nearwise.data import tables
 
         with refusing_bad_input():
             tables.check_target(arguments.output)

@@ -10,14 +10,7 @@ import json
 import shlex
 from pathlib import Path
 
-from nearwise.cli._common import (
-    add_options,
-    check_output,
-    limit_threads,
-    program,
-    refusing_bad_input,
-    tell,
-)
+from nearwise.cli._common import add_options, check_output, limit_threads, program, refusing_bad_input, tell
 
 _NEXT = "learn dataset:iris --labels target -o iris.safetensors --report iris.html"
 
@@ -32,18 +25,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Learn, write the report, and print the figures."""
-    from nearwise.report import is_report
+    from nearwise.show.report import is_report
 
     output: Path = arguments.output
     check_output(output, arguments.force, is_report)
     from rich.console import Console
 
-    from nearwise import tables
-    from nearwise._writing import write_whole
+    from nearwise._common.files import write_whole
     from nearwise.cli._fitting import Settings, Watch
     from nearwise.cli._known import known_of
     from nearwise.cli._outcome import learn, outcome_lines
-    from nearwise.report import render
+    from nearwise.data import tables
+    from nearwise.show.report import render
 
     settings = Settings(scale=True, seed=arguments.seed, held_out=0.5)
     status = Console(stderr=True, quiet=arguments.quiet, markup=False).status("learning")

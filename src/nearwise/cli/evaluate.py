@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from nearwise.cli._fitted import Fitted
     from nearwise.cli._known import Known
-    from nearwise.constraints import Constraints
-    from nearwise.evaluation import Figure
+    from nearwise.model.blocks import Constraints
+    from nearwise.study.evaluation import Figure
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -93,7 +93,7 @@ def _unseen(
     """Which rows to measure on, how many the model learned from (None: it does not tell), and a sentence."""
     import numpy as np
 
-    from nearwise.tables import Seen
+    from nearwise.data.tables import Seen
 
     n, kept = len(known.table.X), Seen.in_model(fitted.learner)
     everything = np.ones(n, dtype=bool)
@@ -140,8 +140,8 @@ def _given(known: Known, measured: NDArray[np.bool_]) -> _Given:
 def _figures(arguments: argparse.Namespace, fitted: Fitted, known: Known, given: _Given) -> list[Figure]:
     import numpy as np
 
-    from nearwise import evaluation
-    from nearwise._before_after import measures
+    from nearwise.study import evaluation
+    from nearwise.study.before_after import measures
 
     table, codes, n = known.table, known.codes, len(known.table.X)
     X, among = table.X, None

@@ -28,7 +28,7 @@ from nearwise.cli._common import (
 if TYPE_CHECKING:
     from nearwise.cli._fitting import Settings
     from nearwise.cli._outcome import Outcome
-    from nearwise.tables import Table
+    from nearwise.data.tables import Table
 
 METHODS = ("logdet", "vonneumann", "fixed-rank", "online")
 KERNELS = ("rbf", "polynomial", "laplacian", "cosine", "linear")
@@ -170,11 +170,11 @@ def _settings(arguments: argparse.Namespace, table: Table) -> Settings:
 
 def _write(arguments: argparse.Namespace, outcome: Outcome, target: str) -> None:
     import nearwise as nw
-    from nearwise._writing import write_whole
+    from nearwise._common.files import write_whole
 
     page = None
     if arguments.report is not None:
-        from nearwise.report import render
+        from nearwise.show.report import render
 
         command = shlex.join(["nearwise", *arguments.words])
         title = f"A distance learned from {outcome.known.table.source}"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nearwise.cli._fitted import Fitted
-    from nearwise.tables import Table
+    from nearwise.data.tables import Table
 
 FORMATS = (".csv", ".tsv", ".json", ".parquet", ".npz")
 SHOWN = 20  # queries in a table on a terminal
@@ -66,9 +66,9 @@ def run(arguments: argparse.Namespace) -> int:
         inputs = {"MODEL": arguments.model, "DATA": arguments.data, "--query": arguments.query}
         check_distinct(inputs, {"-o": arguments.output})
     with limit_threads(arguments.threads):
-        from nearwise import tables
         from nearwise.cli import _fitted
         from nearwise.cli._holding_out import numbered
+        from nearwise.data import tables
 
         if arguments.output is not None:
             with refusing_bad_input():

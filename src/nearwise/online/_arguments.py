@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nearwise import _reading
+from nearwise._common import reading
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -33,7 +33,7 @@ def positive(value: Any, name: str) -> float:
 
 def vectors(z: ArrayLike, d: int, name: str) -> tuple[Array, bool]:
     """Finite vectors of length d as rows, and whether it was a single one."""
-    rows = _reading.numbers(z, name)
+    rows = reading.numbers(z, name)
     if rows.shape[-1:] != (d,) or rows.ndim > 2:
         raise ValueError(f"{name} must be a vector of length {d}, or rows of such, got shape {rows.shape}")
     if not np.isfinite(rows).all():
@@ -45,12 +45,12 @@ def vectors(z: ArrayLike, d: int, name: str) -> tuple[Array, bool]:
 
 def targets(y: ArrayLike, m: int, name: str = "y") -> Array:
     """One finite number per row."""
-    return _reading.column(y, m, name, np.isfinite, "a finite number")
+    return reading.column(y, m, name, np.isfinite, "a finite number")
 
 
 def signs(y: ArrayLike, m: int) -> Array:
     """+1 or -1 per row."""
-    return _reading.column(y, m, "y", lambda sign: np.abs(sign) == 1.0, "+1 or -1")
+    return reading.column(y, m, "y", lambda sign: np.abs(sign) == 1.0, "+1 or -1")
 
 
 def semidefinite(matrix: ArrayLike, d: int, name: str, definite: bool = False) -> NDArray[Any]:
@@ -70,7 +70,7 @@ def semidefinite(matrix: ArrayLike, d: int, name: str, definite: bool = False) -
 
 def square(A: Any, d: int, name: str) -> NDArray[Any]:
     """A d x d array of finite numbers, real or complex; real where all imaginary parts are zero."""
-    array = _reading.regular_array(A, name)
+    array = reading.regular_array(A, name)
     if array.dtype.kind not in "biufc":
         raise TypeError(f"{name} must be an array of numbers, got {array.dtype} values")
     if array.shape != (d, d):
@@ -85,18 +85,18 @@ def square(A: Any, d: int, name: str) -> NDArray[Any]:
 
 def pairs(ij: ArrayLike, d: int) -> Index:
     """Rows (i, j) of two different numbers below d."""
-    rows = np.atleast_2d(_reading.regular_array(ij, "a pair")).astype(np.int64)
+    rows = np.atleast_2d(reading.regular_array(ij, "a pair")).astype(np.int64)
     wrong = np.argwhere((rows < 0) | (rows >= d))
     if len(wrong):
         index = rows[tuple(wrong[0])]
         raise ValueError(f"pair {wrong[0, 0]}: the index {index} is not between 0 and {d - 1}")
-    _reading.refuse_self_pairs(rows)
+    reading.refuse_self_pairs(rows)
     return rows
 
 
 def is_pair(A: Any) -> bool:
     """Whether an instance is two whole numbers."""
-    array = _reading.regular_array(A, "the instance")
+    array = reading.regular_array(A, "the instance")
     return array.shape == (2,) and array.dtype.kind in "iu"
 
 

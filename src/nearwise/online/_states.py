@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearwise.solvers import _eigenupdate
+from nearwise.linalg import eigenupdate
 
 if TYPE_CHECKING:
-    from nearwise._kernels.online import Feedback
-    from nearwise._kernels.online_spectral import Room, Spectrum
+    from nearwise.linalg.loops.online import Feedback
+    from nearwise.linalg.loops.online_spectral import Room, Spectrum
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -57,7 +57,7 @@ class FactorState:
 
     def follow(self, feedback: Feedback, values: Array) -> int:
         """LogDet updates by all rows, or by none if fewer rows than that, which is returned, can be done."""
-        from nearwise._kernels.online import follow_logdet
+        from nearwise.linalg.loops.online import follow_logdet
 
         # a single row that cannot be done changes nothing, so it needs no copy
         state = self.transposed if len(values) == 1 else self.transposed.copy()
@@ -103,7 +103,7 @@ class EigenState:
         work = self if n_rows == 1 else self.copy()
         if self._room is None:
             self._room = work._room = _room(len(self.values))
-        if len(self.values) < _eigenupdate.FAST_FROM:
+        if len(self.values) < eigenupdate.FAST_FROM:
             done = step(0, n_rows, work._spectrum(), work._room)
         else:
             done = next((row for row in range(n_rows) if not work._one_row(row, step)), n_rows)
@@ -113,8 +113,8 @@ class EigenState:
 
     def add_square(self, x: NDArray[Any], rho: float) -> None:
         """Add rho x x^*, x real or complex."""
-        from nearwise._kernels import secular
-        from nearwise._kernels.von_neumann import rotate_vectors
+        from nearwise.linalg.loops import secular
+        from nearwise.linalg.loops.von_neumann import rotate_vectors
 
         v = self.vectors @ x
         if np.iscomplexobj(v):
@@ -134,7 +134,7 @@ class EigenState:
             self._repair()
 
     def _repair(self) -> None:
-        from nearwise._kernels.online_spectral import DRIFT
+        from nearwise.linalg.loops.online_spectral import DRIFT
 
         drift = self.vectors @ self.vectors.conj().T - np.eye(len(self.values))
         self.counts[0] = 0
@@ -143,7 +143,7 @@ class EigenState:
             self.vectors = self.vectors - 0.5 * (drift @ self.vectors)
 
     def _spectrum(self) -> Spectrum:
-        from nearwise._kernels.online_spectral import Spectrum
+        from nearwise.linalg.loops.online_spectral import Spectrum
 
         return Spectrum(self.values, self.vectors, self.counts)
 
@@ -154,7 +154,7 @@ class EigenState:
             return False
         changes = int(self.counts[0]) - before
         for workspace in (self._room.first, self._room.second)[:changes]:
-            self.vectors = _eigenupdate.RankOneUpdate(workspace).applied(self.vectors)
+            self.vectors = eigenupdate.RankOneUpdate(workspace).applied(self.vectors)
         if self.counts[0] >= len(self.values):
             self._repair()
         return True
@@ -162,7 +162,7 @@ class EigenState:
 
 def squares_of(x: Array, relation: NDArray[np.int8], target: Array, rate: Array) -> Feedback:
     """Feedback on the squares x x^T of given rows."""
-    from nearwise._kernels.online import Feedback
+    from nearwise.linalg.loops.online import Feedback
 
     m, d = x.shape
     features, rows = np.zeros((m + 1, d)), np.full((m, 4), -1, np.int64)
@@ -180,10 +180,10 @@ def part_of(feedback: Feedback, cut: slice) -> Feedback:
 
 
 def _room(r: int) -> Room:
-    from nearwise._kernels.online_spectral import Room
-    from nearwise._kernels.secular import workspace
+    from nearwise.linalg.loops.online_spectral import Room
+    from nearwise.linalg.loops.secular import workspace
 
-    compiled = r < _eigenupdate.FAST_FROM
+    compiled = r < eigenupdate.FAST_FROM
     square = (r, r) if compiled else (0, 0)
     return Room(
         workspace(r),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nearwise import _reading
+from nearwise._common import reading
 from nearwise.online import _arguments
 from nearwise.online._bound import Examples
 from nearwise.online._states import EigenState, part_of, squares_of
@@ -120,7 +120,7 @@ class ExponentiatedGradient:
         The same as one `update` after the other, compiled. Returns the values before each update. Where a
         number would overflow, the row is named and nothing is learned.
         """
-        table = _reading.regular_array(instances, "instances")
+        table = reading.regular_array(instances, "instances")
         if table.ndim == 2 and table.shape[1] == 2 and table.dtype.kind in "iu":
             x = _pair_squares(_arguments.pairs(table, self.dimension), self.dimension)
         else:
@@ -164,7 +164,7 @@ class ExponentiatedGradient:
 
     def _follow(self, x: Array, y: Array, place: str) -> Array:
         """Compiled updates by squares of the rows of x."""
-        from nearwise._kernels.online_spectral import Room, Spectrum, follow_exponentiated
+        from nearwise.linalg.loops.online_spectral import Room, Spectrum, follow_exponentiated
 
         with np.errstate(over="ignore"):
             extents = np.maximum(np.maximum.accumulate(np.square(x).sum(axis=1)), self._range)
@@ -232,7 +232,7 @@ class ExponentiatedGradient:
         return (matrix, False) if root is None else (root, True)
 
     def _refuse_overflow(self, change: float, place: str) -> None:
-        from nearwise._kernels.online_spectral import CEILING
+        from nearwise.linalg.loops.online_spectral import CEILING
 
         too_large = not self.normalised and self._state.values[-1] + abs(change) > CEILING
         if not math.isfinite(change) or too_large:

@@ -74,7 +74,7 @@ class OnlinePCA:
 
         Where a number would overflow, the row is named and nothing is learned.
         """
-        from nearwise._kernels.online_spectral import Room, Spectrum, follow_capped
+        from nearwise.linalg.loops.online_spectral import Room, Spectrum, follow_capped
 
         rows, single = _arguments.vectors(x, self.dimension, "x")
         losses = np.empty(len(rows))

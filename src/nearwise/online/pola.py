@@ -66,7 +66,7 @@ class Pola:
         Rows z with one y each, or one y for all, are learned in their order, exactly as one by one. Where a
         number would overflow, the row is named and nothing is learned.
         """
-        from nearwise._kernels.online_spectral import Room, Spectrum, follow_pola
+        from nearwise.linalg.loops.online_spectral import Room, Spectrum, follow_pola
 
         rows, single = _arguments.vectors(z, self.dimension, "z")
         m = len(rows)

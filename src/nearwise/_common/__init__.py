@@ -1,0 +1,1 @@
+"""What every room uses: reading arguments, whole files, threads."""

@@ -1,0 +1,1 @@
+"""Data from outside: tables, files of side information, data sets by name, model files."""

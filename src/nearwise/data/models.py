@@ -1,0 +1,272 @@
+"""Model files: `save` and `load` a fitted estimator or a metric. Never pickle.
+
+A file is in the safetensors format: the arrays as tensors, bit by bit, and in its header, as JSON text, a
+schema version and a tree that says what the arrays belong to. The tree holds numbers, texts, lists, dicts,
+arrays, and objects of the classes in `_CLASSES`; a class that is to be saved needs its line there, and
+nothing else. A file cannot name any other class, nor run code. Equal models give equal files.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import inspect
+import json
+import math
+import os
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from nearwise import __version__
+from nearwise._common.files import write_whole
+from nearwise.solving.result import Result
+
+SCHEMA = 1
+
+# class name -> the module that defines it
+_CLASSES = {
+    "MetricLearner": "nearwise.learners",
+    "KernelLearner": "nearwise.learners",
+    "FixedRankEmbedding": "nearwise.learners",
+    "FixedRankLearner": "nearwise.learners",
+    "FixedRankRegressor": "nearwise.learners",
+    "FixedRankResult": "nearwise.fixed_rank.driver",
+    "FixedRankRecord": "nearwise.fixed_rank.driver",
+    "HeldOutScores": "nearwise.learners.fixed_rank_learner",
+    "Schedule": "nearwise.fixed_rank.online",
+    "Units": "nearwise.learners.fixed_rank",
+    "KernelFeatures": "nearwise.learners.kernel_features",
+    "LowRankKernelMetric": "nearwise.learners.kernel_features",
+    "OnlineLearner": "nearwise.learners",
+    "KernelReducer": "nearwise.learners",
+    "Metric": "nearwise.learners.metric",
+    "KernelMetric": "nearwise.learners.metric",
+    "KernelMap": "nearwise.learners.metric",
+    "ObjectSpan": "nearwise.learners.metric",
+    "InputKernel": "nearwise.learners.input_kernels",
+    "LogDet": "nearwise.model.divergences",
+    "VonNeumann": "nearwise.model.divergences",
+    "Frobenius": "nearwise.model.divergences",
+    "Result": "nearwise.solving.result",
+    "Certificate": "nearwise.model.certificate",
+    "Violation": "nearwise.model.certificate",
+    "Record": "nearwise.solving.result",
+    "Status": "nearwise.solving.result",
+    "Pipeline": "sklearn.pipeline",
+    "StandardScaler": "sklearn.preprocessing",
+}
+_TENSOR_KINDS = "biuf"
+_SCALARS = (bool, int, str, type(None))
+
+
+class ModelFileError(ValueError):
+    """A file that holds no model, or none that can be read; the message names the file and the reason."""
+
+
+def save(model: Any, path: str | os.PathLike[str]) -> None:
+    """Write a fitted estimator, or a metric, to a file.
+
+    The file is written beside its destination and then moved there, so that no reader sees half of it.
+    Everything is stored but callbacks, checkpoints and the training features inside `result_`. A parameter
+    that is a function or a random state cannot be stored and is refused.
+
+    Parameters
+    ----------
+    model : an estimator of nearwise, a `Metric` or `KernelMetric`, or a scikit-learn `Pipeline` of an
+        estimator of nearwise and `StandardScaler`
+    path : where to write; the customary suffix is .safetensors
+    """
+    from safetensors.numpy import save as to_bytes
+
+    if type(model).__name__ not in _CLASSES or not _is_known(type(model)):
+        kinds = "not an estimator or metric of nearwise, nor a Pipeline of one"
+        raise TypeError(f"cannot save a {type(model).__name__}: {kinds}")
+    writer = _Writer()
+    tree = writer.encoded(model, type(model).__name__)
+    header = {
+        "format": "nearwise",
+        "schema": str(SCHEMA),
+        "version": __version__,
+        "model": json.dumps(tree, allow_nan=False),
+    }
+    write_whole(path, _in_order(to_bytes(writer.tensors, metadata=header)))
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """The model in a file that `save` has written; it transforms as the saved one did, bit by bit.
+
+    In `result_` the training features are missing: `features` has no rows.
+    """
+    header, tensors = _read(Path(path))
+    schema = header.get("schema", "")
+    if not schema.isdecimal() or int(schema) < 1:
+        raise ModelFileError(f"{path}: the schema version {schema!r} makes no sense")
+    if int(schema) > SCHEMA:
+        writer = header.get("version", "unknown")
+        raise ModelFileError(
+            f"{path} was written by a newer nearwise ({writer}, schema {schema}); this one, {__version__}, "
+            f"reads schema {SCHEMA}: upgrade nearwise"
+        )
+    try:
+        tree = json.loads(header["model"])
+    except (KeyError, json.JSONDecodeError) as error:
+        raise ModelFileError(f"{path}: the description of the model is missing or damaged") from error
+    return _Reader(str(path), tensors).decoded(tree)
+
+
+class _Writer:
+    """Turns values into JSON, setting arrays aside by name."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, Any] = {}
+
+    def encoded(self, value: Any, place: str) -> Any:
+        if isinstance(value, np.generic) and value.dtype.kind in "biufU":
+            value = value.item()
+        if isinstance(value, enum.Enum) and _is_known(type(value)):
+            return {"enum": type(value).__name__, "member": value.name}
+        if isinstance(value, _SCALARS):
+            return value
+        if isinstance(value, float):
+            return value if math.isfinite(value) else {"float": repr(value)}
+        if isinstance(value, np.ndarray):
+            return self._array(value, place)
+        if sparse.issparse(value):
+            rows = sparse.csr_array(value)
+            parts = {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr}
+            return {"sparse": list(rows.shape)} | {
+                name: self.encoded(part, f"{place}.{name}") for name, part in parts.items()
+            }
+        if isinstance(value, list | tuple):
+            items = [self.encoded(item, f"{place}[{k}]") for k, item in enumerate(value)]
+            return {"list" if isinstance(value, list) else "tuple": items}
+        if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+            return {"dict": {key: self.encoded(item, f"{place}.{key}") for key, item in value.items()}}
+        if _is_known(type(value)):
+            state = {name: self.encoded(item, f"{place}.{name}") for name, item in _state(value).items()}
+            return {"object": type(value).__name__, "state": state}
+        raise TypeError(
+            f"{place} is {value!r}, which a model file cannot hold; it holds numbers, texts, arrays, the "
+            "divergences, kernels, metrics and estimators of nearwise, and StandardScaler"
+        )
+
+    def _array(self, value: np.ndarray[Any, Any], place: str) -> Any:
+        if value.dtype.kind in _TENSOR_KINDS and value.dtype.itemsize <= 8:
+            self.tensors[place] = np.ascontiguousarray(value, dtype=value.dtype.newbyteorder("="))
+            return {"tensor": place}
+        if value.dtype.kind in "UO" and value.ndim == 1:
+            items = [self.encoded(item, f"{place}[{k}]") for k, item in enumerate(value.tolist())]
+            return {"array": items, "kind": value.dtype.kind}
+        raise TypeError(f"{place} is an array of {value.dtype}, which a model file cannot hold")
+
+
+class _Reader:
+    """Turns the JSON of a `_Writer` back into values; whatever does not fit is an error of the file."""
+
+    def __init__(self, path: str, tensors: Mapping[str, Any]) -> None:
+        self.path, self.tensors = path, tensors
+
+    def decoded(self, tree: Any) -> Any:
+        try:
+            return self._decoded(tree)
+        except ModelFileError:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            raise ModelFileError(f"{self.path}: the description of the model is damaged: {error}") from error
+
+    def _decoded(self, tree: Any) -> Any:
+        if not isinstance(tree, dict):
+            return tree
+        if "tensor" in tree:
+            if tree["tensor"] not in self.tensors:
+                raise ModelFileError(f"{self.path}: the array {tree['tensor']!r} is missing")
+            return self.tensors[tree["tensor"]]
+        if "array" in tree:
+            items = [self._decoded(item) for item in tree["array"]]
+            return np.array(items, dtype=object if tree["kind"] == "O" else str)
+        if "sparse" in tree:
+            parts = tuple(self._decoded(tree[name]) for name in ("data", "indices", "indptr"))
+            return sparse.csr_array(parts, shape=tree["sparse"])
+        if "float" in tree:
+            return float(tree["float"])
+        if "list" in tree:
+            return [self._decoded(item) for item in tree["list"]]
+        if "tuple" in tree:
+            return tuple(self._decoded(item) for item in tree["tuple"])
+        if "dict" in tree:
+            return {key: self._decoded(item) for key, item in tree["dict"].items()}
+        if "enum" in tree:
+            return self._class(tree["enum"])[tree["member"]]
+        kind = self._class(tree["object"])
+        return _restored(kind, {name: self._decoded(item) for name, item in tree["state"].items()})
+
+    def _class(self, name: str) -> Any:
+        if name not in _CLASSES:
+            raise ModelFileError(f"{self.path}: holds a {name!r}, which this nearwise does not know")
+        return _class_of(name)
+
+
+def _in_order(content: bytes) -> bytes:
+    """The file with its header sorted: safetensors writes metadata in an order that changes between runs."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = json.dumps(json.loads(content[8:end]), sort_keys=True, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)  # the arrays behind it stay aligned
+    return len(header).to_bytes(8, "little") + header + content[end:]
+
+
+def _class_of(name: str) -> Any:
+    return getattr(import_module(_CLASSES[name]), name)
+
+
+def _is_known(kind: type) -> bool:
+    return kind.__name__ in _CLASSES and kind is _class_of(kind.__name__)
+
+
+def _state(value: Any) -> dict[str, Any]:
+    """What is stored of an object: the fields of a dataclass, or parameters and fitted attributes."""
+    if dataclasses.is_dataclass(value):
+        state = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        if isinstance(value, Result):  # the matrix follows from its factor; the features are training data
+            del state["matrix"], state["features"]
+        return state
+    # scikit-learn keeps its callbacks under names of their own, and none of them matters to a fitted model
+    return {
+        name: item
+        for name, item in vars(value).items()
+        if name not in ("callback", "checkpoint") and not name.startswith("_skl_")
+    }
+
+
+def _restored(kind: Any, state: dict[str, Any]) -> Any:
+    if kind is Result:
+        factor = state["factor"]
+        return Result(matrix=factor @ factor.T, features=np.empty((0, len(factor))), **state)
+    if hasattr(kind, "__dataclass_fields__"):
+        return kind(**state)
+    parameters = inspect.signature(kind).parameters
+    model = kind(**{name: state.pop(name) for name in parameters if name in state})
+    for name, value in state.items():
+        if callable(getattr(kind, name, None)):
+            raise ValueError(f"{name!r} is not an attribute that a {kind.__name__} stores")
+        setattr(model, name, value)
+    return model
+
+
+def _read(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
+    from safetensors import SafetensorError, safe_open
+
+    if not path.is_file():
+        raise FileNotFoundError(f"no model file {path}")
+    try:
+        with safe_open(str(path), framework="numpy") as file:
+            header = dict(file.metadata() or {})
+            if header.get("format") != "nearwise":
+                raise ModelFileError(f"{path} is a safetensors file, but not one that nearwise wrote")
+            return header, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise ModelFileError(f"{path} is damaged, or not a model file of nearwise: {error}") from error

@@ -1,0 +1,134 @@
+"""Reading and writing of data files: CSV, TSV, Parquet, .npy, .npz, standard input, and data sets by name.
+
+`read` returns a `Table` or raises a `TableError` that names the file, the line and the value; `write` writes
+one. Formats are in files of their own: text in `_text`, the others in `_binary`, writing in `_output`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import sys
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from nearwise.data.tables._binary import open_arrays, open_dataset, open_parquet
+from nearwise.data.tables._output import check_target, json_text, write, write_columns
+from nearwise.data.tables._seen import Seen
+from nearwise.data.tables._table import Opened, Table, TableError, checked, select
+from nearwise.data.tables._text import open_text
+from nearwise.data.tables.numerals import NO_WISHES, Wanted, wanted
+
+__all__ = [
+    "Seen",
+    "Table",
+    "TableError",
+    "check_target",
+    "json_text",
+    "open_file",
+    "read",
+    "write",
+    "write_columns",
+]
+
+DATASET = "dataset:"
+_MAGIC = {b"\x93NUMPY": "array", b"PK\x03\x04": "array", b"PAR1": "parquet"}
+_KINDS = {
+    ".csv": "text",
+    ".tsv": "text",
+    ".txt": "text",
+    ".npy": "array",
+    ".npz": "array",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+}
+_OTHERS = (".xlsx", ".xls", ".ods", ".json", ".jsonl", ".pkl", ".pickle", ".feather", ".arrow", ".h5", ".mat")
+
+
+def read(
+    source: str,
+    *,
+    labels: str | None = None,
+    ids: str | None = None,
+    ids_optional: bool = False,
+    drop: Sequence[str] = (),
+    features: Sequence[str] = (),
+    known: Sequence[str] = (),
+    least: int = 2,
+    decimal: str | None = None,
+    thousands: str | None = None,
+) -> Table:
+    """Read a data file.
+
+    A column is given by its name, or by its number from 1, or from the end by -1, -2, ...
+
+    Parameters
+    ----------
+    source : a path (.csv, .tsv, .txt, also gzipped, .parquet, .npy, .npz), "-" for standard input, or
+        "dataset:iris" for a set of `nearwise.datasets`, whose label column is "target". Encoding, separator
+        and header of text are found out.
+    labels : the column of labels
+    ids : the column of ids
+    ids_optional : there are no ids where the file has no such column, instead of an error
+    drop : columns to leave out
+    features : the columns to use; by default all others
+    known : names of features that a model knows; where the file has them all, the others are left out
+    least : the number of rows that are needed
+    decimal : the decimal mark of a text file, "." or "," (or "point", "comma")
+    thousands : its mark between groups of three digits: ",", ".", " ", "'" (or "comma", "point", "space",
+        "apostrophe"), or "" for none. By default both follow from the numbers of all features; where they do
+        not say whether `4,161` is 4161 or 4.161, that is an error, and where thousands are grouped, a notice.
+    """
+    file = open_file(source, wanted=wanted(decimal, thousands))
+    choice = select(file, labels, ids, ids_optional, drop, features, known)
+    texts = [column for column in (choice.labels, choice.ids) if column is not None]
+    return checked(file, choice, file.load(choice.features, texts), least)
+
+
+def open_file(source: str, *, header: bool = True, wanted: Wanted = NO_WISHES) -> Opened:
+    """Open a file of any format, by its suffix or, on standard input, by its first bytes.
+
+    With `header=False`, no header is looked for in a text file; `wanted` says how its numbers are written.
+    """
+    if source.startswith(DATASET):
+        return open_dataset(source, source.removeprefix(DATASET))
+    name = "standard input" if source == "-" else source
+    path = Path(source.lower())
+    suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+    if source != "-" and suffix in _OTHERS:
+        raise TableError(f"{source}: {suffix} files are not read; save it as CSV, Parquet, .npy or .npz")
+    data = _decompressed(name, _bytes(source))
+    if not data:
+        raise TableError(f"{name} is empty")
+    content = next((kind for magic, kind in _MAGIC.items() if data.startswith(magic)), "text")
+    kind = content if source == "-" else _KINDS.get(suffix, content)
+    if kind == "text" and content != "text":
+        raise TableError(f"{name} is not text but binary, such as NumPy or Parquet; give it the right suffix")
+    if kind == "array":
+        return open_arrays(name, data)
+    if kind == "parquet":
+        return open_parquet(name, data)
+    return open_text(name, data, look_for_header=header, wanted=wanted)
+
+
+def _bytes(source: str) -> bytes:
+    if source == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return Path(source).read_bytes()
+    except FileNotFoundError:
+        raise TableError(f"{source}: there is no such file") from None
+    except IsADirectoryError:
+        raise TableError(f"{source} is a folder, not a file") from None
+    except (OSError, ValueError) as error:  # a path with a zero byte is a ValueError
+        reason = getattr(error, "strerror", None) or error
+        raise TableError(f"{source} cannot be read: {reason}") from None
+
+
+def _decompressed(source: str, data: bytes) -> bytes:
+    if not data.startswith(b"\x1f\x8b"):
+        return data
+    try:
+        return gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
+        raise TableError(f"{source} is a damaged gzip file: {error}") from None

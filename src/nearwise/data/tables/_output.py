@@ -1,0 +1,153 @@
+"""Writing tables: CSV, TSV, JSON, Parquet and NumPy files, by the suffix; whole or not at all."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nearwise._common.files import write_whole
+from nearwise.data.tables._table import TableError, refuse_duplicate_names
+
+WRITTEN = (".csv", ".tsv", ".json", ".parquet", ".npy", ".npz")
+_BLOCK = 4096  # rows that are Python objects at a time
+
+
+def check_target(target: str, formats: Sequence[str] = WRITTEN) -> None:
+    """Refuse a target whose suffix names no format, or one that needs a package that is missing."""
+    suffix = _suffix(target)
+    if target != "-" and suffix not in formats:
+        raise TableError(
+            f"cannot write {target}: the name must end in {', '.join(formats)} (CSV and TSV also in .gz)"
+        )
+    if suffix == ".parquet":
+        try:
+            import pyarrow  # noqa: F401
+        except ImportError as error:
+            raise TableError(
+                f'cannot write {target}: Parquet needs pyarrow: pip install "nearwise[tables]"'
+            ) from error
+
+
+def write(
+    target: str,
+    names: Sequence[str],
+    X: ArrayLike,
+    *,
+    ids: ArrayLike | None = None,
+    labels: ArrayLike | None = None,
+    force: bool,
+) -> None:
+    """Write rows of numbers by name, with their ids and labels.
+
+    Parameters
+    ----------
+    target : a file that ends in .csv, .tsv (also .gz), .json, .parquet, .npy or .npz, or "-" for CSV on
+        standard output. Numbers are written so that reading them gives the same bits.
+    names : of the columns of X
+    X : (n, d) numbers
+    ids, labels : one per row; the columns "id" and "label". An .npy file cannot hold them.
+    force : replace a file that exists
+    """
+    check_target(target)
+    matrix = np.asarray(X, dtype=np.float64)
+    beside = {"id": ids, "label": labels}
+    extra = {name: np.asarray(values) for name, values in beside.items() if values is not None}
+    suffix = _suffix(target)
+    if suffix == ".npy":
+        if extra:
+            raise TableError(f"cannot write {target}: an .npy file holds no ids or labels; use .npz or .csv")
+        _put(target, _npy(matrix), force)
+    elif suffix == ".npz":
+        arrays = {"X": matrix, "feature_names": np.array(names, dtype=np.str_)}
+        _put(target, _npz(arrays | {name: values.astype(np.str_) for name, values in extra.items()}), force)
+    else:
+        columns = dict(zip(names, matrix.T, strict=True))
+        refuse_duplicate_names(target, [*extra, *names])
+        label = {name: extra.pop(name) for name in ("label",) if name in extra}
+        write_columns(target, {**extra, **columns, **label}, force=force)
+
+
+def write_columns(target: str, columns: Mapping[str, NDArray[Any]], *, force: bool) -> None:
+    """Write columns of any type, by name; targets as in `write`, but no .npy."""
+    check_target(target, [suffix for suffix in WRITTEN if suffix != ".npy"])
+    if target == "-":
+        _write_text(sys.stdout, columns, ",")
+        return
+    suffix = _suffix(target)
+    if suffix == ".parquet":
+        _put(target, _parquet(columns), force)
+    elif suffix == ".npz":
+        _put(target, _npz(columns), force)
+    elif suffix == ".json":
+        _put(target, json_text(columns).encode(), force)
+    else:
+        buffer = io.StringIO()
+        _write_text(buffer, columns, "\t" if suffix == ".tsv" else ",")
+        content = buffer.getvalue().encode()
+        _put(target, gzip.compress(content, mtime=0) if target.lower().endswith(".gz") else content, force)
+
+
+def json_text(columns: Mapping[str, NDArray[Any]]) -> str:
+    """The rows as a JSON list of objects, one a line."""
+    rows = zip(*(values.tolist() for values in columns.values()), strict=True)
+    objects = (json.dumps(dict(zip(columns, row, strict=True)), allow_nan=False) for row in rows)
+    return "[\n" + ",\n".join(objects) + "\n]\n"
+
+
+def _suffix(target: str) -> str:
+    """The suffix that names the format, in lower case; .gz counts for text alone."""
+    path = Path(target.lower())
+    if path.suffix == ".gz" and Path(path.stem).suffix in (".csv", ".tsv"):
+        return Path(path.stem).suffix
+    return path.suffix
+
+
+def _put(target: str, content: bytes, force: bool) -> None:
+    if Path(target).exists() and not force:
+        raise TableError(f"{target} exists; give --force to replace it")
+    write_whole(target, content)
+
+
+def _write_text(file: Any, columns: Mapping[str, NDArray[Any]], separator: str) -> None:
+    writer = csv.writer(file, delimiter=separator, lineterminator="\n")
+    writer.writerow(columns)
+    values = list(columns.values())
+    for start in range(0, len(values[0]), _BLOCK):
+        writer.writerows(zip(*(column[start : start + _BLOCK].tolist() for column in values), strict=True))
+
+
+def _npy(matrix: NDArray[np.float64]) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, matrix, allow_pickle=False)
+    return buffer.getvalue()
+
+
+def _npz(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **arrays)
+    return buffer.getvalue()
+
+
+def _parquet(columns: Mapping[str, NDArray[Any]]) -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    sink = pa.BufferOutputStream()
+    table = pa.table(
+        {
+            name: pa.array(values.tolist()) if values.dtype.kind in "UO" else pa.array(values)
+            for name, values in columns.items()
+        }
+    )
+    pq.write_table(table, sink)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content

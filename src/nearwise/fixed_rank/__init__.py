@@ -1,0 +1,1 @@
+"""Descent on matrices of fixed rank: geometries, costs, directions, and the driver that runs them."""

@@ -1,0 +1,156 @@
+"""Online regression on fixed-rank matrices: mini-batches and the step sizes of MBS11 (9), (20), (23).
+
+No stream makes a run explode. Steps shrink with the square of the factor's length, as in appendix A; and one
+after which the cost of its own mini-batch were higher is halved until it is not. With one sample x a step,
+y^ then ends between 0 and max(y^, 2 y), and in the flat geometry, where a step changes G only along x,
+|G|^2 grows by at most 2 max(y, 0) / |x|^2: over a stream by no more than the sum of these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearwise.fixed_rank.descent import Objective
+from nearwise.fixed_rank.geometry import Geometry
+
+Array = NDArray[np.float64]
+
+_TRIED = tuple(2.0**k for k in range(-3, 4))  # for both s and t_0, section 7.4.2
+_SHORTEST = 2.0**-20  # the search goes on below 2^-3 where that is not short enough
+_GATHERED = 32  # mini-batches whose rows are gathered at once
+_SEARCH_PASSES = 3  # over these samples: one would favour steps that shrink too soon
+_HALVINGS = 30  # of a step that makes its own mini-batch worse, before it is left out
+_SEARCH_BATCHES = 30  # mini-batches of the samples on which they are tried
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """s_t = (s / mu) n t_0 / (n t_0 + t) after t samples, (23), over |G|^2 where that is large (appendix A).
+
+    Attributes
+    ----------
+    step : s / mu, where mu is the mean length of the gradient of a mini-batch at the start
+    horizon : n t_0; infinite for steps that never shrink, to follow data that change
+    size : the larger of 1 and |G_0|^2; appendix A divides by the larger of 1 and |G_t|^2, that is, relative
+        to the start, by how many times |G_t|^2 is larger than this
+    """
+
+    step: float
+    horizon: float
+    size: float = np.inf
+
+    def at(self, seen: int, square: float = 0.0) -> float:
+        """s_t, where `square` is |G_t|^2."""
+        return self.step / (1.0 + seen / self.horizon) / max(square / self.size, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """Where an online run stands: the point, and the number of samples it has seen."""
+
+    point: Any
+    seen: int = 0
+
+
+def pass_over(
+    problem: Objective,
+    geometry: Geometry,
+    stream: Stream,
+    schedule: Schedule,
+    batch_size: int,
+    rng: np.random.Generator | None,
+) -> Stream:
+    """One epoch: every sample once, in mini-batches, in random order or (without `rng`) as they come.
+
+    A step longer than the geometry's reach is cut to it, so that a wild sample cannot throw the point far
+    away, and halved while the cost of its mini-batch is higher after it.
+    """
+    n, point, seen = problem.n_samples, stream.point, stream.seen
+    order = np.arange(n) if rng is None else rng.permutation(n)
+    for first in range(0, n, _GATHERED * batch_size):
+        # gathering the rows of many mini-batches at once, and slicing these, is cheaper than one by one
+        chunk = problem.subset(order[first : first + _GATHERED * batch_size])
+        for low in range(0, chunk.n_samples, batch_size):
+            batch = chunk.subset(slice(low, min(low + batch_size, chunk.n_samples)))
+            point = _stepped(batch, geometry, point, schedule, seen)
+            seen += batch.n_samples
+    return Stream(point, seen)
+
+
+def _stepped(batch: Objective, geometry: Geometry, point: Any, schedule: Schedule, seen: int) -> Any:
+    """The point after one step; the same point where none is found that does not make the batch worse."""
+    G = geometry.factor(point)
+    cost, slope = batch.evaluate(G)
+    gradient = geometry.gradient(point, slope)
+    length = float(np.sqrt(max(geometry.inner(point, gradient, gradient), 0.0)))
+    if not length > 0:
+        return point
+    step = min(schedule.at(seen, float(np.vdot(G, G))), geometry.reach(point) / length)
+    for _ in range(_HALVINGS):
+        new = geometry.retract(point, -step * gradient)
+        if batch.evaluate(geometry.factor(new))[0] <= cost:
+            return new
+        step /= 2
+    return point
+
+
+def searched_schedule(
+    problem: Objective,
+    geometry: Geometry,
+    point: Any,
+    batch_size: int,
+    rng: np.random.Generator,
+    expected: int,
+    constant: bool = False,
+) -> Schedule:
+    """s, then t_0, by trial on a small subset: those with the lowest cost after a few epochs over it.
+
+    Where no step improves on the start, all steps are zero.
+    `expected` is the n of the schedule itself, the number of samples that will come. With `constant`, t_0 is
+    infinite and only s is sought.
+    """
+    n = problem.n_samples
+    chosen = rng.choice(n, min(n, _SEARCH_BATCHES * batch_size), replace=False)
+    subset = problem.subset(chosen)
+    length = _mean_gradient(subset, geometry, point, batch_size)
+    if length == 0.0:
+        return Schedule(0.0, np.inf)
+    G = geometry.factor(point)
+    size = max(1.0, float(np.vdot(G, G)))
+
+    def cost_after(schedule: Schedule) -> float:
+        order, end = np.random.default_rng(0), Stream(point)
+        for _ in range(_SEARCH_PASSES):
+            end = pass_over(subset, geometry, end, schedule, batch_size, order)
+        return subset.evaluate(geometry.factor(end.point))[0]
+
+    horizon = np.inf if constant else float(len(chosen))
+    best, best_cost = Schedule(0.0, np.inf), subset.evaluate(geometry.factor(point))[0]
+    step = _TRIED[-1]
+    while step >= _TRIED[0] or (best.step <= 2 * step / length and step > _SHORTEST):
+        trial = Schedule(step / length, horizon, size)
+        cost = cost_after(trial)
+        if cost < best_cost:
+            best, best_cost = trial, cost
+        step /= 2  # and on below 2^-3, where the start is so good that only shorter steps improve it
+    for share in () if constant or best.step == 0.0 else _TRIED:
+        trial = Schedule(best.step, share * len(chosen), size)
+        cost = cost_after(trial)
+        if cost < best_cost:
+            best, best_cost = trial, cost
+    return Schedule(best.step, best.horizon * expected / len(chosen), size)
+
+
+def _mean_gradient(problem: Objective, geometry: Geometry, point: Any, batch_size: int) -> float:
+    """mu: the mean length of the gradient of a mini-batch."""
+    lengths = []
+    for low in range(0, problem.n_samples, batch_size):
+        rows = slice(low, min(low + batch_size, problem.n_samples))
+        _, slope = problem.subset(rows).evaluate(geometry.factor(point))
+        gradient = geometry.gradient(point, slope)
+        lengths.append(np.sqrt(max(geometry.inner(point, gradient, gradient), 0.0)))
+    return float(np.mean(lengths))

@@ -1,0 +1,146 @@
+"""The cost of fixed-rank regression, MBS11 (1) and 8.2, and the forms of each kind of data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from nearwise.fixed_rank.forms import Forms, Index, Matrices, Squares
+from nearwise.model.atoms import constraint_atoms
+from nearwise.model.blocks import Block
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Regression:
+    """The cost (1), the mean of (y^ - y)^2 / 2, where a sample may be an inequality instead (section 8.2).
+
+    Attributes
+    ----------
+    forms : X_i
+    targets : y_i
+    relation : -1 for "at most y_i", +1 for "at least y_i", 0 for equality; None where all are equalities
+    """
+
+    forms: Forms
+    targets: Array
+    relation: NDArray[np.int8] | None = None
+
+    @property
+    def n_samples(self) -> int:
+        """n."""
+        return len(self.targets)
+
+    def residual(self, values: Array) -> Array:
+        """y^ - y, and 0 where an inequality holds."""
+        residual = values - self.targets
+        if self.relation is not None:
+            slack = ((self.relation < 0) & (residual < 0)) | ((self.relation > 0) & (residual > 0))
+            residual[slack] = 0.0
+        return residual
+
+    def cost(self, residual: Array) -> float:
+        """Half the mean square."""
+        return float(residual @ residual) / (2 * max(len(residual), 1))
+
+    def active(self, residual: Array) -> NDArray[np.bool_] | None:
+        """The samples that pull; None where all do."""
+        return None if self.relation is None else (self.relation == 0) | (residual != 0)
+
+    def evaluate(self, factor: Array) -> tuple[float, Callable[[Array], Array]]:
+        """The cost at G G^T, and S with S(D) = grad_W f D, where grad_W f = mean_i residual_i sym(X_i)."""
+        Z = self.forms.image(factor)
+        residual = self.residual(self.forms.cross(Z, Z))
+        weights = residual / max(len(residual), 1)
+
+        def slope(D: Array) -> Array:
+            image = Z if D is factor else self.forms.image(D)
+            return self.forms.pull(self.forms.weigh(weights, image))
+
+        return self.cost(residual), slope
+
+    def subset(self, rows: Index | slice) -> Regression:
+        """Some of the samples."""
+        relation = None if self.relation is None else self.relation[rows]
+        return Regression(self.forms.subset(rows), self.targets[rows], relation)
+
+
+def vector_forms(X: Any, unit: float | None = None) -> Squares:
+    """X_i = x_i x_i^T for the rows x_i of a dense or sparse array."""
+    return Squares(X, X.shape[1], X.shape[0], unit=_unit(X) if unit is None else unit)
+
+
+def matrix_forms(X: Array, unit: float | None = None) -> Matrices:
+    """The symmetric parts of the matrices X, (n, d, d)."""
+    n, d, _ = X.shape
+    flat = (X / 2 + X.transpose(0, 2, 1) / 2).reshape(n, d * d)
+    return Matrices(flat, d, float(np.sqrt(_unit(flat))) if unit is None else unit)
+
+
+def constraint_forms(
+    blocks: tuple[Block, ...], features: Any, n_objects: int, unit: float | None = None
+) -> Squares:
+    """The forms of resolved constraints: distances, comparisons, inner products, linear functions.
+
+    With features, (N, d), dense or sparse, they are forms of the metric of d variables; without, of the
+    kernel of the objects: a distance is then X = (e_i - e_j)(e_i - e_j)^T, sections 8.4 and 9.1.
+    """
+    count = sum(map(len, blocks))
+    rows, used = features, None
+    if any(block.kind == "linear" for block in blocks):
+        if sparse.issparse(features):
+            raise TypeError("linear constraints need dense data, got a sparse matrix")
+        rows, atoms = constraint_atoms(
+            blocks, np.eye(n_objects) if features is None else features, as_they_are=True
+        )
+    else:
+        numbers, atoms = constraint_atoms(
+            blocks, np.arange(n_objects, dtype=np.float64)[:, None], as_they_are=True
+        )
+        used = numbers[:, 0].astype(np.int64)  # the objects that occur
+        if features is not None and len(used) < n_objects:
+            rows = features[used]
+    squares = atoms.squares(count)
+    first, second = squares.first, squares.second
+    if rows is None and used is not None:
+        first, second = used[first], used[second]
+    one_each = len(squares.coefficient) == count and bool((np.diff(squares.start) == 1).all())
+    return Squares(
+        rows,
+        n_objects if features is None else features.shape[1],
+        count,
+        first,
+        second,
+        squares.sign,
+        None if (squares.coefficient == 1).all() else squares.coefficient,
+        None if one_each else np.repeat(np.arange(count), np.diff(squares.start)),
+        (1.0 if features is None else _unit(features)) if unit is None else unit,
+    )
+
+
+def largest_entry(numbers: Array) -> float:
+    """The largest magnitude, without a copy of the array."""
+    return max(float(np.max(numbers, initial=0.0)), -float(np.min(numbers, initial=0.0)))
+
+
+def root_mean_square(numbers: Array) -> float:
+    """Without overflow; 1 where all is zero."""
+    largest = largest_entry(numbers)
+    if largest == 0.0:
+        return 1.0
+    share = max(1, numbers.size // 1_000_000)  # a sample of a large array is enough for a unit
+    sampled = numbers.ravel()[::share] / largest
+    return largest * float(np.sqrt(np.mean(sampled * sampled)))
+
+
+def _unit(X: Any) -> float:
+    """The typical length of a row."""
+    entries = X.data if sparse.issparse(X) else X
+    per_row = entries.size / max(X.shape[0], 1)
+    return root_mean_square(entries) * float(np.sqrt(max(per_row, 1.0)))

@@ -1,0 +1,191 @@
+"""A checkpoint: what a fit has found so far, in a file, so that an interrupted fit goes on and ends the same.
+
+A fit is a sequence of solves. The factors of those that are finished are kept. The last one, the long one,
+runs in legs of 16, 32, 64, ... iterations, each of which starts afresh where the one before ended, whether
+the fit was interrupted there or not. So the result does not depend on interruptions, bit by bit, and at most
+half of the iterations are lost.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from nearwise import __version__
+from nearwise._common.files import write_whole
+from nearwise.fixed_rank.driver import FixedRankResult
+from nearwise.solving.result import Result, Status
+
+Array = NDArray[np.float64]
+Solution = TypeVar("Solution", Result, FixedRankResult)
+
+FIRST_LEG = 16  # iterations
+_FORMAT = "nearwise checkpoint"
+_MAX_ITER = 1000  # of all legs, unless the user names another number
+
+
+class Checkpoint:
+    """The solves of one fit, known by what it learns from and how.
+
+    Parameters
+    ----------
+    path : the file; made if it is not there, and read if it is
+    job : `fingerprint` of data and settings; the file of another job is refused
+    """
+
+    def __init__(self, path: str | os.PathLike[str], job: str) -> None:
+        self.path, self.job = Path(path), job
+        self.finished: list[Array] = []  # factors of finished solves
+        self.legs = 0  # finished ones of the last solve
+        self.factor: Array | None = None  # where they ended
+        self.records: list[list[float]] = []  # their history
+        self.n_iterations = 0  # of all that is finished
+        if self.path.exists():
+            self._read()
+        else:
+            self._write()  # whether it can be written is known before any work
+        self.n_restored = self.n_iterations
+        self._next = 0
+
+    def stage(self, solve: Callable[[], Result]) -> Array:
+        """The factor of the next solve, from the file if it is there."""
+        self._next += 1
+        if self._next > len(self.finished):
+            result = solve()
+            self.finished.append(result.factor)
+            self.n_iterations += result.n_iter
+            self._write()
+        return self.finished[self._next - 1]
+
+    def last(
+        self,
+        solve: Callable[[Array | None, int], Solution],
+        start: Array | None,
+        max_iter: int | None,
+        record_type: type[Any],
+    ) -> Solution:
+        """The last solve, in legs; the file is removed when it is done.
+
+        Parameters
+        ----------
+        solve : takes a factor to start from and the largest number of iterations
+        start : of the first leg
+        max_iter : of all legs together
+        record_type : of the history's records, whose first two fields are iteration and seconds
+        """
+        limit = _MAX_ITER if max_iter is None else max_iter
+        factor = start if self.factor is None else self.factor
+        while True:
+            left = max(limit - len(self.records), 1)
+            leg = FIRST_LEG * 2**self.legs
+            result = solve(factor, min(leg, left))
+            history = self._with(result.history)
+            result = dataclasses.replace(result, history=tuple(_restored(record_type, r) for r in history))
+            if result.status is not Status.LIMIT or left <= leg:
+                break
+            factor = result.factor
+            self.legs, self.factor, self.records = self.legs + 1, factor, history
+            self.n_iterations += leg
+            self._write()
+        if result.status not in (Status.LIMIT, Status.INTERRUPTED):
+            self.remove()
+        return result
+
+    def remove(self) -> None:
+        """Remove the file: the fit is done."""
+        self.path.unlink(missing_ok=True)
+
+    def _with(self, history: tuple[Any, ...]) -> list[list[float]]:
+        """The records so far and those of one more leg, counted on."""
+        count = len(self.records)
+        seconds = self.records[-1][1] if self.records else 0.0
+        rows = [[float(value) for value in dataclasses.astuple(record)] for record in history]
+        return self.records + [[row[0] + count, row[1] + seconds, *row[2:]] for row in rows]
+
+    def _write(self) -> None:
+        from safetensors.numpy import save
+
+        arrays = {f"finished {k}": factor for k, factor in enumerate(self.finished)}
+        if self.factor is not None:
+            arrays |= {"factor": self.factor, "records": np.array(self.records)}
+        arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        counts = {"legs": self.legs, "n_iterations": self.n_iterations}
+        header = {"format": _FORMAT, "job": self.job, "counts": json.dumps(counts)}
+        write_whole(self.path, save(arrays, metadata=header))
+
+    def _read(self) -> None:
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(str(self.path), framework="numpy") as file:
+                header = dict(file.metadata() or {})
+                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except (SafetensorError, OSError) as error:
+            what = f"is damaged, or something else ({error}); name another file"
+            raise ValueError(f"checkpoint {self.path} {what}") from error
+        if header.get("format") != _FORMAT:
+            raise ValueError(f"checkpoint {self.path} is another kind of file; name a file that is not there")
+        if header["job"] != self.job:
+            raise ValueError(
+                f"checkpoint {self.path} belongs to another fit: its data, constraints, settings or version "
+                "of nearwise differ; remove it, or name another file"
+            )
+        counts = json.loads(header["counts"])
+        self.legs, self.n_iterations = counts["legs"], counts["n_iterations"]
+        self.factor = arrays.pop("factor", None)
+        self.records = arrays.pop("records", np.empty((0, 0))).tolist()
+        self.finished = [arrays[f"finished {k}"] for k in range(len(arrays))]
+
+
+def open_checkpoint(path: Any, random_state: Any, *parts: Any) -> Checkpoint | None:
+    """The checkpoint that the parameter `checkpoint` names, for a fit known by its parts."""
+    if path is None:
+        return None
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"checkpoint must be a path or None, got {path!r}")
+    if isinstance(random_state, bool) or not isinstance(random_state, int | np.integer):
+        raise ValueError(
+            f"with a checkpoint random_state must be a whole number, got {random_state!r}: a fit that goes "
+            "on has to draw what it drew before"
+        )
+    return Checkpoint(path, fingerprint(__version__, int(random_state), *parts))
+
+
+def fingerprint(*parts: Any) -> str:
+    """A digest of values, arrays and dataclasses of them."""
+    digest = hashlib.sha256()
+    for part in parts:
+        _add(digest, part)
+    return digest.hexdigest()
+
+
+def _add(digest: Any, value: Any) -> None:
+    if sparse.issparse(value):
+        rows = sparse.csr_array(value)
+        value = (rows.shape, rows.data, rows.indices, rows.indptr)
+    if isinstance(value, np.ndarray):
+        digest.update(f"{value.dtype} {value.shape};".encode())
+        digest.update(repr(value.tolist()).encode() if value.dtype.hasobject else value.tobytes())
+    elif isinstance(value, list | tuple):
+        digest.update(f"{len(value)};".encode())
+        for item in value:
+            _add(digest, item)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        digest.update(f"{type(value).__name__};".encode())
+        for field in dataclasses.fields(value):
+            _add(digest, getattr(value, field.name))
+    else:
+        digest.update(f"{type(value).__name__} {value!r};".encode())
+
+
+def _restored(record_type: type[Any], row: list[float]) -> Any:
+    return record_type(int(row[0]), *row[1:])

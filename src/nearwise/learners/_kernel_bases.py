@@ -1,0 +1,142 @@
+"""Coordinates for the objects of a kernel: an orthonormal basis of the span of R = Phi J, JKDD12 3.6 and 4.3.
+
+With K^J = J' K0 J = V Lambda V', the coordinates of an object x are phi'(x) = weights' k0(x, points), where
+weights = J V Lambda^(-1/2). J is the identity for the full basis, and has `rank` columns for a reduced one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from nearwise._common.reading import symmetric
+from nearwise.learners.input_kernels import InputKernel
+
+Array = NDArray[np.float64]
+
+BASES = ("full", "subset", "kmeans", "random")
+RANK_TOLERANCE = 1e-8  # relative size below which an eigenvalue of the kernel counts as zero
+NEGATIVE_TOLERANCE = 1e-6  # relative size of a negative eigenvalue that is more than rounding of float32
+_EQUAL = 1e-12  # squared distance, relative to squared lengths, of equal objects after rounding
+_CLUSTERING_STEPS = 30
+
+
+@dataclass(frozen=True, eq=False)
+class KernelBasis:
+    """A basis with the coordinates of the training objects; points and weights as in `KernelMetric`."""
+
+    points: Any
+    weights: Array
+    features: Array
+    is_reduced: bool
+
+
+def kernel_basis(
+    kernel: InputKernel, X: Any, kind: str, rank: int, rng: np.random.RandomState
+) -> KernelBasis:
+    """The basis of the given kind: "full", "subset", "kmeans" or "random".
+
+    Parameters
+    ----------
+    kernel : k0
+    X : the training objects; for a precomputed kernel, the kernel matrix
+    kind : "full" takes all objects and forgets `rank`; "subset" takes `rank` of them, "kmeans" the means of
+        clusters in the space of the kernel, "random" combinations of all with normal coefficients
+    rank : the number of columns of J; dependent ones make fewer dimensions
+    rng : draws
+    """
+    n = X.shape[0]
+    if kernel.is_precomputed:
+        X = symmetric(X, "X (a precomputed kernel)")
+    if kind == "subset":
+        chosen = np.sort(rng.permutation(n)[: min(rank, n)])
+        points = chosen if kernel.is_precomputed else X[chosen]
+        columns = kernel.gram(X, points)
+        J: Array | None = np.eye(len(chosen))
+        K_J = columns[chosen]
+    else:
+        columns = kernel.gram(X, None if kernel.is_precomputed else X)
+        # A copy: the caller may change X, and scikit-learn computes the kernel of data with these very data
+        # in another way, with other rounding, than after the points were stored and read.
+        points = None if kernel.is_precomputed else X.copy()
+        J = _coefficients(kind, columns, min(rank, n), rng)
+        K_J = columns if J is None else J.T @ columns @ J
+    values, vectors = _spectrum(K_J)
+    weights = vectors / np.sqrt(values)
+    if J is None:
+        features = vectors * np.sqrt(values)
+    else:
+        weights = J @ weights
+        features = columns @ weights
+    # rounding would put equal objects at a distance that is not zero, and bounds are filled from distances
+    return KernelBasis(points, weights, features[_first_equal(kernel, X)], J is not None)
+
+
+def _coefficients(kind: str, K: Array, rank: int, rng: np.random.RandomState) -> Array | None:
+    """J, or None for the identity."""
+    if kind == "full":
+        return None
+    if kind == "random":
+        return rng.standard_normal((len(K), rank)) / np.sqrt(len(K))
+    return _cluster_means(K, rank, rng)
+
+
+def _cluster_means(K: Array, rank: int, rng: np.random.RandomState) -> Array:
+    """Kernel k-means, started at `rank` of the objects; column k of J averages the objects of cluster k."""
+    n = len(K)
+    centres = rng.permutation(n)[:rank]
+    cluster = np.argmin(np.diag(K)[centres] - 2.0 * K[:, centres], axis=1)
+    for _ in range(_CLUSTERING_STEPS):
+        J = _averages(cluster, n)
+        products = K @ J
+        moved = np.argmin(np.einsum("ik,ik->k", J, products) - 2.0 * products, axis=1)
+        if np.array_equal(moved, cluster):
+            break
+        cluster = moved
+    return _averages(cluster, n)
+
+
+def _averages(cluster: NDArray[np.int64], n: int) -> Array:
+    found, cluster = np.unique(cluster, return_inverse=True)
+    J = np.zeros((n, len(found)))
+    J[np.arange(n), cluster] = 1.0
+    return J / J.sum(axis=0)
+
+
+def _first_equal(kernel: InputKernel, X: Any) -> NDArray[np.int64]:
+    """For every object, the first one that is equal to it; in a precomputed kernel, up to rounding."""
+    if kernel.is_precomputed:
+        size = np.diag(X)[:, None] + np.diag(X)
+        return np.argmax(size - 2.0 * X <= _EQUAL * size, axis=1)
+    rows = sparse.csr_array(X) if sparse.issparse(X) else X
+    first: dict[bytes, int] = {}
+    keys = (_bytes_of(rows, i) for i in range(rows.shape[0]))
+    return np.array([first.setdefault(key, i) for i, key in enumerate(keys)], dtype=np.int64)
+
+
+def _bytes_of(rows: Any, i: int) -> bytes:
+    if sparse.issparse(rows):
+        part = slice(rows.indptr[i], rows.indptr[i + 1])
+        return bytes(rows.indices[part].tobytes() + b"|" + rows.data[part].tobytes())
+    return bytes((rows[i] + 0.0).tobytes())  # -0.0 becomes 0.0
+
+
+def _spectrum(K: Array) -> tuple[Array, Array]:
+    """The eigenvalues above the tolerance, with their vectors; a kernel that is indefinite is refused."""
+    K = symmetric(K, "the kernel matrix")
+    values, vectors = np.linalg.eigh(K)
+    largest = float(np.abs(values).max(initial=0.0))
+    if values[0] < -NEGATIVE_TOLERANCE * largest:
+        raise ValueError(
+            f"the kernel must be positive semidefinite, but its matrix has the eigenvalue {values[0]:.6g} "
+            f"(the largest is {values[-1]:.6g}); add {-values[0]:.6g} to its diagonal, set its negative "
+            "eigenvalues to zero, or choose another kernel"
+        )
+    kept = values > max(RANK_TOLERANCE * largest, -2.0 * values[0])
+    if not kept.any():
+        raise ValueError("the kernel is zero on all training objects")
+    return values[kept], vectors[:, kept]

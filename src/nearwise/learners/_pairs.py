@@ -1,0 +1,139 @@
+"""What labels and open bounds become: pairs of objects with bounds on their squared distances.
+
+Every rule here works with ratios of distances under the prior, so it means the same in every unit. A
+threshold t lies between what is similar and what is not, the geometric mean of the medians of both; similar
+pairs shall come below t / 2 and dissimilar ones above 2 t. Where a part of every distance is fixed, that is
+asked of the part u of the threshold that is not: the bounds are t - u / 2 and t + u. Pairs between near
+neighbours get the threshold of their own neighbourhood, random pairs and pairs that the user gives one
+threshold in common.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearwise.learners._space import Space
+from nearwise.model import constraints as c, drawing
+from nearwise.model.blocks import Constraints
+from nearwise.model.drawing import Pairs
+from nearwise.model.labelling import Codes
+
+Array = NDArray[np.float64]
+
+MARGIN = 2.0  # similar pairs shall come below threshold / MARGIN, dissimilar ones above threshold * MARGIN
+LOCAL_PAIRS = 20_000  # drawn at most by default: the neighbours of 2,000 objects
+_LEAST = 1e-3  # of the median threshold: objects whose neighbours are nearly equal get no smaller one
+_EQUAL = 1e-12  # of the median squared distance, below which two objects count as equal
+
+
+def local_pairs(
+    codes: Codes, space: Space, prior: Space, n_pairs: int | None, rng: np.random.RandomState
+) -> Constraints:
+    """Objects with their five nearest of their own class and of the others, at the objects' own thresholds.
+
+    Parameters
+    ----------
+    codes : the class of every object as a number, -1 for one that has none and is in no pair
+    space : the distances by which neighbours are searched
+    prior : the distances of the prior, for the bounds
+    n_pairs : how many pairs to draw at most; 20,000 by default. Where there are more, those of a random
+        choice of objects.
+    rng : for that choice
+    """
+    labelled = np.flatnonzero(codes >= 0)
+    limit = LOCAL_PAIRS if n_pairs is None else n_pairs
+    n_asking = min(len(labelled), -(-limit // (2 * drawing.N_NEIGHBORS)))
+    asking = np.sort(labelled[rng.permutation(len(labelled))[:n_asking]])
+    # distances between rows round less when they are centred
+    centred = Space(space.rows - space.rows[labelled].mean(axis=0), space.outside)
+    near, far = drawing.neighbors(codes, centred.nearest, asking)
+    is_different = _positive(prior, np.concatenate([near, far]))
+    near, far = near[is_different[: len(near)]], far[is_different[len(near) :]]
+    if len(near) == 0 or len(far) == 0:
+        return Constraints()
+    whole = _own_thresholds(prior, near, far, len(codes))
+    lower, upper = _asked(whole, _own_thresholds(Space(prior.rows), near, far, len(codes)))
+    near, far = _at_most(near, limit - limit // 2, rng), _at_most(far, max(limit // 2, 1), rng)
+    return c.at_most(near, lower[near[:, 0]]) + c.at_least(far, upper[far[:, 0]])
+
+
+def random_pairs(codes: Codes, prior: Space, n_pairs: int | None, rng: np.random.RandomState) -> Constraints:
+    """Pairs drawn uniformly, half of them similar where the labels permit; 40 c^2 by default (KSD09 7.2)."""
+    same, different = drawing.random_pairs(codes, n_pairs, rng)
+    is_different = _positive(prior, np.concatenate([same, different]))
+    same, different = same[is_different[: len(same)]], different[is_different[len(same) :]]
+    if len(same) == 0 or len(different) == 0:
+        return Constraints()
+    return with_bounds(c.similar(same) + c.dissimilar(different), prior)
+
+
+def with_bounds(constraints: Constraints, prior: Space) -> Constraints:
+    """The constraints, by row number, with their open bounds filled by the common threshold."""
+    of_relation: dict[int, list[Pairs]] = {-1: [], 1: []}
+    for block in constraints.blocks:
+        open_rows = np.isnan(block.bounds)
+        if open_rows.any() and block.ids is not None:
+            of_relation[block.relation].append(np.asarray(block.ids[open_rows], dtype=np.int64))
+    pairs = [np.concatenate(found) for found in of_relation.values() if found]
+    threshold = _common_threshold(prior, pairs)
+    if threshold == 0.0:
+        return constraints
+    asked = _asked(np.array([threshold]), np.array([_common_threshold(Space(prior.rows), pairs)]))
+    bound = {relation: float(part[0]) for relation, part in zip((-1, 1), asked, strict=True)}
+    filled = [
+        replace(block, bounds=np.where(np.isnan(block.bounds), bound[block.relation], block.bounds))
+        if np.isnan(block.bounds).any()
+        else block
+        for block in constraints.blocks
+    ]
+    return Constraints(tuple(filled))
+
+
+def _asked(whole: Array, learned: Array) -> tuple[Array, Array]:
+    """What similar pairs shall come below and dissimilar ones above; `learned` is a part of `whole`."""
+    learned = np.minimum(learned, whole)
+    return whole - (1.0 - 1.0 / MARGIN) * learned, whole + (MARGIN - 1.0) * learned
+
+
+def _common_threshold(space: Space, kinds: list[Pairs]) -> float:
+    """The geometric mean of the median distances of kinds of pairs; 0 where there are none of length > 0."""
+    medians = []
+    for pairs in kinds:
+        distances = space.distances(pairs)
+        if (distances > 0).any():
+            medians.append(np.median(distances[distances > 0]))
+    return float(np.exp(np.mean(np.log(medians)))) if medians else 0.0
+
+
+def _own_thresholds(space: Space, near: Pairs, far: Pairs, n_objects: int) -> Array:
+    """The same for every object, from the pairs in which it is the first."""
+    below = _medians(near[:, 0], space.distances(near), n_objects)
+    above = _medians(far[:, 0], space.distances(far), n_objects)
+    # An object without neighbours of one kind has the threshold that the other kind alone gives.
+    threshold = np.sqrt(np.where(below > 0, below, above) * np.where(above > 0, above, below))
+    return np.maximum(threshold, _LEAST * np.median(threshold[threshold > 0]))
+
+
+def _positive(prior: Space, pairs: Pairs) -> NDArray[np.bool_]:
+    """Which pairs are of objects with different coordinates, without which nothing can be learned."""
+    distances = Space(prior.rows).distances(pairs)
+    found = distances[distances > 0]
+    return distances > (_EQUAL * np.median(found) if len(found) else 0.0)
+
+
+def _medians(group: NDArray[np.int64], values: Array, n_groups: int) -> Array:
+    """The median of the values of every group; 0 for a group without any."""
+    order = np.lexsort((values, group))
+    ordered, counts = values[order], np.bincount(group, minlength=n_groups)
+    starts = np.cumsum(counts) - counts
+    out, some = np.zeros(n_groups), counts > 0
+    low, high = starts[some] + (counts[some] - 1) // 2, starts[some] + counts[some] // 2
+    out[some] = (ordered[low] + ordered[high]) / 2
+    return out
+
+
+def _at_most(pairs: Pairs, count: int, rng: np.random.RandomState) -> Pairs:
+    return pairs if len(pairs) <= count else pairs[np.sort(rng.permutation(len(pairs))[:count])]

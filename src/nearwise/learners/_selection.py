@@ -1,0 +1,154 @@
+"""What is held out while the penalty is chosen or learning is checked, and how a metric is scored on it.
+
+With labels, half of the objects are held out, because near neighbours make pairs of one object tell much
+about the others: the score is the share of a held-out object's class among its five nearest learned-from
+objects. Without labels, a third of the constraints is held out: the score is how often what shall be nearer
+is nearer, and for constraints that do not order distances how little they are violated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from nearwise.learners._side import SideInformation, part_of, share_in_order
+from nearwise.learners._space import Outside, Space
+from nearwise.model import constraints as c, drawing
+from nearwise.model.blocks import Block, Constraints
+from nearwise.model.labelling import Codes
+from nearwise.model.problem import Problem
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+_LARGEST_SAMPLE = 4_000  # objects that a choice of the penalty looks at, half of them held out
+_HELD_OUT = 3  # one of so many constraints of a block is held out
+_STAND_INS = 1_000  # random pairs that stand in for the kind of pairs of which there are none
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """What is learned from, and the score of a factor of M on the rest; None stands for M = I."""
+
+    rows: Index
+    codes: Codes | None
+    constraints: Constraints
+    score: Callable[[Array | None], float]
+
+
+def hold_out(
+    features: Any,
+    codes: Codes | None,
+    constraints: Constraints,
+    rng: np.random.RandomState,
+    outside: Outside | None = None,
+) -> Trial | None:
+    """A trial on features, dense or sparse; None where there is too little to hold something out.
+
+    Distances are those of the features in the coordinates of a factor, plus those outside a basis.
+    """
+    if codes is None:
+        return _without_constraints(features, constraints, rng, outside)
+    return _without_objects(features, codes, constraints, rng, outside)
+
+
+def _without_objects(
+    features: Any,
+    codes: Codes,
+    constraints: Constraints,
+    rng: np.random.RandomState,
+    outside: Outside | None,
+) -> Trial | None:
+    labelled = np.flatnonzero(codes >= 0)
+    sample = labelled[rng.permutation(len(labelled))[:_LARGEST_SAMPLE]]
+    sample = sample[np.argsort(codes[sample], kind="stable")]
+    starts = np.flatnonzero(np.diff(codes[sample], prepend=-1))
+    place = np.arange(len(sample)) - np.repeat(starts, np.diff(np.append(starts, len(sample))))
+    learned_from, asking = np.sort(sample[place % 2 == 0]), np.sort(sample[place % 2 == 1])
+    # Every class is in the part that is learned from; classes of one object are in no other.
+    if np.bincount(codes[learned_from]).max() < 2 or len(np.unique(codes[learned_from])) < 2:
+        return None
+    # objects without a class cannot be asked for theirs, but constraints speak of some
+    rows = learned_from
+    if len(labelled) < len(codes):
+        named = np.concatenate([learned_from, *(block.object_ids.ravel() for block in constraints.blocks)])
+        rows = np.union1d(learned_from, named[codes[named] < 0])
+    inside = constraints.restricted_to(rows)[0].resolve(len(rows), rows)
+
+    def score(factor: Array | None) -> float:
+        space = Space(_centred(features, factor), outside)
+        near = space.nearest(asking, learned_from, min(drawing.N_NEIGHBORS, len(learned_from)))
+        return float(np.mean(codes[near] == codes[asking, np.newaxis]))
+
+    return Trial(rows, codes[rows], Constraints(inside), score)
+
+
+def _without_constraints(
+    features: Any, constraints: Constraints, rng: np.random.RandomState, outside: Outside | None
+) -> Trial | None:
+    kept: list[Block] = []
+    held: list[Block] = []
+    for block in constraints.blocks:
+        order = rng.permutation(len(block))
+        n_held = len(block) // _HELD_OUT
+        held.append(part_of(block, np.sort(order[:n_held])))
+        kept.append(part_of(block, np.sort(order[n_held:])))
+    n = features.shape[0]
+    ordering = [block for block in held if len(block) and _orders(block)]
+    # of sparse features, values of other constraints would need them written out
+    others = [block for block in held if len(block) and not _orders(block) and not sparse.issparse(features)]
+    if not ordering and not others:
+        return None
+    side = SideInformation(n, None, _with_both_kinds(ordering, n, rng))
+    rest = Constraints(tuple(others))
+    fixed = None if outside is None else outside.values(rest)
+    problem = Problem(features, rest, fixed=fixed) if others else None
+
+    def score(factor: Array | None) -> float:
+        parts: list[tuple[float, int]] = []
+        if ordering:
+            rows = features if factor is None else np.asarray(features @ factor)
+            space = Space(rows, outside)
+
+            def distances(i: Index, j: Index) -> Array:
+                return space.distances(np.stack([i, j], axis=1))
+
+            share = share_in_order(side, distances, np.random.RandomState(0))
+            parts.append((share, sum(map(len, ordering))))
+        if problem is not None:
+            M = np.eye(features.shape[1]) if factor is None else factor @ factor.T
+            violations = problem.formulation.losses.violations(problem.values(M))
+            parts.append((1.0 - float(np.mean(np.minimum(violations, 1.0))), len(violations)))
+        values, weights = np.array(parts).T
+        return float(np.average(values, weights=weights))
+
+    return Trial(np.arange(n), None, Constraints(tuple(kept)), score)
+
+
+def _centred(features: Any, factor: Array | None) -> Any:
+    """Features in the coordinates of a metric; distances between them round less when they are centred."""
+    if sparse.issparse(features):
+        rows = features if factor is None else np.asarray(features @ factor)
+        return rows if factor is None else rows - rows.mean(axis=0)
+    centred = features - features.mean(axis=0)
+    return centred if factor is None else centred @ factor
+
+
+def _orders(block: Block) -> bool:
+    return block.kind == "comparison" or (block.kind == "distance" and block.relation != 0)
+
+
+def _with_both_kinds(blocks: list[Block], n_objects: int, rng: np.random.RandomState) -> Constraints:
+    """The blocks, with random pairs as the other kind where all pairs are similar or all dissimilar."""
+    relations = {block.relation for block in blocks if block.kind == "distance"}
+    side = Constraints(tuple(blocks))
+    if len(relations) != 1 or n_objects < 2:
+        return side
+    i, j = rng.randint(n_objects, size=(2, _STAND_INS))
+    pairs = np.stack([i, j], axis=1)[i != j]
+    return side + (c.dissimilar(pairs) if -1 in relations else c.similar(pairs))

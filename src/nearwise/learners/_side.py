@@ -1,0 +1,294 @@
+"""Side information as a learner takes it: labels, and constraints by row number or sample id.
+
+`read` checks it against the data and drops constraints on objects that are not there; the result can be
+restated for a subspace, outside which distances are fixed. `share_in_order` grades distances by it.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.metrics import roc_auc_score
+from sklearn.utils import column_or_1d
+
+from nearwise._common.reading import id_list, regular_array, show
+from nearwise.learners._space import Outside
+from nearwise.model import drawing, labelling
+from nearwise.model.binding import LeftOutWarning, left_out, unreachable
+from nearwise.model.blocks import Block, Constraints
+from nearwise.model.divergences import Divergence
+
+Array = NDArray[np.float64]
+Codes = NDArray[np.int64]
+Index = NDArray[np.int64]
+
+_GRADED_PAIRS = 50_000  # of all pairs of labelled objects, above which a sample is graded
+_SHOWN = 3  # unknown ids in a message
+
+
+class UnknownIdsWarning(UserWarning):
+    """Constraints were left out, because they name objects that are not in `sample_ids`."""
+
+
+@dataclass(frozen=True, eq=False)
+class SideInformation:
+    """What is known about the rows of some data.
+
+    Attributes
+    ----------
+    n_objects : the number of rows
+    codes : the class of every row as a number, -1 for a row without one; None where no labels are there that
+        tell something
+    constraints : by row number
+    n_dropped : how many constraints named objects that are not in the data
+    useless : why labels that were given tell nothing, as a clause
+    """
+
+    n_objects: int
+    codes: Codes | None
+    constraints: Constraints
+    n_dropped: int = 0
+    useless: str = ""
+
+    @property
+    def nothing_known(self) -> str:
+        """Why there is nothing to learn from, where that is so."""
+        return self.useless or "neither labels nor constraints say anything about these objects"
+
+    def inside(self, outside: Outside) -> SideInformation:
+        """The same as bounds on what a subspace contributes, for hard constraints: JKDD12 (11) and (20).
+
+        Open bounds stay open: they are filled from distances in the subspace. An upper bound on a distance
+        that the part outside already exceeds is refused, and a lower bound that it already meets is left out.
+        """
+        blocks: list[Block] = []
+        first = 0
+        for block in self.constraints.blocks:
+            if np.isnan(block.bounds).all():
+                blocks.append(block)
+            else:
+                shifted = replace(block, bounds=block.bounds - outside.values_of(block))
+                if block.kind == "distance":
+                    _refuse_exceeded(self.constraints, shifted, first)
+                    shifted = _without_met(shifted)
+                if len(shifted):
+                    blocks.append(shifted)
+            first += len(block)
+        return replace(self, constraints=Constraints(tuple(blocks)))
+
+
+def read(
+    n_objects: int,
+    y: ArrayLike | None,
+    constraints: Constraints | None,
+    sample_ids: ArrayLike | None,
+    complete: bool = True,
+) -> SideInformation:
+    """Labels as class numbers and constraints by row number.
+
+    With `sample_ids`, constraints on other objects are dropped, with a warning unless it is scikit-learn
+    that took a part of the data; without, they are an error, and so are all constraints in such a part, where
+    row numbers are those of other objects. `complete` is false for a part of the data, which does not tell
+    how often a label occurs (`labelling.read`).
+    """
+    codes, useless = (None, "") if y is None else _codes(y, n_objects, complete)
+    if constraints is None:
+        return SideInformation(n_objects, codes, Constraints(), useless=useless)
+    if not isinstance(constraints, Constraints):
+        kind = type(constraints).__name__
+        raise TypeError(f"constraints must be made by nearwise.constraints, got {kind}")
+    dropped = 0
+    is_in_fold = _is_in_fold(constraints)
+    if sample_ids is None and is_in_fold:
+        raise ValueError(
+            "constraints by row number in cross-validation, where a part of the data has its own row numbers "
+            "and the constraints would be about other objects; pass sample_ids, one id for each row of X "
+            "(np.arange(len(X)) keeps the constraints as they are)"
+        )
+    if sample_ids is not None:
+        given = constraints
+        constraints, dropped = given.restricted_to(sample_ids)
+        if dropped and not is_in_fold:
+            _tell_dropped(given, dropped, sample_ids)
+    try:
+        blocks = constraints.resolve(n_objects, sample_ids)
+    except ValueError as error:
+        if sample_ids is not None:
+            raise
+        raise ValueError(
+            f"{error}; in cross-validation, where a part of the data has its own row numbers, pass sample_ids"
+        ) from None
+    if useless and complete and blocks:
+        warnings.warn(f"the labels are not used: {useless}", UserWarning, stacklevel=4)
+    return SideInformation(n_objects, codes, Constraints(blocks), dropped, useless)
+
+
+def without_unreachable(
+    side: SideInformation,
+    features: Array,
+    divergence: Divergence,
+    prior: Array | None,
+    outside: Outside | None = None,
+) -> SideInformation:
+    """Without the constraints that no matrix can meet, as on equal objects; they are counted as dropped."""
+    if len(side.constraints) == 0:
+        return side
+    fixed = None if outside is None else outside.values(side.constraints)
+    lost = unreachable(features, side.constraints, divergence, prior, fixed)
+    if not lost.any():
+        return side
+    first = side.constraints.describe(int(np.flatnonzero(lost)[0]))
+    same = "whose objects have the same features, or differ only outside the range of the prior or the basis"
+    example = f"as in {first}, {same}"
+    warnings.warn(f"{left_out(int(lost.sum()))}, {example}", LeftOutWarning, stacklevel=5)
+    starts = np.cumsum([0, *map(len, side.constraints.blocks)])
+    parts = [
+        part_of(block, np.flatnonzero(~lost[start : start + len(block)]))
+        for block, start in zip(side.constraints.blocks, starts, strict=False)
+    ]
+    kept = Constraints(tuple(block for block in parts if len(block)))
+    return replace(side, constraints=kept, n_dropped=side.n_dropped + int(lost.sum()))
+
+
+def share_in_order(
+    side: SideInformation,
+    squared_distances: Callable[[Index, Index], Array],
+    rng: np.random.RandomState,
+    weights: Array | None = None,
+) -> float:
+    """How often something that shall be nearer is nearer, under the given squared distances of rows i, j.
+
+    From labels and from bounds on distances: of all combinations of a similar with a dissimilar pair, the
+    share in which the similar one is nearer (the area under the ROC curve). From comparisons: the share that
+    holds. Where there are both, their mean, weighted by the number of pairs and of comparisons. Where the
+    objects have weights, a pair or comparison counts with the product of those of its objects.
+    """
+    similar, dissimilar = (_counting(pairs, weights) for pairs in _graded_pairs(side, rng))
+    comparisons = [block.ids for block in side.constraints.blocks if block.kind == "comparison"]
+    parts: list[tuple[float, float]] = []
+    if len(similar) and len(dissimilar):
+        pairs = np.concatenate([similar, dissimilar])
+        is_similar, weight = np.arange(len(pairs)) < len(similar), _weight(pairs, weights)
+        share = roc_auc_score(is_similar, -squared_distances(*pairs.T), sample_weight=weight)
+        parts.append((share, len(pairs) if weight is None else float(weight.sum())))
+    for rows in comparisons:
+        assert rows is not None
+        rows = _counting(rows, weights)
+        if len(rows):
+            margin, weight = squared_distances(*rows[:, 2:].T), _weight(rows, weights)
+            margin -= squared_distances(*rows[:, :2].T)
+            share = float(np.average((np.sign(margin) + 1.0) / 2.0, weights=weight))
+            parts.append((share, len(rows) if weight is None else float(weight.sum())))
+    if not parts:
+        raise ValueError(
+            "nothing to score by: needs labels y with two classes and two objects of one class, or "
+            "constraints with similar and dissimilar pairs or comparisons among these objects. In "
+            "cross-validation, cv=StratifiedKFold() keeps all classes in all parts, and constraints and "
+            "sample_ids reach score by metadata routing: sklearn.set_config(enable_metadata_routing=True)"
+        )
+    values, sums = np.array(parts).T
+    return float(np.average(values, weights=sums))
+
+
+def part_of(block: Block, rows: Index) -> Block:
+    """Some rows of a block."""
+    ids = block.ids if block.kind == "linear" or block.ids is None else block.ids[rows]
+    matrices = tuple(block.matrices[row] for row in rows) if block.matrices else ()
+    return replace(block, ids=ids, bounds=block.bounds[rows], matrices=matrices)
+
+
+def _counting(rows: Index, weights: Array | None) -> Index:
+    """Those without an object of weight zero."""
+    return rows if weights is None else rows[(weights[rows] > 0).all(axis=1)]
+
+
+def _weight(rows: Index, weights: Array | None) -> Array | None:
+    """The product of the weights of the objects of every row, of each object once; None without weights."""
+    if weights is None:
+        return None
+    ordered = np.sort(rows, axis=1)
+    again = np.diff(ordered, axis=1, prepend=-1) == 0
+    product: Array = np.where(again, 1.0, weights[ordered]).prod(axis=1)
+    return product
+
+
+def _tell_dropped(constraints: Constraints, dropped: int, sample_ids: ArrayLike) -> None:
+    """Warn of constraints on unknown objects; where all objects are unknown, the ids cannot be meant."""
+    known, missing = id_list(sample_ids, "sample_ids"), dict[Any, None]()
+    found = False
+    for block in constraints.blocks:
+        ids = block.object_ids.ravel()
+        present = np.isin(ids, known) if ids.dtype.kind == known.dtype.kind else np.zeros(len(ids), bool)
+        found = found or bool(present.any())
+        missing |= dict.fromkeys(ids[~present].tolist())
+    shown = ", ".join(show(name) for name in [*missing][:_SHOWN]) + (", ..." if len(missing) > _SHOWN else "")
+    if not found:
+        example = f"; they hold {show(known[0])}, for example" if len(known) else ""
+        raise ValueError(f"no object that the constraints name is in sample_ids: {shown}{example}")
+    warnings.warn(
+        f"{dropped} of {len(constraints)} constraints are left out, because they name objects that are not "
+        f"in sample_ids: {shown}; where that is meant, constraints.restricted_to(sample_ids)[0] says so",
+        UnknownIdsWarning,
+        stacklevel=4,
+    )
+
+
+def _is_in_fold(constraints: Constraints) -> bool:
+    """Whether scikit-learn passes these constraints on to a fit or score of a part of the data.
+
+    It hands over what it cannot cut as it is, without a sign; so this looks for the function that cuts: one
+    of scikit-learn that runs now, has `train`, and these constraints among the parameters that it passes.
+    Constraints that an estimator makes inside such a part are others, and not meant.
+    """
+    frame = sys._getframe()
+    while frame.f_back is not None:
+        frame = frame.f_back
+        if str(frame.f_globals.get("__name__")).startswith("sklearn.") and "train" in frame.f_locals:
+            passed = (value for value in frame.f_locals.values() if isinstance(value, dict))
+            if any(value is constraints for parameters in passed for value in parameters.values()):
+                return True
+    return False
+
+
+def _codes(y: ArrayLike, n_objects: int, complete: bool) -> tuple[Codes | None, str]:
+    """Class numbers, None where the labels tell nothing, and then why."""
+    if regular_array(y, "y").shape[1:] == (1,):
+        y = column_or_1d(y, warn=True)
+    labels = labelling.read(y, complete=complete)
+    if len(labels.codes) != n_objects:
+        raise ValueError(f"X has {n_objects} rows, but there are {len(labels.codes)} labels")
+    labels.warn(stacklevel=5)
+    return (None if labels.useless else labels.codes), labels.useless
+
+
+def _graded_pairs(side: SideInformation, rng: np.random.RandomState) -> tuple[Index, Index]:
+    blocks = [block for block in side.constraints.blocks if block.kind == "distance" and block.relation != 0]
+    similar = [block.ids for block in blocks if block.relation < 0 and block.ids is not None]
+    dissimilar = [block.ids for block in blocks if block.relation > 0 and block.ids is not None]
+    if side.codes is not None:
+        same, different = drawing.random_pairs(side.codes, _GRADED_PAIRS, rng)
+        similar.append(same)
+        dissimilar.append(different)
+    none = np.empty((0, 2), np.int64)
+    return np.concatenate([none, *similar]), np.concatenate([none, *dissimilar])
+
+
+def _without_met(block: Block) -> Block:
+    return part_of(block, np.flatnonzero(~(block.bounds <= 0)))
+
+
+def _refuse_exceeded(constraints: Constraints, shifted: Block, first: int) -> None:
+    wrong = np.flatnonzero((shifted.bounds <= 0) & (shifted.relation <= 0))
+    if wrong.size:
+        row = first + int(wrong[0])
+        excess = -float(shifted.bounds[wrong[0]])
+        raise ValueError(
+            f"{constraints.describe(row)}: outside the basis this distance is fixed, and there it already is "
+            f"{excess:.3g} above the bound; raise rank or the bound, or let it give way by a finite penalty"
+        )

@@ -1,0 +1,302 @@
+"""What all learners share: reading parameters, learning with warnings, distances, scores, output names."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from nearwise.learners import _side
+from nearwise.learners._learning import Learned, learn
+from nearwise.learners._progress import Callbacks, progress
+from nearwise.learners._space import Outside
+from nearwise.model.blocks import Constraints
+from nearwise.model.divergences import Divergence, Frobenius, LogDet, VonNeumann
+from nearwise.solving.result import Status
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+DIVERGENCES: dict[str, Divergence] = {
+    "logdet": LogDet(),
+    "vonneumann": VonNeumann(),
+    "frobenius": Frobenius(),
+}
+METADATA = {"constraints": True, "sample_ids": True}
+
+
+class PriorKeptWarning(UserWarning):
+    """Nothing was learned: there was no side information, or none that helped on what was held out."""
+
+
+class WorseThanEuclideanWarning(UserWarning):
+    """What was learned orders held-out objects worse than the Euclidean distance of the data as they are."""
+
+
+class LearnedMetric(Protocol):
+    """What a fitted learner measures with: `nearwise.Metric` or `nearwise.KernelMetric`."""
+
+    factor: Array
+
+    def transform(self, X: Any) -> Array: ...
+
+    def squared_distances(self, X: Any, Y: Any) -> Array: ...
+
+    def pair_squared_distances(self, X: Any, i: Index, j: Index) -> Array: ...
+
+
+class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """The common part of `MetricLearner` and `KernelLearner`; a subclass has `fit`, which sets `metric_`."""
+
+    # With metadata routing, these names go to fit and score without being asked for: they have one meaning. A
+    # pipeline passes sample_weight to the score of its last step in any case.
+    __metadata_request__fit = METADATA
+    __metadata_request__score: ClassVar[dict[str, bool]] = {**METADATA, "sample_weight": True}
+
+    metric_: Any
+
+    def transform(self, X: Any) -> Array:
+        """Coordinates of new objects, in which the Euclidean distance is the learned one.
+
+        Where only a subspace was learned (`rank`), the coordinates in it: the fixed part of the distance,
+        outside the subspace, is left out. `distances` and `pair_distance` contain it.
+        """
+        return self._fitted_metric().transform(self._checked(X))
+
+    def distances(self, X: Any, Y: Any = None, *, squared: bool = False) -> Array:
+        """Learned distances of every row of X to every row of Y, by default of X.
+
+        Parameters
+        ----------
+        X : (n, d) data, dense or sparse
+        Y : (m, d) data
+        squared : return squared distances, the unit of constraints
+
+        Returns
+        -------
+        (n, m) array
+        """
+        metric = self._fitted_metric()
+        X = self._checked(X)
+        found = metric.squared_distances(X, X if Y is None else self._checked(Y))
+        if Y is None:
+            np.fill_diagonal(found, 0.0)
+        return found if squared else np.sqrt(found)
+
+    def pair_distance(self, pairs: Any, X: Any = None, *, squared: bool = False) -> Array:
+        """Learned distances of given pairs.
+
+        Parameters
+        ----------
+        pairs : (m, 2, d) array of pairs of vectors; or, with X, (m, 2) row numbers of X
+        X : (n, d) data to which row numbers refer, dense or sparse
+        squared : return squared distances, the unit of constraints
+
+        Returns
+        -------
+        (m,) array
+        """
+        metric = self._fitted_metric()
+        if X is None:
+            vectors = np.asarray(pairs, dtype=np.float64)
+            if vectors.ndim != 3 or vectors.shape[1] != 2:
+                hint = "an array of shape (m, 2, d), or row numbers (m, 2) together with X"
+                raise ValueError(f"pairs must be {hint}, got shape {vectors.shape}")
+            if vectors.shape[2] != self.n_features_in_:
+                raise ValueError(
+                    f"pairs has vectors of {vectors.shape[2]} features, but {type(self).__name__} was "
+                    f"fitted with {self.n_features_in_}"
+                )
+            X = check_array(vectors.reshape(-1, vectors.shape[2]), input_name="pairs")
+            rows = np.arange(len(X)).reshape(-1, 2)
+        else:
+            X = self._checked(X)
+            rows = _row_numbers(pairs, X.shape[0])
+        found = metric.pair_squared_distances(X, *rows.T)
+        return found if squared else np.sqrt(found)
+
+    def pair_score(self, pairs: Any, X: Any = None) -> Array:
+        """How similar given pairs are: minus their distance. Arguments as in `pair_distance`."""
+        return -self.pair_distance(pairs, X)
+
+    def score(
+        self,
+        X: Any,
+        y: ArrayLike | None = None,
+        *,
+        constraints: Constraints | None = None,
+        sample_ids: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> float:
+        """How often a pair that shall be near is nearer than one that shall be far, between 0 and 1.
+
+        From labels, of pairs of equal and of different labels (the area under the ROC curve; at most 50,000
+        pairs, drawn with `random_state`); from constraints, of their similar and dissimilar pairs and of
+        their comparisons; from both, the mean weighted by their number. Constraints on objects that are not
+        in `sample_ids` do not count. With `sample_weight`, a pair or comparison counts with the product of
+        the weights of its objects.
+        """
+        metric = self._fitted_metric()
+        X = self._checked(X)
+        side = _side.read(X.shape[0], y, constraints, sample_ids, complete=False)
+        weights = None
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        return _side.share_in_order(
+            side,
+            lambda i, j: metric.pair_squared_distances(X, i, j),
+            check_random_state(self.random_state),
+            weights,
+        )
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.metric_.factor.shape[1])
+
+    def _learn(
+        self,
+        X: Any,
+        y: Any,
+        features: Array,
+        side: _side.SideInformation,
+        prior: Array | None,
+        outside: Outside | None = None,
+        auto_pairs: str = "local",
+    ) -> Array:
+        """Learn a matrix for the features, set the attributes that report on it, and return its factor.
+
+        `outside` is the fixed part of the distance where the features are coordinates in a basis, and
+        `auto_pairs` what pairs="auto" means.
+        """
+        divergence, penalty = _divergence(self.divergence), _penalty(self.penalty)
+        pairs = one_of(self.pairs, "pairs", ("auto", "random", "local", "none"))
+        if pairs == "none":
+            why = "pairs='none' draws nothing from labels, and there are no constraints on these objects"
+            side = replace(side, codes=None, useless=why)
+        if penalty != np.inf:
+            side = _side.without_unreachable(side, features, divergence, prior, outside)
+        elif outside is not None:
+            # hard constraints hold for what the basis contributes, or for nothing
+            side, outside = side.inside(outside), None
+        with progress(self, X, y) as report:
+            learned = learn(
+                features,
+                codes=side.codes,
+                constraints=side.constraints if len(side.constraints) else None,
+                divergence=divergence,
+                prior=prior,
+                penalty=penalty,
+                pairs=auto_pairs if pairs == "auto" else pairs,
+                n_pairs=whole_number(self.n_pairs, "n_pairs"),
+                tol=self.tol,
+                max_iter=whole_number(self.max_iter, "max_iter"),
+                random_state=self.random_state,
+                callback=report,
+                checkpoint=self.checkpoint,
+                outside=outside,
+            )
+        self.result_ = learned.result
+        self.status_ = Status.SOLVED if learned.result is None else learned.result.status
+        self.n_iter_ = learned.n_restored + report.n_iterations
+        self.penalty_ = learned.penalty
+        self.penalty_scores_ = learned.scores
+        self.kept_prior_ = learned.kept_prior
+        self.n_constraints_used_ = learned.n_constraints
+        self.n_constraints_dropped_ = side.n_dropped
+        self._report(learned, side)
+        return learned.factor
+
+    def _report(self, learned: Learned, side: _side.SideInformation) -> None:
+        name = type(self).__name__
+        if learned.n_constraints == 0:
+            dropped = self.n_constraints_dropped_
+            left_out = "are left out: they name unknown objects, or equal ones"
+            cause = f"all {dropped} constraints {left_out}" if dropped else ""
+            cause = cause or side.nothing_known
+            warnings.warn(f"{name} returns the prior: {cause}", PriorKeptWarning, stacklevel=5)
+        elif learned.kept_prior:
+            cause = "no penalty that was tried does better on what was held out; a number learns anyway"
+            warnings.warn(f"{name} returns the prior: {cause}", PriorKeptWarning, stacklevel=5)
+        elif learned.result is not None and learned.result.status is Status.INFEASIBLE:
+            raise ValueError(f"{learned.result.message}; a finite penalty lets them give way")
+        elif learned.result is not None and learned.result.status is not Status.SOLVED:
+            warnings.warn(f"{name}: {learned.result.message}", ConvergenceWarning, stacklevel=5)
+
+    def _training_data(self, X: Any) -> Any:
+        return validate_data(
+            self, X, accept_sparse=self._accept_sparse, dtype=np.float64, ensure_min_samples=2
+        )
+
+    def _fitted_metric(self) -> LearnedMetric:
+        check_is_fitted(self)
+        metric: LearnedMetric = self.metric_
+        return metric
+
+    def _checked(self, X: Any) -> Any:
+        return validate_data(self, X, accept_sparse=self._accept_sparse, dtype=np.float64, reset=False)
+
+    @property
+    def _accept_sparse(self) -> str | bool:
+        return "csr"
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = bool(self._accept_sparse)
+        return tags
+
+
+def rank_wanted(rank: Any, largest: int) -> int | None:
+    """The parameter `rank`, at most `largest`."""
+    count = whole_number(rank, "rank")
+    return None if count is None else min(count, largest)
+
+
+def _divergence(divergence: Any) -> Divergence:
+    if isinstance(divergence, str):
+        return DIVERGENCES[one_of(divergence, "divergence", tuple(DIVERGENCES))]
+    found: Divergence = divergence
+    return found
+
+
+def _penalty(penalty: Any) -> float | str:
+    if isinstance(penalty, str) and penalty == "auto":
+        return penalty
+    return penalty_wanted(penalty, "'auto', ")
+
+
+def penalty_wanted(penalty: Any, others: str = "") -> float:
+    """The parameter `penalty` as a number; `others` names what else it could have been."""
+    if isinstance(penalty, bool) or not isinstance(penalty, int | float | np.number) or not penalty > 0:
+        raise ValueError(f"penalty must be {others}a number > 0 or inf, got {penalty!r}")
+    return float(penalty)
+
+
+def one_of(value: Any, name: str, allowed: tuple[str, ...]) -> str:
+    if not isinstance(value, str) or value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+    return value
+
+
+def whole_number(value: Any, name: str) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ValueError(f"{name} must be a whole number >= 1 or None, got {value!r}")
+    return int(value)
+
+
+def _row_numbers(pairs: Any, n_objects: int) -> NDArray[np.int64]:
+    rows = np.asarray(pairs)
+    if rows.ndim != 2 or rows.shape[1] != 2 or rows.dtype.kind not in "iu":
+        raise ValueError(f"with X, pairs must be row numbers of shape (m, 2), got {rows.dtype} {rows.shape}")
+    wrong = np.argwhere((rows < 0) | (rows >= n_objects))
+    if len(wrong):
+        raise ValueError(f"pair {wrong[0, 0]}: X has {n_objects} rows, and no row {rows[tuple(wrong[0])]}")
+    return rows.astype(np.int64)

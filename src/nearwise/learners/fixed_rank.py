@@ -1,0 +1,298 @@
+"""What the fixed-rank estimators share: geometries by name, starts, units, and batch and online runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from threadpoolctl import ThreadpoolController
+
+from nearwise.fixed_rank.cone import LogEuclidean
+from nearwise.fixed_rank.descent import Armijo
+from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
+from nearwise.fixed_rank.forms import product
+from nearwise.fixed_rank.geometry import Flat, Geometry, Polar
+from nearwise.fixed_rank.online import Schedule, Stream, pass_over, searched_schedule
+from nearwise.fixed_rank.regression import Regression, largest_entry
+from nearwise.fixed_rank.runs import Run
+from nearwise.learners.base import one_of
+from nearwise.model.blocks import Constraints
+from nearwise.solving.result import Status
+
+Array = NDArray[np.float64]
+
+GEOMETRIES = ("flat", "polar", "affine_invariant", "log_euclidean")
+STARTS = ("principal", "identity", "random")
+SOLVERS = ("auto", "armijo", "online")
+_STREAM = 1000  # the least n of (23) for a stream, which does not say how long it is
+_MANY_THREADS = 10_000_000  # numbers in the data from which on threads speed products up
+_SMALL = 500  # features up to which principal directions come from the covariance matrix
+_POWER_STEPS = 5
+_EXTRA_DIRECTIONS = 10
+_SMALL_WORK = 10_000  # samples times rank up to which a second, slower descent costs little
+_ROUGH_TOL = 1e-4  # at which the log-Euclidean geometry hands over
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The parameters that all fixed-rank estimators have, checked."""
+
+    rank: int
+    geometry: Geometry
+    solver: str
+    tol: float
+    max_iter: int | None
+    batch_size: int
+    epochs: int
+    constant_step: bool
+    thorough: bool = True  # look for lower minima beside the one that is found first
+
+
+def settings(estimator: Any, dimension: int) -> Settings:
+    """The parameters of an estimator for matrices of order `dimension`."""
+    rank = None if estimator.rank is None else count(estimator.rank, "rank")
+    name = one_of(estimator.geometry, "geometry", GEOMETRIES)
+    full = name in ("affine_invariant", "log_euclidean")
+    if full and rank is not None and rank < dimension:
+        raise ValueError(
+            f"geometry={name!r} is one of full-rank matrices: rank must be None or {dimension}, got {rank}"
+        )
+    weight = estimator.subspace_weight
+    if isinstance(weight, bool) or not isinstance(weight, int | float | np.number) or not 0 <= weight <= 1:
+        raise ValueError(f"subspace_weight must be a number from 0 to 1, got {weight!r}")
+    geometries: dict[str, Geometry] = {
+        "flat": Flat(),
+        "polar": Polar(float(weight)),
+        "affine_invariant": Polar(0.0),  # with all of the space as the subspace, which stays
+        "log_euclidean": LogEuclidean(),
+    }
+    tol = estimator.tol
+    if isinstance(tol, bool) or not isinstance(tol, int | float | np.number) or not 0 < tol < 1:
+        raise ValueError(f"tol must be a number between 0 and 1, got {tol!r}")
+    annealing = one_of(estimator.annealing, "annealing", ("auto", "none"))
+    return Settings(
+        min(rank or dimension, dimension),
+        geometries[name],
+        one_of(estimator.solver, "solver", SOLVERS),
+        float(tol),
+        None if estimator.max_iter is None else count(estimator.max_iter, "max_iter"),
+        count(estimator.batch_size, "batch_size"),
+        count(estimator.epochs, "epochs"),
+        annealing == "none",
+    )
+
+
+@dataclass(frozen=True)
+class Units:
+    """Features are counted in multiples of one number, targets of another: G is what it is in these."""
+
+    feature: float = 1.0
+    target: float = 1.0
+
+    def inward(self, factor: Array) -> Array:
+        return factor / np.sqrt(self.target) * self.feature
+
+    def outward(self, factor: Array) -> Array:
+        return factor / self.feature * np.sqrt(self.target)
+
+    def result(self, found: FixedRankResult) -> FixedRankResult:
+        """The result in the units of the user."""
+        square = self.target**2
+        history = tuple(replace(record, cost=record.cost * square) for record in found.history)
+        return replace(found, factor=self.outward(found.factor), cost=found.cost * square, history=history)
+
+
+def batch(
+    problem: Regression,
+    start: Array,
+    chosen: Settings,
+    callback: Callable[[FixedRankRecord], Any] | None,
+) -> FixedRankResult:
+    """A run over all data at once; problem and start in units."""
+    with quiet_blas(problem):
+        return _batch(problem, start, chosen, callback)
+
+
+def _batch(
+    problem: Regression,
+    start: Array,
+    chosen: Settings,
+    callback: Callable[[FixedRankRecord], Any] | None,
+) -> FixedRankResult:
+    run = Run(
+        problem,
+        chosen.tol,
+        chosen.max_iter,
+        callback,
+        negligible=problem.cost(problem.residual(np.zeros(problem.n_samples))),
+    )
+    geometry = chosen.geometry
+    if chosen.solver == "armijo":
+        return run.descend(geometry, start, Armijo())
+    if isinstance(geometry, LogEuclidean):
+        # steepest descent slows down long before a singular optimum; the flat geometry goes on from there
+        rough = replace(run, tol=max(chosen.tol, _ROUGH_TOL))
+        return run.descend(Flat(), None, after=rough.descend(geometry, start, Armijo()))
+    found = run.descend(geometry, start)
+    movable = isinstance(geometry, Flat) or (isinstance(geometry, Polar) and 0 < geometry.subspace_weight < 1)
+    if (
+        not chosen.thorough
+        or not movable
+        or not problem.forms.light
+        or chosen.rank == problem.forms.dimension
+    ):
+        return found
+    if problem.n_samples * chosen.rank <= _SMALL_WORK:
+        found = run.by_small_steps(geometry, start, found)
+    return run.around(geometry, found)
+
+
+def quiet_blas(problem: Regression) -> AbstractContextManager[Any]:
+    """One BLAS thread where the data are small: more gain nothing, and lose much on a busy machine."""
+    large = problem.n_samples * problem.forms.dimension > _MANY_THREADS
+    return nullcontext() if large else _thread_pools().limit(limits=1, user_api="blas")
+
+
+@cache
+def _thread_pools() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def epochs(
+    problem: Regression,
+    start: Array,
+    chosen: Settings,
+    schedule: Schedule | None,
+    seen: int,
+    rng: np.random.RandomState,
+    callback: Callable[[FixedRankRecord], Any] | None = None,
+    n_passes: int | None = None,
+) -> tuple[FixedRankResult, Schedule, int]:
+    """Passes over the data in mini-batches, after the search for a schedule where there is none yet.
+
+    With `n_passes` None, one pass in the order of the data.
+    """
+    with _thread_pools().limit(limits=1, user_api="blas"):  # mini-batches are small
+        return _epochs(problem, start, chosen, schedule, seen, rng, callback, n_passes)
+
+
+def _epochs(
+    problem: Regression,
+    start: Array,
+    chosen: Settings,
+    schedule: Schedule | None,
+    seen: int,
+    rng: np.random.RandomState,
+    callback: Callable[[FixedRankRecord], Any] | None,
+    n_passes: int | None,
+) -> tuple[FixedRankResult, Schedule, int]:
+    began = time.perf_counter()
+    geometry, generator = chosen.geometry, np.random.default_rng(rng.randint(2**31))
+    stream = Stream(geometry.point(start), seen)
+    if schedule is None:
+        expected = max(problem.n_samples, _STREAM if n_passes is None else 0)
+        schedule = searched_schedule(
+            problem, geometry, stream.point, chosen.batch_size, generator, expected, chosen.constant_step
+        )
+    history: list[FixedRankRecord] = []
+    status, factor = Status.LIMIT, geometry.factor(stream.point)
+    for _ in range(n_passes or 1):
+        order = None if n_passes is None else generator
+        stream = pass_over(problem, geometry, stream, schedule, chosen.batch_size, order)
+        before, factor = factor, geometry.factor(stream.point)
+        moved = float(np.linalg.norm(factor - before) / max(np.linalg.norm(before), np.finfo(float).tiny))
+        cost = problem.evaluate(factor)[0]
+        history.append(FixedRankRecord(len(history) + 1, time.perf_counter() - began, cost, moved))
+        if callback is not None and callback(history[-1]):
+            status = Status.INTERRUPTED
+            break
+    message = f"{len(history)} passes over {problem.n_samples} samples, {stream.seen} seen in all."
+    found = FixedRankResult(factor, history[-1].cost, status, tuple(history), "Online", message)
+    return found, schedule, stream.seen
+
+
+def start_factor(start: Any, X: Any, dimension: int, rank: int, rng: np.random.RandomState) -> Array:
+    """The d x r start: by name, or the user's, checked. X is where principal directions are taken from."""
+    if isinstance(start, str):
+        one_of(start, "start", STARTS)
+        if start == "principal":
+            return principal_directions(X, rank, rng)
+        if start == "identity":
+            return np.eye(dimension, rank)
+        return np.asarray(rng.standard_normal((dimension, rank)) / np.sqrt(dimension))
+    given = np.array(start, dtype=np.float64)
+    if given.shape != (dimension, rank):
+        raise ValueError(
+            f"start must be 'principal', 'identity', 'random' or an array of shape {(dimension, rank)}, "
+            f"got shape {given.shape}"
+        )
+    if not np.isfinite(given).all():
+        raise ValueError(f"start contains {given[~np.isfinite(given)][0]}; every entry must be finite")
+    if np.linalg.matrix_rank(given) < rank:
+        raise ValueError(f"start must have rank {rank}, got rank {np.linalg.matrix_rank(given)}")
+    return given
+
+
+def principal_directions(X: Any, rank: int, rng: np.random.RandomState) -> Array:
+    """The directions of largest variance, orthonormal; by power steps where there are many features.
+
+    Directions beyond the rank of the data are any that complete them. Of matrices X, (n, d, d), the leading
+    eigenvectors of the mean.
+    """
+    if X.ndim == 3:
+        mean_matrix = np.mean(X / (largest_entry(X) or 1.0), axis=0)
+        return with_fixed_signs(np.linalg.eigh(mean_matrix + mean_matrix.T)[1][:, ::-1][:, :rank])
+    n, d = X.shape
+    largest = largest_entry(X.data if sparse.issparse(X) else X) or 1.0
+    mean = np.asarray(X.mean(axis=0)).ravel() / largest
+
+    def covariance(Q: Array) -> Array:
+        image = product(X, Q / largest) - mean @ Q
+        return product(X.T, image) / largest - np.outer(mean, image.sum(axis=0))
+
+    if d <= _SMALL:
+        Q = np.linalg.eigh(covariance(np.eye(d)))[1]
+        return with_fixed_signs(Q[:, ::-1][:, :rank])
+    Q = np.linalg.qr(rng.standard_normal((d, min(d, rank + _EXTRA_DIRECTIONS))))[0]
+    for _ in range(_POWER_STEPS):
+        Q = np.linalg.qr(covariance(Q) / n + 1e-12 * Q)[0]
+    V = np.linalg.eigh(Q.T @ covariance(Q))[1]
+    return with_fixed_signs(Q @ V[:, ::-1][:, :rank])
+
+
+def best_multiple(problem: Regression, start: Array) -> Array:
+    """The multiple of a start that fits best, where that is a positive one."""
+    image = problem.forms.image(start)
+    values = problem.forms.cross(image, image)
+    share = float(values @ problem.targets) / max(float(values @ values), np.finfo(float).tiny)
+    return start * np.sqrt(share) if share > 0 else start
+
+
+def with_margins(side: Constraints, margin: float) -> Array:
+    """The bounds of constraints, with a margin for comparisons that have none.
+
+    W = 0 satisfies every comparison without a margin, and a descent that may shrink W would end there.
+    """
+    bounds = side.bounds
+    comparison = np.repeat([block.kind == "comparison" for block in side.blocks], list(map(len, side.blocks)))
+    return np.where(comparison.astype(bool) & (bounds == 0.0), -margin, bounds)
+
+
+def with_fixed_signs(Q: Array) -> Array:
+    """Every column with its largest entry positive, so that rounding does not choose."""
+    signs = np.sign(Q[np.argmax(np.abs(Q), axis=0), np.arange(Q.shape[1])])
+    return np.ascontiguousarray(Q * np.where(signs == 0, 1.0, signs))
+
+
+def count(value: Any, name: str) -> int:
+    """A parameter that is a whole number >= 1."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ValueError(f"{name} must be a whole number >= 1, got {value!r}")
+    return int(value)

@@ -1,0 +1,338 @@
+"""`FixedRankEmbedding`: coordinates for objects known by distances, or by a kernel and constraints."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from nearwise._common.reading import symmetric
+from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult, minimise
+from nearwise.fixed_rank.geometry import Flat
+from nearwise.fixed_rank.online import Schedule
+from nearwise.fixed_rank.regression import Regression, constraint_forms, root_mean_square
+from nearwise.learners import _side, fixed_rank as shared
+from nearwise.learners.base import PriorKeptWarning, one_of
+from nearwise.model.blocks import Block, Constraints
+from nearwise.solving.result import Status
+
+Array = NDArray[np.float64]
+
+_MORE_DIMENSIONS = 3  # of the first embedding where distances are unknown
+_ROUGH_TOL = 1e-4  # to which it is found
+_SAMPLED_PAIRS = 100_000  # of which the median distance is taken
+_DENSE = 1000  # objects up to which all eigenvectors are computed
+
+
+class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
+    """A kernel of fixed rank, K = G G^T, whose rows of G are coordinates of the objects. MBS11 8.4, 9.1.
+
+    From squared distances, some of which may be unknown, it is multidimensional scaling with the cost
+    SSTRESS; from a kernel and constraints, it is kernel learning. Coordinates are found for the given objects
+    only. `partial_fit` follows distances that change, without rotating or rearranging the coordinates.
+
+    Parameters
+    ----------
+    rank : int, default=2
+        Coordinates per object.
+    input : "distances" or "kernel", default="distances"
+        What `fit` is given: squared distances, NaN where unknown, or a kernel matrix.
+    geometry, subspace_weight, solver, tol, max_iter, batch_size, epochs, annealing : as for
+    `FixedRankRegressor`,
+        but the geometry is "flat" by default, and steps of `partial_fit` do not shrink.
+    start : "principal", "random" or (n, rank) array, default="principal"
+        "principal" is classical scaling, or kernel PCA for a kernel.
+    random_state : int, RandomState or None, default=None
+    callback : callable, default=None
+        Called with a `FixedRankRecord` after every iteration or epoch; a true answer ends the fit.
+
+    Attributes
+    ----------
+    embedding_ : (n, rank) array, G
+    margin_ : the margin of comparisons that have none, the median of the squared distances that are given
+    sstress_ : sum of squared errors of the squared distances and constraints
+    kept_prior_ : whether the embedding is the start, because there is a kernel but no constraint
+    result_, status_, n_iter_, schedule_, n_seen_, n_features_in_ : as for `FixedRankRegressor`; result_ is
+        None where the start is kept
+
+    Examples
+    --------
+    >>> import numpy as np, nearwise as nw
+    >>> points = np.random.default_rng(0).standard_normal((30, 2))
+    >>> D = np.square(points[:, None] - points).sum(axis=2)
+    >>> model = nw.FixedRankEmbedding(rank=2, tol=1e-9).fit(D)
+    >>> bool(np.allclose(model.distances(squared=True), D, atol=1e-3))
+    True
+    """
+
+    schedule_: Schedule | None
+    result_: Any
+
+    def __init__(
+        self,
+        rank: int = 2,
+        input: str = "distances",
+        geometry: str = "flat",
+        subspace_weight: float = 0.5,
+        solver: str = "auto",
+        start: str | ArrayLike = "principal",
+        tol: float = 1e-5,
+        max_iter: int | None = None,
+        batch_size: int = 32,
+        epochs: int = 5,
+        annealing: str = "none",
+        random_state: int | np.random.RandomState | None = None,
+        callback: Callable[[FixedRankRecord], Any] | None = None,
+    ) -> None:
+        self.rank = rank
+        self.input = input
+        self.geometry = geometry
+        self.subspace_weight = subspace_weight
+        self.solver = solver
+        self.start = start
+        self.tol = tol
+        self.max_iter = max_iter
+        self.batch_size = batch_size
+        self.epochs = epochs
+        self.annealing = annealing
+        self.random_state = random_state
+        self.callback = callback
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: Any = None,
+        *,
+        constraints: Constraints | None = None,
+        sample_ids: ArrayLike | None = None,
+    ) -> Self:
+        """Find the coordinates.
+
+        Parameters
+        ----------
+        X : (n, n) squared distances, NaN where unknown, or a kernel matrix
+        y : ignored
+        constraints : what else is known of the objects; for a kernel, all that is learned from
+        sample_ids : n ids, by which the constraints name the objects
+        """
+        matrix = self._checked(X, reset=True)
+        rng = check_random_state(self.random_state)
+        chosen = shared.settings(self, len(matrix))
+        side = self._side(matrix, constraints, sample_ids)
+        self.margin_ = _typical(matrix, self.input)
+        problem, units = _problem(side, len(matrix), None, self.margin_)
+        if not len(side):
+            return self._keep_start(self._start(matrix, chosen.rank, problem, units, rng), units)
+        inward, callback = self._start(matrix, chosen.rank, problem, units, rng), self.callback
+        if chosen.solver == "online":
+            found, self.schedule_, self.n_seen_ = shared.epochs(
+                problem, inward, chosen, None, 0, rng, callback, chosen.epochs
+            )
+        else:
+            found = shared.batch(problem, inward, chosen, callback)
+            self.schedule_, self.n_seen_ = None, 0
+        self._keep(found, units, problem)
+        if found.status is Status.LIMIT and chosen.solver != "online":
+            warnings.warn(f"{type(self).__name__}: {found.message}", ConvergenceWarning, stacklevel=2)
+        return self
+
+    def partial_fit(
+        self,
+        X: ArrayLike | None = None,
+        y: Any = None,
+        *,
+        constraints: Constraints | None = None,
+        sample_ids: ArrayLike | None = None,
+    ) -> Self:
+        """Adapt the coordinates to new values of some distances, section 8.4: one pass in mini-batches.
+
+        The arguments are those of `fit`, for the same objects; unknown distances (NaN) pull at nothing. The
+        first call is `fit`.
+        """
+        if not hasattr(self, "embedding_"):
+            if X is None:
+                raise NotFittedError(f"{type(self).__name__}: the first call needs X, as `fit` does")
+            return self.fit(X, y, constraints=constraints, sample_ids=sample_ids)
+        n = len(self.embedding_)
+        matrix = np.full((n, n), np.nan) if X is None else self._checked(X, reset=False)
+        if len(matrix) != n:
+            raise ValueError(f"X must be of the same {n} objects, got {len(matrix)}")
+        if self.input == "kernel" and X is not None:
+            raise ValueError("a kernel says nothing new: give constraints")
+        rng = check_random_state(self.random_state)
+        chosen = shared.settings(self, n)
+        side = self._side(matrix, constraints, sample_ids)
+        if not len(side):
+            raise ValueError("nothing to learn from: there are no constraints on these objects")
+        problem, units = _problem(side, n, self.units_, self.margin_)
+        found, self.schedule_, self.n_seen_ = shared.epochs(
+            problem, units.inward(self.embedding_), chosen, self.schedule_, self.n_seen_, rng, None, 1
+        )
+        self._keep(found, units, problem)
+        return self
+
+    def fit_transform(self, X: ArrayLike, y: Any = None, **fit_params: Any) -> Array:
+        """`fit`, then the coordinates of the objects."""
+        return self.fit(X, y, **fit_params).embedding_
+
+    def distances(self, *, squared: bool = False) -> Array:
+        """(n, n) distances of the objects in the embedding."""
+        check_is_fitted(self, "embedding_")
+        from sklearn.metrics.pairwise import euclidean_distances
+
+        return np.asarray(euclidean_distances(self.embedding_, squared=squared))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = True
+        tags.input_tags.allow_nan = self.input == "distances"
+        tags.input_tags.positive_only = self.input == "distances"
+        return tags
+
+    def _checked(self, X: ArrayLike, reset: bool) -> Array:
+        one_of(self.input, "input", ("distances", "kernel"))
+        allowed: Any = "allow-nan" if self.input == "distances" else True
+        matrix = validate_data(
+            self, X, dtype=np.float64, ensure_all_finite=allowed, ensure_min_samples=2, reset=reset
+        )
+        n = len(matrix)
+        if matrix.shape != (n, n):
+            raise ValueError(f"X must be square, one row and column per object, got shape {matrix.shape}")
+        if self.input == "kernel":
+            return symmetric(matrix, "X (a kernel)")
+        known = np.isfinite(matrix)
+        wrong = np.argwhere(
+            known & ((matrix < 0) | (known.T & (np.abs(matrix - matrix.T) > 1e-8 * np.abs(matrix))))
+        )
+        if len(wrong):
+            i, j = wrong[0]
+            pair = f"X[{i}, {j}] is {matrix[i, j]} and X[{j}, {i}] is {matrix[j, i]}"
+            cause = (
+                "Negative values in data: " if matrix[i, j] < 0 else ""
+            )  # as scikit-learn's checks want it
+            raise ValueError(f"{cause}squared distances are symmetric and not negative, but {pair}")
+        return np.where(known, matrix, matrix.T)
+
+    def _side(self, matrix: Array, constraints: Any, sample_ids: Any) -> Constraints:
+        """Targets by row number: the known distances, and the constraints."""
+        side = _side.read(len(matrix), None, constraints, sample_ids).constraints
+        if np.isnan(side.bounds).any():
+            row = int(np.flatnonzero(np.isnan(side.bounds))[0])
+            raise ValueError(
+                f"{side.describe(row)}: give the bound; an embedding has no data to fill it from"
+            )
+        if self.input == "distances":
+            i, j = np.triu_indices(len(matrix), 1)
+            known = np.isfinite(matrix[i, j])
+            pairs, squares = np.stack([i, j], axis=1)[known], matrix[i, j][known]
+            # a bound of 0 is a target like any other here, though no constraint on a metric
+            side = Constraints((Block("distance", 0, pairs, squares),)) + side
+            if not len(side):
+                raise ValueError(
+                    "nothing to learn from: X has no known distance, and there are no constraints"
+                )
+        return side
+
+    def _start(
+        self, matrix: Array, rank: int, problem: Regression, units: shared.Units, rng: np.random.RandomState
+    ) -> Array:
+        """G_0 in units."""
+        if (
+            not isinstance(self.start, str)
+            or one_of(self.start, "start", ("principal", "random")) == "random"
+        ):
+            start = shared.start_factor(self.start, matrix, len(matrix), rank, rng)
+            typical = float(np.nanmean(np.abs(matrix))) or 1.0
+            return units.inward(start * np.sqrt(typical) if isinstance(self.start, str) else start)
+        if self.input == "kernel":
+            return units.inward(_leading_factor(matrix, rank, rng))
+        if np.isfinite(matrix).all():
+            return units.inward(_leading_factor(_inner_products(matrix), rank, rng))
+        # Where distances are unknown, a few more dimensions let objects pass each other on their way.
+        wide = min(rank + _MORE_DIMENSIONS, len(matrix))
+        first = units.inward(_leading_factor(_inner_products(_filled(matrix)), wide, rng))
+        found = minimise(problem, Flat(), first, tol=_ROUGH_TOL).factor
+        U, values, _ = np.linalg.svd(found - found.mean(axis=0), full_matrices=False)
+        return np.ascontiguousarray(U[:, :rank] * np.maximum(values[:rank], 1e-3 * values[0]))
+
+    def _keep(self, found: FixedRankResult, units: shared.Units, problem: Regression) -> None:
+        self.units_ = units
+        result = units.result(found)
+        self.result_, self.embedding_ = result, result.factor
+        self.sstress_ = 2 * problem.n_samples * result.cost
+        self.status_, self.n_iter_, self.kept_prior_ = found.status, found.n_iter, False
+
+    def _keep_start(self, start: Array, units: shared.Units) -> Self:
+        """Kernel PCA, where nothing is known beside the kernel."""
+        self.units_, self.result_, self.embedding_ = units, None, units.outward(start)
+        self.sstress_, self.status_, self.n_iter_, self.kept_prior_ = 0.0, Status.STATIONARY, 0, True
+        self.schedule_, self.n_seen_ = None, 0
+        cause = "there are no constraints on these objects, and the kernel alone says nothing new"
+        warnings.warn(f"{type(self).__name__} returns its start: {cause}", PriorKeptWarning, stacklevel=3)
+        return self
+
+
+def _problem(
+    side: Constraints, n: int, units: shared.Units | None, margin: float
+) -> tuple[Regression, shared.Units]:
+    forms, bounds = constraint_forms(side.blocks, None, n), shared.with_margins(side, margin)
+    units = units or shared.Units(1.0, root_mean_square(bounds))
+    relations = side.relations
+    return Regression(forms, bounds / units.target, relations if relations.any() else None), units
+
+
+def _typical(matrix: Array, kind: str) -> float:
+    """The median of the squared distances that are known and not 0; 1 where there are none."""
+    n = len(matrix)
+    few = n * n <= _SAMPLED_PAIRS
+    i, j = np.triu_indices(n, 1) if few else np.random.RandomState(0).randint(n, size=(2, _SAMPLED_PAIRS))
+    squares = matrix[i, j]
+    if kind == "kernel":
+        squares = matrix[i, i] + matrix[j, j] - 2 * squares
+    squares = squares[np.isfinite(squares) & (squares > 0)]
+    return float(np.median(squares)) if squares.size else 1.0
+
+
+def _inner_products(squares: Array) -> Array:
+    """Of centred coordinates with these squared distances: classical scaling."""
+    centred = squares - squares.mean(axis=0)
+    return (centred - centred.mean(axis=1)[:, None]) / -2
+
+
+def _filled(squares: Array) -> Array:
+    """Unknown distances as lengths of shortest paths, or of the longest of these where there is no path."""
+    if np.isfinite(squares).all():
+        return squares
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import shortest_path
+
+    i, j = np.nonzero(squares > 0)
+    lengths = shortest_path(csr_array((np.sqrt(squares[i, j]), (i, j)), shape=squares.shape), directed=False)
+    reached = np.isfinite(lengths)
+    lengths[~reached] = lengths[reached].max(initial=0.0)
+    return np.where(np.isfinite(squares), squares, np.square(lengths))
+
+
+def _leading_factor(B: Array, rank: int, rng: np.random.RandomState) -> Array:
+    """V Lambda^1/2 of the largest eigenvalues; a tiny random column for each that is not positive."""
+    n = len(B)
+    if n <= _DENSE:
+        values, V = np.linalg.eigh((B + B.T) / 2)
+        values, V = values[::-1][:rank], V[:, ::-1][:, :rank]
+    else:
+        from scipy.sparse.linalg import eigsh
+
+        values, V = eigsh(B, k=rank, which="LA", v0=rng.standard_normal(n))
+        values, V = values[::-1], V[:, ::-1]
+    largest = max(float(values[0]), np.finfo(float).tiny)
+    factor = shared.with_fixed_signs(V) * np.sqrt(np.maximum(values, 0.0))
+    missing = values <= 1e-12 * largest
+    factor[:, missing] = rng.standard_normal((n, int(missing.sum()))) * np.sqrt(1e-4 * largest / n)
+    return np.ascontiguousarray(factor)

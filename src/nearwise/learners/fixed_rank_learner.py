@@ -1,0 +1,366 @@
+"""`FixedRankLearner`: a Mahalanobis metric of fixed rank, whose subspace is learned too."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
+from nearwise.fixed_rank.online import Schedule
+from nearwise.fixed_rank.regression import Regression, constraint_forms, root_mean_square
+from nearwise.learners import _side, fixed_rank as shared
+from nearwise.learners._checkpoint import open_checkpoint
+from nearwise.learners._progress import progress, with_callbacks
+from nearwise.learners._selection import hold_out
+from nearwise.learners.base import METADATA, Learner, PriorKeptWarning, WorseThanEuclideanWarning, one_of
+from nearwise.learners.kernel_features import (
+    KernelFeatures,
+    LowRankKernelMetric,
+    is_precomputed,
+    kernel_features,
+)
+from nearwise.learners.metric import Metric
+from nearwise.model import constraints as c, drawing
+from nearwise.model.blocks import Constraints
+from nearwise.solving.result import Status
+
+Array = NDArray[np.float64]
+
+_PERCENTILES = (5.0, 50.0, 95.0)  # of squared distances under the start; for bounds: MBS11 10.3.1
+_COARSE = 1e-3  # tol of a run that only shows whether learning helps
+
+
+@dataclass(frozen=True)
+class HeldOutScores:
+    """On what was held out: of the start, of what the rest teaches, and of the Euclidean distance."""
+
+    start: float
+    learned: float
+    euclidean: float
+
+
+class FixedRankLearner(Learner):
+    """Learn a squared distance (x - y)^T G G^T (x - y) with r columns in G. MBS11, sections 8.2 and 9.2.
+
+    Unlike the other learners it moves the subspace in which it measures, so it reduces dimension by what is
+    known about the objects, not by their variance. The cost is the mean over constraints of half the squared
+    amount by which they fail. It is not convex: what is found is a stationary point.
+
+    Parameters
+    ----------
+    rank : int or None, default=2
+        Dimensions of `transform`, at most d; None for d.
+    geometry, subspace_weight, solver, start, kernel, kernel_params, n_basis, tol, max_iter, batch_size,
+    epochs,
+    annealing : as for `FixedRankRegressor`
+    pairs : "random" or "local", default="random"
+        How pairs are drawn from labels: uniformly, or between near neighbours.
+    n_pairs : int, default=None
+        How many pairs to draw from labels; by default as `constraints.from_labels` does.
+    random_state : int, RandomState or None, default=None
+        Seed of all random choices.
+    callback : callable, default=None
+        Called with a `FixedRankRecord` after every iteration or epoch; a true answer ends the fit.
+    checkpoint : path, default=None
+        As for `MetricLearner`; not with solver="online", whose `partial_fit` goes on from what was saved.
+    check : bool, default=True
+        Learn from a part first, and return the start where that is worse on the rest than the start is. With
+        labels, half of the objects are held out and their five nearest neighbours counted; without, a third
+        of the constraints. Nothing is held out where there is too little, nor by `partial_fit`.
+
+    Attributes
+    ----------
+    metric_ : the learned `Metric`
+    components_ : (rank, d) array, the linear map of `transform`; not with a kernel
+    rank_ : its rows
+    bounds_ : the squared distances that similar pairs shall not exceed and dissimilar ones shall, where no
+    bound
+        is given: percentiles 5 and 95 of the squared distances under the start
+    margin_ : the margin of comparisons that have none, the median of the same distances: without one, the
+        matrix 0 would do
+    scores_ : `HeldOutScores` of the start, of what was learned and of the Euclidean distance on what was held
+        out, each the higher the better; None where nothing was
+    result_ : `FixedRankResult`; None where nothing was to be learned
+    status_, n_iter_ : STATIONARY, LIMIT or INTERRUPTED; iterations or epochs
+    schedule_, n_seen_ : step sizes and constraints seen, online only
+    kept_prior_ : whether the metric is the start: nothing to learn from, or learning did not help
+    n_constraints_used_, n_constraints_dropped_, n_features_in_, feature_names_in_ : as for `MetricLearner`
+
+    Examples
+    --------
+    >>> import nearwise as nw
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> learner = nw.FixedRankLearner(rank=2, random_state=0).fit(X, y)
+    >>> learner.transform(X).shape
+    (150, 2)
+    >>> learner.status_
+    <Status.STATIONARY: 'stationary'>
+    """
+
+    __metadata_request__partial_fit = METADATA
+
+    schedule_: Schedule | None
+    result_: Any
+
+    def __init__(
+        self,
+        rank: int | None = 2,
+        geometry: str = "polar",
+        subspace_weight: float = 0.5,
+        solver: str = "auto",
+        start: str | ArrayLike = "principal",
+        kernel: str | Callable[..., float] | None = None,
+        kernel_params: Mapping[str, Any] | None = None,
+        n_basis: int = 100,
+        pairs: str = "random",
+        n_pairs: int | None = None,
+        tol: float = 1e-5,
+        max_iter: int | None = None,
+        batch_size: int = 32,
+        epochs: int = 5,
+        annealing: str = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        callback: Callable[[FixedRankRecord], Any] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        check: bool = True,
+    ) -> None:
+        self.rank = rank
+        self.geometry = geometry
+        self.subspace_weight = subspace_weight
+        self.solver = solver
+        self.start = start
+        self.kernel = kernel
+        self.kernel_params = kernel_params
+        self.n_basis = n_basis
+        self.pairs = pairs
+        self.n_pairs = n_pairs
+        self.tol = tol
+        self.max_iter = max_iter
+        self.batch_size = batch_size
+        self.epochs = epochs
+        self.annealing = annealing
+        self.random_state = random_state
+        self.callback = callback
+        self.checkpoint = checkpoint
+        self.check = check
+
+    @with_callbacks
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike | None = None,
+        *,
+        constraints: Constraints | None = None,
+        sample_ids: ArrayLike | None = None,
+    ) -> Self:
+        """Learn the metric; arguments as for `MetricLearner`."""
+        X = self._training_data(X)
+        rng = check_random_state(self.random_state)
+        given = _side.read(X.shape[0], y, constraints, sample_ids)
+        side = self._with_pairs(X, given, self.n_pairs, rng)
+        rows, start, chosen = self._begin(X, rng)
+        if self.checkpoint is not None and chosen.solver == "online":
+            raise ValueError("checkpoint is not for solver='online': save the learner between partial_fits")
+        problem, units = self._problem(side, rows, None)
+        found, self.schedule_, self.n_seen_ = None, None, 0
+        self.scores_ = None if problem is None else self._scores(X, rows, given, start, chosen, rng)
+        helps = self.scores_ is None or self.scores_.learned >= self.scores_.start
+        if problem is not None and helps:
+            with progress(self, X, y) as callback:
+                inward = units.inward(start)
+                if chosen.solver == "online":
+                    found, self.schedule_, self.n_seen_ = shared.epochs(
+                        problem, inward, chosen, None, 0, rng, callback, chosen.epochs
+                    )
+                else:
+                    found = self._batch(problem, inward, chosen, callback)
+        self._keep(found, units, start, side, 0 if problem is None else len(side.constraints))
+        if found is not None and found.status is Status.LIMIT and chosen.solver != "online":
+            warnings.warn(f"{type(self).__name__}: {found.message}", ConvergenceWarning, stacklevel=2)
+        return self
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: ArrayLike | None = None,
+        *,
+        constraints: Constraints | None = None,
+        sample_ids: ArrayLike | None = None,
+    ) -> Self:
+        """Learn from more objects and constraints on them: one pass in mini-batches, (9) and (20).
+
+        Pairs from labels are drawn within the objects of the call. The first call chooses start, bounds,
+        units and step sizes from its data.
+        """
+        first = not hasattr(self, "metric_")
+        X = self._training_data(X) if first else self._checked(X)
+        rng = check_random_state(self.random_state)
+        given = _side.read(X.shape[0], y, constraints, sample_ids)
+        side = self._with_pairs(X, given, self.n_pairs, rng)
+        if first:
+            rows, start, chosen = self._begin(X, rng)
+            self.schedule_, self.n_seen_, self.scores_ = None, 0, None
+        else:
+            rows = X if self.features_ is None else self.features_(X)
+            start, chosen = self.metric_.factor, shared.settings(self, rows.shape[1])
+        problem, units = self._problem(side, rows, None if first else self.units_)
+        found = None
+        if problem is not None:
+            found, self.schedule_, self.n_seen_ = shared.epochs(
+                problem, units.inward(start), chosen, self.schedule_, self.n_seen_, rng
+            )
+        self._keep(found, units, start, side, 0 if problem is None else len(side.constraints))
+        return self
+
+    def _scores(
+        self,
+        X: Any,
+        rows: Any,
+        given: _side.SideInformation,
+        start: Array,
+        chosen: shared.Settings,
+        rng: np.random.RandomState,
+    ) -> HeldOutScores | None:
+        """What a coarse run on a part of what is known comes to on the rest; None without a rest."""
+        trial = hold_out(rows, given.codes, given.constraints, rng) if self.check else None
+        if trial is None:
+            return None
+        n_pairs = self.n_pairs
+        if n_pairs is not None and trial.codes is not None:
+            n_pairs = max(1, n_pairs * len(trial.rows) // X.shape[0])
+        part = _side.SideInformation(len(trial.rows), trial.codes, trial.constraints)
+        side = self._with_pairs(X[trial.rows], part, n_pairs, rng)
+        problem, units = self._problem(side, rows[trial.rows], None)
+        if problem is None:
+            return None
+        inward, coarse = units.inward(start), replace(chosen, tol=max(chosen.tol, _COARSE), thorough=False)
+        if chosen.solver == "online":
+            found = shared.epochs(problem, inward, chosen, None, 0, rng, None, chosen.epochs)[0]
+        else:
+            found = shared.batch(problem, inward, coarse, None)
+        return HeldOutScores(trial.score(start), trial.score(units.outward(found.factor)), trial.score(None))
+
+    def _batch(
+        self, problem: Regression, start: Array, chosen: shared.Settings, callback: Any
+    ) -> FixedRankResult:
+        settings = (self.geometry, self.subspace_weight, chosen.solver, chosen.tol)
+        memory = open_checkpoint(self.checkpoint, self.random_state, problem, start, *settings)
+        if memory is None:
+            return shared.batch(problem, start, chosen, callback)
+
+        def solved(factor: Array | None, max_iter: int) -> FixedRankResult:
+            limited = replace(chosen, max_iter=max_iter)
+            return shared.batch(problem, start if factor is None else factor, limited, callback)
+
+        return memory.last(solved, start, chosen.max_iter, FixedRankRecord)
+
+    @property
+    def components_(self) -> Array:
+        return self._linear_metric().components
+
+    def get_mahalanobis_matrix(self) -> Array:
+        """M = G G^T, d x d."""
+        return self._linear_metric().matrix
+
+    def _linear_metric(self) -> Metric:
+        metric: Any = self._fitted_metric()
+        if not isinstance(metric, Metric):
+            raise AttributeError("with a kernel, the metric is not a linear map of the data")
+        return metric
+
+    def _with_pairs(
+        self, X: Any, side: _side.SideInformation, n_pairs: int | None, rng: np.random.RandomState
+    ) -> _side.SideInformation:
+        """What is known, with the pairs drawn from labels written out."""
+        draw: Any = one_of(self.pairs, "pairs", ("random", "local"))
+        if draw == "local" and is_precomputed(self.kernel):
+            raise ValueError("pairs='local' needs data, not a precomputed kernel: draw pairs='random'")
+        drawn = Constraints()
+        if side.codes is not None:
+            near = X if draw == "local" else None
+            same, different = drawing.pairs_of_classes(side.codes, near, draw, n_pairs, rng)
+            drawn = c.similar(same) + c.dissimilar(different)
+        return replace(side, constraints=drawn + side.constraints)
+
+    def _begin(self, X: Any, rng: np.random.RandomState) -> tuple[Any, Array, shared.Settings]:
+        """The rows on which the metric works, the start, and the settings; sets features and open bounds."""
+        self.features_: KernelFeatures | None = None
+        if self.kernel is not None:
+            n_basis = shared.count(self.n_basis, "n_basis")
+            self.features_ = kernel_features(self.kernel, self.kernel_params, X, n_basis, rng)
+        rows = X if self.features_ is None else self.features_(X)
+        chosen = shared.settings(self, rows.shape[1])
+        start = shared.start_factor(self.start, rows, rows.shape[1], chosen.rank, rng)
+        H = np.asarray(rows @ start)
+        i, j = rng.randint(len(H), size=(2, 10_000))
+        squares = np.square(H[i] - H[j]).sum(axis=1)
+        squares = squares[squares > 0]
+        near, middle, far = np.percentile(squares, _PERCENTILES) if squares.size else (0.0, 1.0, 0.0)
+        self.bounds_, self.margin_ = (float(near), float(far)), float(middle)
+        return rows, start, chosen
+
+    def _problem(
+        self, side: _side.SideInformation, rows: Any, units: shared.Units | None
+    ) -> tuple[Regression | None, shared.Units]:
+        """The cost of the constraints; None where there is nothing to learn from."""
+        relations, bounds = side.constraints.relations, shared.with_margins(side.constraints, self.margin_)
+        is_open = np.isnan(bounds)
+        bounds[is_open] = np.where(relations[is_open] < 0, *self.bounds_)
+        if not len(bounds) or (is_open.all() and self.bounds_[1] == 0.0):
+            return None, units or shared.Units()
+        unit = None if units is None else units.feature
+        forms = constraint_forms(side.constraints.blocks, rows, side.n_objects, unit)
+        units = units or shared.Units(forms.unit, root_mean_square(bounds))
+        # relations of constraints count the allowed side, as those of the regression do
+        return Regression(forms, bounds / units.target, relations if relations.any() else None), units
+
+    def _keep(
+        self,
+        found: FixedRankResult | None,
+        units: shared.Units,
+        start: Array,
+        side: _side.SideInformation,
+        n_used: int,
+    ) -> None:
+        name, scores = type(self).__name__, self.scores_
+        self.units_ = units
+        self.result_ = None if found is None else units.result(found)
+        factor = start if self.result_ is None else self.result_.factor
+        self.metric_ = (
+            Metric(factor) if self.features_ is None else LowRankKernelMetric(self.features_, factor)
+        )
+        self.rank_ = factor.shape[1]
+        self.status_ = Status.STATIONARY if found is None else found.status
+        self.n_iter_ = 0 if found is None else found.n_iter
+        self.kept_prior_ = found is None
+        self.n_constraints_used_, self.n_constraints_dropped_ = n_used, side.n_dropped
+        if found is None:
+            cause = side.nothing_known
+            if n_used and scores is not None:
+                worse = f"scores {scores.learned:.3g} on the rest, the start {scores.start:.3g}"
+                cause = f"what is learned from a part of the data {worse}; check=False learns anyway"
+            warnings.warn(f"{name} returns its start: {cause}", PriorKeptWarning, stacklevel=3)
+        if scores is not None:
+            reached = scores.start if self.kept_prior_ else scores.learned
+            if reached < scores.euclidean:
+                cause = f"it scores {reached:.3g} on what was held out, the Euclidean distance of the data"
+                advice = f"{scores.euclidean:.3g}; a larger rank than {self.rank_} loses less"
+                warnings.warn(f"{name}: {cause} {advice}", WorseThanEuclideanWarning, stacklevel=3)
+
+    @property
+    def _accept_sparse(self) -> str | bool:
+        return False if is_precomputed(self.kernel) else "csr"
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = is_precomputed(self.kernel)
+        return tags

@@ -1,0 +1,257 @@
+"""`KernelLearner`: a kernel function for any objects that have one, from labels or constraints."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
+from sklearn.utils import check_random_state
+
+from nearwise._common.reading import symmetric
+from nearwise.learners import _kernel_bases, _side
+from nearwise.learners._progress import with_callbacks
+from nearwise.learners._space import Outside
+from nearwise.learners.base import Learner, one_of, rank_wanted
+from nearwise.learners.input_kernels import InputKernel
+from nearwise.learners.metric import KernelMetric, ObjectSpan, symmetric_root
+from nearwise.model.blocks import Constraints
+from nearwise.model.divergences import Divergence
+from nearwise.solving.result import Record
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+FULL_OBJECTS = 200  # the largest number of objects for which the whole kernel is learned by default
+DEFAULT_RANK = 100  # of the learned part where not
+_SCALED = ("rbf", "poly", "polynomial", "sigmoid", "laplacian")  # kernels whose gamma goes with the data's
+
+
+class KernelLearner(Learner):
+    """Learn a kernel k(x, y) = phi(x)^T W phi(y) from an input kernel phi(x)^T phi(y). JKDD12 sections 3, 4.
+
+    W is the operator nearest to the identity for which the learned kernel respects the side information. It
+    is known on all objects, not only on those of the fit: JKDD12 (6), (18).
+
+    Parameters
+    ----------
+    kernel : str or callable, default="rbf"
+        A kernel of `sklearn.metrics.pairwise`, a function of two rows (or a kernel object of
+        `sklearn.gaussian_process`), or "precomputed": then X holds kernel values, n x n for `fit` and one
+        row per object, one column per training object for everything else.
+    gamma : "scale", number or None, default="scale"
+        For rbf, poly, sigmoid and laplacian; "scale" is 1 / (d * variance of X), None is 1 / d.
+    degree, coef0 : numbers, default=3 and 1
+        For poly and sigmoid.
+    kernel_params : dict, default=None
+        Further arguments of the kernel.
+    divergence, penalty, pairs, n_pairs, tol, max_iter, random_state, callback,
+    checkpoint : as for `MetricLearner`
+    rank : int, default=None
+        The number of dimensions of a reduced basis. Default: 100.
+    basis : "auto", "full", "subset", "kmeans" or "random", default="auto"
+        The part of the space of the kernel in which W is learned: the span of all training objects, or of
+        `rank` of them drawn at random, of the means of `rank` clusters (kernel k-means), of `rank` random
+        combinations (JKDD12 3.6, 4.3). "auto" is "subset" if rank is given or there are more than 200
+        objects, and "full" otherwise. Only "subset" computes no n x n matrix.
+
+    Attributes
+    ----------
+    metric_ : the learned `KernelMetric`
+    rank_ : dimensions of the basis. Eigenvalues of the kernel matrix below 1e-8 of the largest count as
+        zero, and so do those that are smaller than twice the most negative one; a negative one beyond 1e-6
+        of the largest is refused.
+    n_features_in_, feature_names_in_, result_, status_, n_iter_, penalty_, penalty_scores_, kept_prior_,
+    n_constraints_used_, n_constraints_dropped_ : as for `MetricLearner`
+
+    Examples
+    --------
+    >>> import nearwise as nw
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> learner = nw.KernelLearner(random_state=0).fit(X[::2], y[::2])
+    >>> learner.kernel(X[1::2], X[::2]).shape
+    (75, 75)
+    """
+
+    def __init__(
+        self,
+        kernel: str | Callable[..., float] = "rbf",
+        gamma: float | str | None = "scale",
+        degree: float = 3,
+        coef0: float = 1,
+        kernel_params: Mapping[str, Any] | None = None,
+        divergence: str | Divergence = "logdet",
+        penalty: float | str = "auto",
+        rank: int | None = None,
+        basis: str = "auto",
+        pairs: str = "auto",
+        n_pairs: int | None = None,
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        callback: Callable[[Record], Any] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.divergence = divergence
+        self.penalty = penalty
+        self.rank = rank
+        self.basis = basis
+        self.pairs = pairs
+        self.n_pairs = n_pairs
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.callback = callback
+        self.checkpoint = checkpoint
+
+    @with_callbacks
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike | None = None,
+        *,
+        constraints: Constraints | None = None,
+        sample_ids: ArrayLike | None = None,
+    ) -> Self:
+        """Learn the kernel.
+
+        Parameters
+        ----------
+        X : (n, d) data, dense or sparse; with kernel="precomputed" the (n, n) kernel matrix
+        y, constraints, sample_ids : as for `MetricLearner`
+        """
+        X = self._training_data(X)
+        side = _side.read(X.shape[0], y, constraints, sample_ids)
+        kernel = self._input_kernel(X)
+        basis = self._kernel_basis(kernel, X)
+        outside = Outside(kernel, X, basis.features) if basis.is_reduced else None
+        training = basis.features if kernel.is_precomputed else None
+        span = (
+            ObjectSpan.of(symmetric(X, "X (a precomputed kernel)"))
+            if outside and kernel.is_precomputed
+            else None
+        )
+        factor = symmetric_root(self._learn(X, y, basis.features, side, None, outside))
+        self.metric_ = KernelMetric(kernel, basis.points, basis.weights, factor, training, span)
+        self.rank_ = basis.features.shape[1]
+        return self
+
+    @property
+    def kernel(self) -> Callable[..., Array]:
+        """The learned kernel, as a function `kernel(X, Y=None)`.
+
+        X : (n, d) data
+        Y : (m, d) data, by default X
+
+        It returns an (n, m) array: k0(x, y) + phi'(x)^T (W - I) phi'(y), JKDD12 (6), (18). With a precomputed
+        input kernel, rows are kernel values with the training objects, and without Y the result is the
+        learned kernel with these, (n, n_train); with Y, objects are taken for their projections on the span
+        of the basis, because the rows do not tell k0(x, y). (The parameter `kernel` is in `get_params()`.)
+        """
+        return self._learned_kernel
+
+    @kernel.setter
+    def kernel(self, value: str | Callable[..., float]) -> None:
+        self.__dict__["kernel"] = value
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters, as everywhere in scikit-learn."""
+        found: dict[str, Any] = super().get_params(deep)
+        return {name: value for name, value in found.items() if not name.startswith("kernel__")} | {
+            "kernel": self._kernel_name
+        }
+
+    def distances(self, X: Any, Y: Any = None, *, squared: bool = False) -> Array:
+        """Learned distances of every row of X to every row of Y, by default of X.
+
+        With a precomputed input kernel, by default to the training objects; all objects are then taken for
+        their projections on the span of the basis, because kernel values with the training objects do not
+        tell k0(x, x). With the full basis this changes all distances of a new object by the same amount.
+
+        Parameters
+        ----------
+        X : (n, d) data
+        Y : (m, d) data
+        squared : return squared distances, the unit of constraints
+
+        Returns
+        -------
+        (n, m) array
+        """
+        if Y is None and self._is_precomputed:
+            found = self._fitted_metric().squared_distances(self._checked(X), None)
+            return found if squared else np.sqrt(found)
+        return super().distances(X, Y, squared=squared)
+
+    def _learned_kernel(self, X: Any, Y: Any = None) -> Array:
+        metric: Any = self._fitted_metric()
+        return metric.gram(self._checked(X), None if Y is None else self._checked(Y))
+
+    @property
+    def _kernel_name(self) -> Any:
+        return self.__dict__["kernel"]
+
+    @property
+    def _is_precomputed(self) -> bool:
+        return isinstance(self._kernel_name, str) and self._kernel_name == "precomputed"
+
+    @property
+    def _accept_sparse(self) -> str | bool:
+        return False if self._is_precomputed else "csr"
+
+    def _input_kernel(self, X: Any) -> InputKernel:
+        name, parameters = self._kernel_name, dict(self.kernel_params or {})
+        if not isinstance(name, str):
+            if not callable(name):
+                raise TypeError(f"kernel must be a name or a function of two rows, got {type(name).__name__}")
+            return InputKernel(name, parameters)
+        if name != "precomputed":
+            one_of(name, "kernel", (*sorted(PAIRWISE_KERNEL_FUNCTIONS), "precomputed"))
+        if name in _SCALED:
+            parameters = {"gamma": self._gamma(X)} | parameters
+        if name in ("poly", "polynomial"):
+            parameters = {"degree": self.degree} | parameters
+        if name in ("poly", "polynomial", "sigmoid"):
+            parameters = {"coef0": self.coef0} | parameters
+        return InputKernel(name, parameters)
+
+    def _gamma(self, X: Any) -> float:
+        if self.gamma is None:
+            return 1.0 / X.shape[1]
+        if isinstance(self.gamma, str):
+            one_of(self.gamma, "gamma", ("scale",))
+            variance = X.multiply(X).mean() - X.mean() ** 2 if sparse.issparse(X) else X.var()
+            return 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
+        if not self.gamma > 0:
+            raise ValueError(f"gamma must be 'scale', a number > 0 or None, got {self.gamma!r}")
+        return float(self.gamma)
+
+    def _kernel_basis(self, kernel: InputKernel, X: Any) -> _kernel_bases.KernelBasis:
+        n = X.shape[0]
+        if kernel.is_precomputed and X.shape[1] != n:
+            raise ValueError(
+                f"kernel='precomputed' needs a square kernel matrix for fit, got shape {X.shape}"
+            )
+        rank = rank_wanted(self.rank, n)
+        kind = one_of(self.basis, "basis", ("auto", *_kernel_bases.BASES))
+        if kind == "auto":
+            kind = "full" if rank is None and n <= FULL_OBJECTS else "subset"
+        if kind == "full" and rank is not None:
+            raise ValueError(f"basis='full' takes all {n} objects, so rank must be None, got {rank}")
+        rng = check_random_state(self.random_state)
+        return _kernel_bases.kernel_basis(kernel, X, kind, rank or min(n, DEFAULT_RANK), rng)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self._is_precomputed
+        return tags

@@ -1,0 +1,214 @@
+"""`KernelReducer`: a map of a kernel's objects to few coordinates, from labels or constraints."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from nearwise.learners import _side
+from nearwise.learners._progress import progress, with_callbacks
+from nearwise.learners.base import PriorKeptWarning, penalty_wanted, whole_number
+from nearwise.learners.kernel_learner import KernelLearner
+from nearwise.learners.metric import KernelMap
+from nearwise.model import constraints as c, drawing
+from nearwise.model.blocks import Constraints
+from nearwise.model.divergences import Frobenius
+from nearwise.model.problem import Problem
+from nearwise.solving.driver import solve
+from nearwise.solving.result import Record, Result, Status
+from nearwise.solving.thin import ThinFactor
+
+Array = NDArray[np.float64]
+
+_THIN = 200  # from this order of W on, its leading eigenpairs take less time than all of W
+
+
+class KernelReducer(KernelLearner):
+    """Map objects to `n_components` coordinates in which the side information holds. JKDD12 5.4.
+
+    Learns a low-rank W for the kernel phi(x)^T W phi(y) and keeps its leading eigenvectors. Among the
+    matrices that respect the constraints, W minimises trace_weight * tr(W) + |W|^2, JKDD12 (26): the trace
+    keeps the rank low. Where W is large and constraints may give way, only its leading eigenpairs are ever
+    computed. New objects are mapped too. Objects that no label or constraint names still take part: they
+    span the space in which W is sought.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        The number of coordinates.
+    kernel, gamma, degree, coef0, kernel_params, rank, basis : as for `KernelLearner`
+    trace_weight : number > 0, default=1.0
+        tau, relative to data whose mean squared distance in the kernel's space is one; larger ones make the
+        rank of W lower.
+    penalty : number > 0 or inf, default=1.0
+        The cost of violating a constraint; inf makes them hard, as in the paper.
+    n_pairs, tol, max_iter, random_state, callback : as for `MetricLearner`
+
+    Attributes
+    ----------
+    metric_ : the learned `KernelMap`
+    eigenvalues_ : of W, all that are positive, in falling order
+    components_ : (n_components, n_points) coefficients: coordinates are kernel values with the points of
+        the basis times the transpose of these
+    rank_, n_features_in_, feature_names_in_, result_, status_, n_iter_, penalty_, kept_prior_,
+    n_constraints_used_, n_constraints_dropped_ : as for `KernelLearner`; `kept_prior_` is true where nothing
+        was learned and the coordinates are those of kernel PCA
+
+    Examples
+    --------
+    >>> import nearwise as nw
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> nw.KernelReducer(random_state=0).fit(X[::2], y[::2]).transform(X[1::2]).shape
+    (75, 2)
+    """
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        kernel: str | Callable[..., float] = "rbf",
+        gamma: float | str | None = "scale",
+        degree: float = 3,
+        coef0: float = 1,
+        kernel_params: Mapping[str, Any] | None = None,
+        trace_weight: float = 1.0,
+        penalty: float = 1.0,
+        rank: int | None = None,
+        basis: str = "auto",
+        n_pairs: int | None = None,
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        callback: Callable[[Record], Any] | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.trace_weight = trace_weight
+        self.penalty = penalty
+        self.rank = rank
+        self.basis = basis
+        self.n_pairs = n_pairs
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.callback = callback
+
+    @with_callbacks
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike | None = None,
+        *,
+        constraints: Constraints | None = None,
+        sample_ids: ArrayLike | None = None,
+    ) -> Self:
+        """Learn the map.
+
+        Parameters
+        ----------
+        X : (n, d) data, dense or sparse; with kernel="precomputed" the (n, n) kernel matrix
+        y, constraints, sample_ids : as for `MetricLearner`
+        """
+        X = self._training_data(X)
+        count = whole_number(self.n_components, "n_components")
+        if count is None:
+            raise ValueError("n_components must be a whole number >= 1, got None")
+        if isinstance(self.trace_weight, bool) or not self.trace_weight > 0:
+            raise ValueError(f"trace_weight must be a number > 0, got {self.trace_weight!r}")
+        side = _side.read(X.shape[0], y, constraints, sample_ids)
+        kernel = self._input_kernel(X)
+        basis = self._kernel_basis(kernel, X)
+        scale = _unit_scale(basis.features)
+        directions = scale * self._directions(X, y, scale * basis.features, side, count)
+        training = basis.features @ directions if kernel.is_precomputed else None
+        self.metric_ = KernelMap(kernel, basis.points, basis.weights @ directions, training)
+        self.rank_ = basis.features.shape[1]
+        return self
+
+    @property
+    def components_(self) -> Array:
+        return np.asarray(self.metric_.factor.T)
+
+    def _directions(self, X: Any, y: Any, features: Array, side: _side.SideInformation, count: int) -> Array:
+        """B, with B B^T the leading part of W, for features of unit scale; sets what reports on it."""
+        if penalty_wanted(self.penalty) != np.inf:
+            side = _side.without_unreachable(side, features, Frobenius(), None)
+        rows = _with_bounds(features, _all_constraints(features, side, self.n_pairs, self.random_state))
+        self.n_constraints_used_ = len(rows)
+        self.n_constraints_dropped_ = side.n_dropped
+        self.result_: Result | None = None
+        self.status_, self.n_iter_, self.penalty_scores_ = Status.SOLVED, 0, ()
+        self.penalty_: float | None = None
+        values, V = np.empty(0), np.empty((features.shape[1], 0))
+        if len(rows):
+            self.penalty_ = penalty_wanted(self.penalty)
+            with progress(self, X, y) as callback:
+                # tau tr(W) + |W|^2 = |W + tau/2 I|^2 - constant: the Frobenius distance to -tau/2 I
+                prior = np.eye(features.shape[1]) * (-self.trace_weight / 2)
+                problem = Problem(features, rows, Frobenius(), prior, self.penalty_)
+                limit = whole_number(self.max_iter, "max_iter")
+                few = features.shape[1] >= _THIN and np.isfinite(self.penalty_)
+                found = solve(problem, ThinFactor() if few else None, self.tol, limit, None, callback)
+            self.result_, self.status_, self.n_iter_ = found, found.status, found.n_iter
+            self._report_status(found)
+            V, s, _ = np.linalg.svd(found.factor, full_matrices=False)
+            kept = s**2 > 1e-9 * max(s.max(initial=0.0) ** 2, 1e-9)
+            values, V = s[kept] ** 2, V[:, kept]
+        self.eigenvalues_ = values
+        self.kept_prior_ = len(values) == 0
+        if self.kept_prior_:
+            cause = "W = 0 meets all constraints" if len(rows) else side.nothing_known
+            warnings.warn(f"KernelReducer returns kernel PCA: {cause}", PriorKeptWarning, stacklevel=5)
+            _, s, rotation = np.linalg.svd(features - features.mean(axis=0), full_matrices=False)
+            values, V = np.ones(len(s)), rotation.T
+        B = np.zeros((features.shape[1], min(count, features.shape[1])))
+        width = min(B.shape[1], len(values))
+        B[:, :width] = V[:, :width] * np.sqrt(values[:width])
+        return B
+
+    def _report_status(self, found: Result) -> None:
+        if found.status is Status.INFEASIBLE:
+            raise ValueError(f"{found.message}; a finite penalty lets them give way")
+        if found.status is not Status.SOLVED:
+            warnings.warn(f"KernelReducer: {found.message}", ConvergenceWarning, stacklevel=6)
+
+
+def _all_constraints(
+    features: Array, side: _side.SideInformation, n_pairs: Any, random_state: Any
+) -> Constraints:
+    """The given ones, and pairs drawn from the labels; dissimilar pairs of equal features cannot be met."""
+    if side.codes is None:
+        return side.constraints
+    rng = check_random_state(random_state)
+    same, different = drawing.random_pairs(side.codes, whole_number(n_pairs, "n_pairs"), rng)
+    equal = np.square(features[different[:, 0]] - features[different[:, 1]]).sum(axis=1) <= 1e-12
+    return c.similar(same) + c.dissimilar(different[~equal]) + side.constraints
+
+
+def _with_bounds(features: Array, rows: Constraints) -> Constraints:
+    """Open bounds filled from the distances of the input kernel, not from the prior, which is no metric."""
+    if len(rows) == 0:
+        return rows
+    bounds = Problem(features, rows, penalty=np.inf).bounds  # which refuses what no matrix can meet
+    blocks, first = [], 0
+    for block in rows.blocks:
+        blocks.append(replace(block, bounds=bounds[first : first + len(block)]))
+        first += len(block)
+    return Constraints(tuple(blocks))
+
+
+def _unit_scale(features: Array) -> float:
+    """What makes the mean squared distance of two objects one."""
+    spread = 2.0 * float(np.mean(np.sum((features - features.mean(axis=0)) ** 2, axis=1)))
+    return 1.0 / np.sqrt(spread) if spread > 0 else 1.0

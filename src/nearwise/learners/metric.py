@@ -1,0 +1,313 @@
+"""The learned thing: a metric on vectors, `Metric`, or on a kernel's objects, `KernelMetric` and `KernelMap`.
+
+All turn objects into coordinates and know the learned squared distance between them. Where only a subspace
+was learned, with orthonormal basis U, the metric is the old one outside it (JKDD12 (10)):
+
+    d(x, y) = [d0(x, y) - |U'z|^2] + |B'U'z|^2        z = x - y, and M = B B' is the learned matrix
+
+which is computed as it stands, so that a distance is a sum of two terms that are not negative; between many
+dense vectors, as the Euclidean distance of x + U (B' - I) U'x, which is the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.linalg import lapack, solve_triangular
+
+from nearwise.learners.input_kernels import InputKernel, dense_product, in_parts, paired_squared_distances
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+# squared length, relative to the largest, of what is left of an object that others span; the next is for a
+# kernel that was computed in single precision
+_DEPENDENT = (1e-10, 1e-8, 1e-6)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Metric:
+    """A squared distance z^T M z between vectors, with M = B B^T or M = I + U (B B^T - I) U^T.
+
+    Attributes
+    ----------
+    factor : B, d x k, or k x k beside a basis
+    basis : U, d x k with orthonormal columns; None where M is learned in all d dimensions
+
+    Rows of data may be dense or scipy sparse; sparse ones are never made dense.
+    """
+
+    factor: Array
+    basis: Array | None = None
+
+    def __post_init__(self) -> None:
+        _store_by_rows(self)
+
+    def __repr__(self) -> str:
+        form = "" if self.basis is None else f", identity outside {self.basis.shape[1]} dimensions"
+        return f"<Metric: {self.n_features} features{form}>"
+
+    @property
+    def n_features(self) -> int:
+        """d, the length of a vector."""
+        return len(self.factor if self.basis is None else self.basis)
+
+    @property
+    def matrix(self) -> Array:
+        """M, d x d."""
+        learned = self.factor @ self.factor.T
+        if self.basis is not None:
+            low_rank = learned - np.eye(len(learned))
+            learned = np.eye(self.n_features) + self.basis @ low_rank @ self.basis.T
+        return (learned + learned.T) / 2
+
+    @property
+    def components(self) -> Array:
+        """The linear map of `transform`, one row per coordinate."""
+        return (self.factor if self.basis is None else self.basis @ self.factor).T
+
+    def transform(self, X: Any) -> Array:
+        """Coordinates whose Euclidean distance is the learned one; beside a basis, its part in the basis."""
+        coordinates = X if self.basis is None else dense_product(X, self.basis)
+        return dense_product(coordinates, self.factor)
+
+    def isometric(self, X: Any) -> Array:
+        """Coordinates whose Euclidean distance is the whole learned one, also outside a basis; X is dense."""
+        if self.basis is None:
+            return self.transform(X)
+        inside = X @ self.basis
+        return np.asarray(X + (inside @ self.factor - inside) @ self.basis.T)
+
+    def squared_distances(self, X: Any, Y: Any) -> Array:
+        """Of every row of X to every row of Y."""
+        from sklearn.metrics.pairwise import euclidean_distances  # slow to import, and needed only here
+
+        if self.basis is None or not (sparse.issparse(X) or sparse.issparse(Y)):
+            return euclidean_distances(self.isometric(X), self.isometric(Y), squared=True)
+        learned = euclidean_distances(self.transform(X), self.transform(Y), squared=True)
+        inside = euclidean_distances(dense_product(X, self.basis), dense_product(Y, self.basis), squared=True)
+        return learned + np.maximum(euclidean_distances(X, Y, squared=True) - inside, 0.0)
+
+    def pair_squared_distances(self, X: Any, i: Index, j: Index) -> Array:
+        """Of the rows i of X to the rows j."""
+        if self.basis is None:
+            return in_parts(paired_squared_distances, self.transform(X), i, j)
+        inside = dense_product(X, self.basis)
+        outside = in_parts(paired_squared_distances, X, i, j)
+        outside -= in_parts(paired_squared_distances, inside, i, j)
+        learned = in_parts(paired_squared_distances, dense_product(inside, self.factor), i, j)
+        return learned + np.maximum(outside, 0.0)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class KernelMetric:
+    """A learned kernel and its squared distance, on all objects that the input kernel accepts.
+
+    With phi'(x) = weights^T [k0(x, points)], the coordinates of x in an orthonormal basis of the span of some
+    training objects, the learned kernel is a k0(x, y) + phi'(x)^T (B B^T - a I) phi'(y): JKDD12 (6), (18).
+
+    Attributes
+    ----------
+    kernel : k0
+    points : the training objects of the basis; for a precomputed kernel, their columns, None for all
+    weights : one row per point, one column per dimension of the basis
+    factor : B
+    training : phi' of all training objects, for a precomputed kernel only
+    span : for a precomputed kernel with a reduced basis, what its rows tell outside the basis
+    alpha : a, what W is a multiple of the identity by outside the basis
+
+    A precomputed kernel gives rows k0(x, training objects), which determine the projection of x on the span
+    of all training objects, and nothing else of x. Where a distance needs k0(x, x), or k0(x, y) of two new
+    objects, they are those of the projections: of training objects the kernel itself, and of a new object a
+    number by which all its squared distances to training objects are less than they are.
+    """
+
+    kernel: InputKernel
+    points: Any
+    weights: Array
+    factor: Array
+    training: Array | None = None
+    span: ObjectSpan | None = None
+    alpha: float = 1.0
+
+    def __post_init__(self) -> None:
+        _store_by_rows(self)
+
+    def __repr__(self) -> str:
+        return f"<KernelMetric: kernel {self.kernel.name!r}, learned in {len(self.factor)} dimensions>"
+
+    def features(self, X: Any) -> Array:
+        """phi'(x), one row per object."""
+        return self.kernel.gram(X, self.points) @ self.weights
+
+    def transform(self, X: Any) -> Array:
+        """B^T phi'(x): coordinates whose inner products are the learned kernel on the span of the basis."""
+        return self.features(X) @ self.factor
+
+    def gram(self, X: Any, Y: Any = None) -> Array:
+        """The learned kernel of the rows of X with those of Y, by default with those of X itself.
+
+        For a precomputed kernel, by default with the training objects.
+        """
+        left = self.features(X)
+        right = left if Y is None else self.features(Y)
+        if self.kernel.is_precomputed and Y is None:
+            base, right = X, self._training
+        elif not self.kernel.is_precomputed:
+            base = self.kernel.gram(X, X if Y is None else Y)
+        elif self.span is None:
+            base = left @ right.T
+        else:
+            base = self.span.coordinates(X) @ self.span.coordinates(Y).T
+        learned = (left @ self.factor) @ (right @ self.factor).T
+        return np.asarray(learned + self.alpha * (base - left @ right.T))
+
+    def squared_distances(self, X: Any, Y: Any = None) -> Array:
+        """Of every row of X to every row of Y; defaults as in `gram`."""
+        from sklearn.metrics.pairwise import euclidean_distances  # slow to import, and needed only here
+
+        left = self.features(X)
+        others = X if Y is None else Y
+        right = self._training if self.kernel.is_precomputed and Y is None else self.features(others)
+        learned: Array = euclidean_distances(left @ self.factor, right @ self.factor, squared=True)
+        if self.kernel.is_precomputed and self.span is None:
+            return learned
+        if self.span is None:
+            whole = self.kernel.paired(X, X)[:, None] + self.kernel.paired(others, others)
+            whole -= 2.0 * self.kernel.gram(X, others)
+        elif Y is None:
+            whole = np.square(self.span.coordinates(X)).sum(axis=1)[:, None] + self.span.diagonal - 2.0 * X
+        else:
+            whole = euclidean_distances(self.span.coordinates(X), self.span.coordinates(Y), squared=True)
+        return learned + self.alpha * np.maximum(whole - euclidean_distances(left, right, squared=True), 0.0)
+
+    def pair_squared_distances(self, X: Any, i: Index, j: Index) -> Array:
+        """Of the rows i of X to the rows j."""
+        inside = self.features(X)
+        learned = in_parts(paired_squared_distances, inside @ self.factor, i, j)
+        if self.kernel.is_precomputed and self.span is None:
+            return learned
+        if self.span is None:
+            outside = in_parts(self.kernel.paired_squared_distances, X, i, j)
+        else:
+            outside = in_parts(paired_squared_distances, self.span.coordinates(X), i, j)
+        outside -= in_parts(paired_squared_distances, inside, i, j)
+        return learned + self.alpha * np.maximum(outside, 0.0)
+
+    @property
+    def _training(self) -> Array:
+        assert self.training is not None
+        return self.training
+
+
+@dataclass(frozen=True, eq=False)
+class ObjectSpan:
+    """The span of all training objects of a precomputed kernel, as a pivoted Cholesky factor of their kernel.
+
+    Attributes
+    ----------
+    columns : training objects that span all of them up to rounding
+    root : lower triangular L, with L L^T the kernel of these
+    diagonal : k0 of every training object with itself
+    """
+
+    columns: Index
+    root: Array
+    diagonal: Array
+
+    def __post_init__(self) -> None:
+        _store_by_rows(self)
+
+    @classmethod
+    def of(cls, K: Array) -> ObjectSpan:
+        """The span of the objects of a positive semidefinite kernel matrix."""
+        diagonal = np.diag(K).copy()
+        largest = float(diagonal.max(initial=0.0))
+        for tolerance in _DEPENDENT:
+            L, order, rank, _ = lapack.dpstrf(K, tol=tolerance * largest, lower=1)
+            L = np.tril(L)[:, :rank]
+            left = diagonal[order - 1] - np.einsum("ij,ij->i", L, L)
+            if left.min(initial=0.0) >= -tolerance * largest:
+                return cls((order - 1)[:rank].astype(np.int64), L[:rank], diagonal)
+        raise ValueError(
+            "the kernel must be positive semidefinite, but what its matrix leaves of object "
+            f"{order[np.argmin(left)] - 1} outside the span of others has the squared length {left.min():.3g}"
+        )
+
+    def coordinates(self, X: Array) -> Array:
+        """Of the projections of objects, given by rows of kernel values with the training objects."""
+        return np.asarray(solve_triangular(self.root, X[:, self.columns].T, lower=True).T)
+
+
+@dataclass(frozen=True, eq=False)
+class KernelMap:
+    """A map of all objects that the input kernel accepts to coordinates: factor^T [k0(x, points)].
+
+    Attributes
+    ----------
+    kernel : k0
+    points : the training objects of the basis; for a precomputed kernel, their columns, None for all
+    factor : one row per point, one column per coordinate
+    training : the coordinates of all training objects, for a precomputed kernel only
+    """
+
+    kernel: InputKernel
+    points: Any
+    factor: Array
+    training: Array | None = None
+
+    def __post_init__(self) -> None:
+        _store_by_rows(self)
+
+    def transform(self, X: Any) -> Array:
+        """Coordinates, one row per object."""
+        return self.kernel.gram(X, self.points) @ self.factor
+
+    def gram(self, X: Any, Y: Any = None) -> Array:
+        """Inner products of the coordinates of X with those of Y, by default of X.
+
+        For a precomputed kernel, by default with the training objects.
+        """
+        left = self.transform(X)
+        return left @ self._others(left, Y).T
+
+    def squared_distances(self, X: Any, Y: Any = None) -> Array:
+        """Of every row of X to every row of Y; defaults as in `gram`."""
+        from sklearn.metrics.pairwise import euclidean_distances  # slow to import, and needed only here
+
+        left = self.transform(X)
+        return euclidean_distances(left, self._others(left, Y), squared=True)
+
+    def pair_squared_distances(self, X: Any, i: Index, j: Index) -> Array:
+        """Of the rows i of X to the rows j."""
+        return in_parts(paired_squared_distances, self.transform(X), i, j)
+
+    def _others(self, left: Array, Y: Any) -> Array:
+        if Y is not None:
+            return self.transform(Y)
+        return left if self.training is None else self.training
+
+
+def symmetric_root(factor: Array) -> Array:
+    """The symmetric B with the same B B^T: of all factors the one that moves the data least."""
+    U, s, _ = np.linalg.svd(factor, full_matrices=False)
+    root = (U * s) @ U.T
+    return (root + root.T) / 2
+
+
+def root_of(matrix: Array) -> Array:
+    """B with B B^T = matrix, for one that is positive semidefinite up to rounding."""
+    values, vectors = np.linalg.eigh(matrix)
+    return vectors * np.sqrt(np.maximum(values, 0.0))
+
+
+def _store_by_rows(metric: Any) -> None:
+    """Lay all arrays out alike, so that a metric that was stored and read computes the same bits."""
+    for field in fields(metric):
+        value = getattr(metric, field.name)
+        if isinstance(value, np.ndarray):
+            object.__setattr__(metric, field.name, np.ascontiguousarray(value))

@@ -1,0 +1,228 @@
+"""`MetricLearner`: a Mahalanobis metric for vectors, from labels or constraints."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.utils import check_random_state
+
+from nearwise._common.reading import symmetric
+from nearwise.learners import _bases, _side
+from nearwise.learners._progress import with_callbacks
+from nearwise.learners._space import Outside
+from nearwise.learners.base import Learner, one_of, rank_wanted
+from nearwise.learners.input_kernels import InputKernel, dense_product
+from nearwise.learners.metric import Metric, symmetric_root
+from nearwise.model.blocks import Constraints
+from nearwise.model.divergences import Divergence
+from nearwise.solving.result import Record
+
+Array = NDArray[np.float64]
+
+FULL_FEATURES = 256  # the largest number of features for which all d x d entries of M are learned by default
+DEFAULT_RANK = 100  # of the learned part where not
+
+
+class MetricLearner(Learner):
+    """Learn a squared distance (x - y)^T M (x - y) for vectors. JKDD12 section 3.
+
+    M is the matrix nearest to a prior that respects the side information: labels of any type, from which
+    pairs are drawn, and constraints made by `nearwise.constraints`.
+
+    Parameters
+    ----------
+    divergence : "logdet", "vonneumann", "frobenius" or a `Divergence`, default="logdet"
+        What nearest means.
+    prior : "identity", "covariance" or (d, d) array, default="identity"
+        M without side information; "covariance" is the inverse of the data's covariance matrix (its
+        pseudo-inverse where that is singular). An array must be positive semidefinite. All but "identity"
+        need dense data.
+    penalty : "auto", number > 0 or inf, default="auto"
+        What it costs to violate a constraint, inf making all of them hard. "auto" chooses it on what is held
+        out, and keeps the prior where none does better than that: with labels half of the objects, by the
+        share of their class among their five nearest of the others; without, a third of the constraints, by
+        how often what shall be nearer is nearer. For LogDet this is the penalty of `Problem`; for other
+        divergences, where a penalty has a unit, it is meant for constraints of size 1.
+    rank : int, default=None
+        Learn M = I + U (L - I) U^T in a subspace of this dimension only, in O(d rank) memory (JKDD12 3.6).
+        By default all of M is learned for dense data of up to 256 features, and 100 dimensions otherwise.
+    basis : "auto", "svd", "kmeans", "class_means", "class_clusters" or (d, k) array, default="auto"
+        The subspace: leading singular vectors of the data, the means of clusters, of classes, or of clusters
+        within classes, or the span of given columns. "auto" is "class_clusters" with labels and "svd"
+        without. Naming a basis means learning in it, whatever the number of features.
+    pairs : "auto", "random", "local" or "none", default="auto"
+        How pairs are drawn from labels: uniformly, or between near neighbours, which is the default but in a
+        basis that is made from the classes; or "none", for labels that serve to make a basis only.
+    n_pairs : int, default=None
+        How many pairs to draw from labels at most; by default 20,000 local or 40 c^2 random ones for c
+        classes.
+    tol : float, default=1e-6
+        The largest relative gap between the objective and its lower bound at which M counts as solved.
+    max_iter : int, default=None
+        The largest number of iterations of a solve.
+    random_state : int, RandomState or None, default=None
+        Seed of all random choices.
+    callback : callable, default=None
+        Called with a `Record` after every iteration of a solve; a true answer ends the fit with what was
+        found so far. scikit-learn's own callbacks (`set_callbacks`) see every iteration too.
+    checkpoint : path, default=None
+        A file that keeps what a long fit has found so far. If the fit is interrupted, the same call goes on
+        from there and ends with the same result; then the file is removed. Needs a whole number as
+        `random_state`.
+
+    Attributes
+    ----------
+    metric_ : the learned `Metric`
+    components_ : (n_components, d) array, the linear map of `transform`
+    rank_ : dimensions of the learned subspace, d where all of M was learned; in the others M is the identity
+    result_ : `Result` of the last solve with certificate and history; None where nothing was to be learned
+    status_ : `Status` of that solve
+    n_iter_ : iterations of all solves, also of those that choose the penalty
+    penalty_, penalty_scores_ : the penalty used; pairs (penalty, score on what was held out), the prior's
+        first with penalty 0; none where the penalty was given, or too little is known to hold anything out
+    kept_prior_ : whether M is the prior
+    n_constraints_used_, n_constraints_dropped_ : constraints that were learned from, drawn from labels or
+        given; given ones that were left out, because they name objects which are not in the data, or want
+        equal objects to be apart
+    n_features_in_, feature_names_in_ : as everywhere in scikit-learn
+
+    Examples
+    --------
+    >>> import nearwise as nw
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> learner = nw.MetricLearner(random_state=0).fit(X, y)
+    >>> learner.transform(X).shape
+    (150, 4)
+    >>> learner.status_
+    <Status.SOLVED: 'solved'>
+    """
+
+    def __init__(
+        self,
+        divergence: str | Divergence = "logdet",
+        prior: str | ArrayLike = "identity",
+        penalty: float | str = "auto",
+        rank: int | None = None,
+        basis: str | ArrayLike = "auto",
+        pairs: str = "auto",
+        n_pairs: int | None = None,
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        callback: Callable[[Record], Any] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.divergence = divergence
+        self.prior = prior
+        self.penalty = penalty
+        self.rank = rank
+        self.basis = basis
+        self.pairs = pairs
+        self.n_pairs = n_pairs
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.callback = callback
+        self.checkpoint = checkpoint
+
+    @with_callbacks
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike | None = None,
+        *,
+        constraints: Constraints | None = None,
+        sample_ids: ArrayLike | None = None,
+    ) -> Self:
+        """Learn the metric.
+
+        Parameters
+        ----------
+        X : (n, d) data, dense or sparse
+        y : n labels of any type; None, NaN and -1 mean no label (-1 and +1 alone are two classes, with a
+            warning), and measurements are refused
+        constraints : what else is known; learned from together with the labels, if there are both
+        sample_ids : n ids, by which the constraints name the rows of X; by default they do by row number.
+            Constraints on ids that are not among them are left out and counted, with an `UnknownIdsWarning`;
+            not so in scikit-learn's cross-validation, which hands over a part of the data.
+        """
+        X = self._training_data(X)
+        side = _side.read(X.shape[0], y, constraints, sample_ids)
+        basis = self._subspace(X, side)
+        features = X if basis is None else dense_product(X, basis)
+        outside = None if basis is None else Outside(InputKernel("linear"), X, features)
+        prior = self._prior(X) if basis is None else None
+        # in a basis that is made of the classes' objects, these have neighbours that others do not have
+        by_class = basis is not None and side.codes is not None and self._basis_kind in _bases.BY_CLASS
+        factor = self._learn(X, y, features, side, prior, outside, "random" if by_class else "local")
+        self.metric_ = Metric(symmetric_root(factor), basis)
+        self.rank_ = features.shape[1]
+        return self
+
+    @property
+    def components_(self) -> Array:
+        return self._fitted_metric().components  # type: ignore[attr-defined]
+
+    def get_mahalanobis_matrix(self) -> Array:
+        """M, d x d, also where it was learned in a subspace only."""
+        return self._fitted_metric().matrix  # type: ignore[attr-defined]
+
+    def to_faiss(self, index: Any) -> Any:
+        """A faiss index that takes raw vectors, transforms them, and keeps them in the given index.
+
+        `index` has as many dimensions as `transform` gives, and the Euclidean metric. Needs the extra `ann`.
+        """
+        from nearwise.learners._faiss import with_linear_map
+
+        return with_linear_map(index, self.components_)
+
+    @property
+    def _starts_from_identity(self) -> bool:
+        return isinstance(self.prior, str) and self.prior == "identity"
+
+    @property
+    def _accept_sparse(self) -> str | bool:
+        """Sparse data are learned from in a subspace, outside which M is the identity."""
+        return "csr" if self._starts_from_identity else False
+
+    @property
+    def _basis_kind(self) -> str:
+        """The name of the basis; "given" for an array."""
+        return self.basis if isinstance(self.basis, str) else "given"
+
+    def _subspace(self, X: Any, side: _side.SideInformation) -> Array | None:
+        """An orthonormal basis of what is learned; None for all of the space."""
+        n, d = X.shape
+        named = not isinstance(self.basis, str) or self.basis != "auto"
+        rank = rank_wanted(self.rank, d)
+        wide = d > FULL_FEATURES and self._starts_from_identity
+        if rank is None and not named and not wide and not sparse.issparse(X):
+            return None
+        if not self._starts_from_identity:
+            raise ValueError("a prior other than 'identity' needs all of M: rank=None and basis='auto'")
+        if isinstance(self.basis, str):
+            one_of(self.basis, "basis", ("auto", *_bases.BASES))
+        rng = check_random_state(self.random_state)
+        return _bases.linear_basis(X, self.basis, rank or min(n, d, DEFAULT_RANK), side.codes, rng)
+
+    def _prior(self, X: Array) -> Array | None:
+        """The matrix that `prior` means, None for the identity."""
+        if not isinstance(self.prior, str):
+            prior = symmetric(self.prior, "prior")
+            if prior.shape != (X.shape[1], X.shape[1]):
+                shape = (X.shape[1], X.shape[1])
+                raise ValueError(f"prior must have shape {shape} like the features, got {prior.shape}")
+            return prior
+        if one_of(self.prior, "prior", ("identity", "covariance")) == "identity":
+            return None
+        values, vectors = np.linalg.eigh(np.atleast_2d(np.cov(X, rowvar=False)))
+        kept = values > max(X.shape) * np.finfo(np.float64).eps * values.max()
+        if not kept.any():
+            raise ValueError("prior='covariance': all rows of X are equal, so their covariance is zero")
+        return (vectors[:, kept] / values[kept]) @ vectors[:, kept].T

@@ -1,0 +1,358 @@
+"""`OnlineLearner`: a metric for vectors that follows a stream of feedback."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import validate_data
+
+from nearwise.learners import _side, starts
+from nearwise.learners.base import METADATA, Learner, PriorKeptWarning, one_of, whole_number
+from nearwise.learners.input_kernels import paired_squared_distances
+from nearwise.learners.metric import Metric, symmetric_root
+from nearwise.model import drawing
+from nearwise.model.blocks import Constraints
+from nearwise.online import feedback
+from nearwise.online.feedback import Pieces
+from nearwise.online.streams import UPDATES, State, Stream, Update
+
+Array = NDArray[np.float64]
+
+_SETTLING = 100.0  # pieces of feedback after which the learning rate falls
+_CALIBRATION_PAIRS = 10_000  # drawn from the data of a fit
+
+
+class OnlineLearner(Learner):
+    """Learn a squared distance (x - y)^T M (x - y) from feedback that arrives piece by piece.
+
+    `partial_fit` takes any number of pieces, and the metric is the same bit by bit whichever way a stream is
+    cut. An error in a batch leaves the learner as it was. `fit` starts anew and passes once over its data.
+
+    Parameters
+    ----------
+    update : "logdet", "exponentiated_gradient" or "pola", default="logdet"
+        Implicit updates in the LogDet divergence; unnormalised matrix exponentiated gradients; or projections
+        with a learned threshold (`nearwise.online` describes them).
+    learning_rate : float, default=None
+        How far the first updates go; by default 0.2 for "logdet", 0.1 for "exponentiated_gradient", and 1,
+        all the way, for "pola". Errors count relative to the distances compared: no unit of the data matters.
+    decay : float, default=None
+        The rate of piece t is learning_rate / (1 + t / 100)^decay: 0.75 settles, 0 goes on following a stream
+        that changes. By default 0.75, and 0 for "pola".
+    prior : "identity", (d, d) array, `Metric`, or a fitted learner of a metric, default="identity"
+        M before all feedback. A `Metric` or fitted learner with a basis brings its subspace.
+    rank : int, default=None
+        Learn M = I + U (L - I) U^T in a subspace of this dimension only. The subspace is drawn at random in
+        `partial_fit`, which has not seen the data, and from the data in `fit`. By default all of M is learned
+        for up to 1000 features, and 100 dimensions otherwise.
+    basis : "auto", "random", "svd", "kmeans", "class_means", "class_clusters" or (d, k) array, default="auto"
+        The subspace. The names other than "random" need the data of a `fit`.
+    bounds : (upper, lower), default=None
+        Squared distances for similar and dissimilar pairs that come without bounds. By default the 5th and
+        the 95th percentile of the prior's distances, but half their median at most and twice it at least: in
+        the data of `fit`, or of the first 200 pairs of the stream as they come, so that the first pair
+        teaches too ("pola" learns a threshold in units of the median instead).
+    n_pairs : int, default=None
+        How many pairs `fit` draws from labels; by default 40 c^2 for c classes.
+    random_state : int, RandomState or None, default=None
+        Seed of all random choices.
+
+    Attributes
+    ----------
+    metric_ : the learned `Metric`
+    components_ : (n_components, d) array, the linear map of `transform`
+    rank_ : dimensions of the learned subspace, d where all of M is learned
+    n_feedback_, n_violated_ : pieces of feedback so far, and how many of them did not hold when they came
+    threshold_ : squared distance below which a pair counts as similar; None unless update="pola"
+    n_constraints_dropped_ : constraints so far that named objects which were not there
+    n_features_in_, feature_names_in_ : as everywhere in scikit-learn
+
+    Examples
+    --------
+    >>> import numpy as np, nearwise as nw
+    >>> x = np.random.default_rng(0).standard_normal((100, 2, 3))
+    >>> learner = nw.OnlineLearner().partial_fit(x, squared_distances=4.0 * (x[:, 0, 0] - x[:, 1, 0]) ** 2)
+    >>> int(learner.get_mahalanobis_matrix().diagonal().argmax())
+    0
+    """
+
+    __metadata_request__partial_fit = METADATA
+
+    state_: State
+    _made: dict[str, Metric]  # the metric, once it was asked for
+    _subspace: Array | None
+    _prior_factor: Array | None
+    _calibration: Array
+    _seen_labels: list[Any]  # classes in the order of their latest rows, whose features follow
+    _seen_features: Array
+
+    def __init__(
+        self,
+        update: str = "logdet",
+        learning_rate: float | None = None,
+        decay: float | None = None,
+        prior: Any = "identity",
+        rank: int | None = None,
+        basis: str | ArrayLike = "auto",
+        bounds: tuple[float, float] | None = None,
+        n_pairs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.update = update
+        self.learning_rate = learning_rate
+        self.decay = decay
+        self.prior = prior
+        self.rank = rank
+        self.basis = basis
+        self.bounds = bounds
+        self.n_pairs = n_pairs
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike | None = None,
+        *,
+        constraints: Constraints | None = None,
+        sample_ids: ArrayLike | None = None,
+    ) -> Self:
+        """Start anew and pass once over pairs drawn from labels, shuffled, and over constraints, in order.
+
+        Parameters as in `MetricLearner.fit`.
+        """
+        with self._unchanged_on_error():
+            n_pairs = whole_number(self.n_pairs, "n_pairs")
+            X = self._training_data(X)
+            side = _side.read(X.shape[0], y, constraints, sample_ids)
+            rng = check_random_state(self.random_state)
+            self._start(X, side, rng)
+            inside, features = self._features(X)
+            sample = rng.randint(0, X.shape[0], (_CALIBRATION_PAIRS, 2))
+            self._calibration = feedback.evenly_chosen(feedback.squared_lengths(features, sample))
+            pieces = feedback.nothing()
+            if side.codes is not None:
+                same, different = drawing.random_pairs(side.codes, n_pairs, rng)
+                rows = np.full((len(same) + len(different), 4), -1, np.int64)
+                rows[:, :2] = np.concatenate([same, different])
+                relation = np.where(np.arange(len(rows)) < len(same), -1, 1).astype(np.int8)
+                order = rng.permutation(len(rows))
+                pieces = Pieces(rows[order], relation[order], np.full(len(rows), np.nan))
+            pieces += self._inside(X, inside, feedback.of_blocks(side.constraints.blocks))
+            self.n_constraints_dropped_ = side.n_dropped
+            if not len(pieces):
+                cause = f"OnlineLearner returns the prior: {side.nothing_known}"
+                warnings.warn(cause, PriorKeptWarning, stacklevel=2)
+            self._follow(features, pieces)
+        return self
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: ArrayLike | None = None,
+        *,
+        constraints: Constraints | None = None,
+        sample_ids: ArrayLike | None = None,
+        squared_distances: ArrayLike | None = None,
+    ) -> Self:
+        """Learn from one or more pieces of feedback, in their order.
+
+        Parameters
+        ----------
+        X : (m, 2, d) pairs, (m, 3, d) triplets (a, p, n) with a nearer to p than to n, or (m, 4, d)
+            quadruplets (i, j, k, l) with i, j nearer than k, l; or (n, d) data, dense or sparse, to which
+            labels or constraints refer
+        y : for pairs +1 (similar) or -1 (dissimilar), for quadruplets -1 where k, l are nearer; for data,
+            labels of any type: each row is compared with the latest of its class and of another class. None,
+            NaN and -1 mean no label (here always, because a part of a stream does not show all classes).
+        constraints : bounds on distances, and comparisons, of rows of the data
+        sample_ids : ids by which the constraints name the rows; those on others are left out and counted
+        squared_distances : of pairs: one number > 0, or one each
+        """
+        with self._unchanged_on_error():
+            first = not hasattr(self, "state_")
+            if np.ndim(X) == 3 and not sparse.issparse(X):
+                if constraints is not None or sample_ids is not None:
+                    raise ValueError("constraints and sample_ids refer to rows of (n, d) data, not to tuples")
+                vectors, pieces = feedback.of_tuples(X, y, squared_distances)
+                if first:
+                    validate_data(self, vectors, dtype=np.float64, ensure_min_samples=0)
+                elif vectors.shape[1] != self.n_features_in_:
+                    known = f"this OnlineLearner has seen {self.n_features_in_}"
+                    raise ValueError(f"the vectors have {vectors.shape[1]} features, but {known}")
+                self._start_once(vectors.shape[1])
+                inside, features = self._features(vectors)
+                self._follow(features, self._inside(vectors, inside, pieces))
+                return self
+            if squared_distances is not None:
+                raise ValueError("squared_distances belong to pairs of vectors, X of shape (m, 2, d)")
+            X = validate_data(self, X, reset=first, accept_sparse="csr", dtype=np.float64)
+            if y is None and constraints is None:
+                raise ValueError("no feedback: give y, constraints, or tuples of vectors")
+            labels = None if y is None else feedback.label_list(y, X.shape[0])
+            side = _side.read(X.shape[0], None, constraints, sample_ids)
+            bounded = feedback.of_blocks(side.constraints.blocks)
+            self._start_once(X.shape[1])
+            inside, features = self._features(X)
+            pieces = feedback.nothing()
+            if labels is not None:
+                seen = len(self._seen_labels)
+                features = np.concatenate([self._seen_features, features])
+                pieces, self._seen_labels, latest = feedback.of_labels(labels, self._seen_labels)
+                self._seen_features = features[latest]
+                shifted = np.where(bounded.rows >= 0, bounded.rows + seen, -1)
+            else:
+                shifted = bounded.rows
+            bounded = self._inside(X, inside, bounded)
+            self.n_constraints_dropped_ += side.n_dropped
+            self._follow(features, pieces + Pieces(shifted, bounded.relation, bounded.bound))
+        return self
+
+    @property
+    def metric_(self) -> Metric:
+        """The learned metric, worked out when it is asked for."""
+        if not hasattr(self, "state_"):
+            raise AttributeError("metric_ exists after fit or partial_fit")
+        if "metric" not in self._made:
+            factor = self._rule().factor(self.state_)
+            if self._prior_factor is not None:
+                factor = self._prior_factor @ factor
+            self._made["metric"] = Metric(symmetric_root(factor), self._subspace)
+        return self._made["metric"]
+
+    @property
+    def components_(self) -> Array:
+        return self._fitted_metric().components  # type: ignore[attr-defined]
+
+    @property
+    def threshold_(self) -> float | None:
+        """Between the distances of similar and of dissimilar pairs."""
+        self._fitted_metric()
+        if "threshold" not in self.state_:
+            return None
+        unit = np.median(self._calibration) if len(self._calibration) else 1.0
+        return float(unit * self.state_["threshold"][0])
+
+    def get_mahalanobis_matrix(self) -> Array:
+        """M, d x d, also where it is learned in a subspace only."""
+        return self._fitted_metric().matrix  # type: ignore[attr-defined]
+
+    def _rule(self) -> Update:
+        return UPDATES[one_of(self.update, "update", tuple(UPDATES))]
+
+    def _rates(self, m: int) -> Array:
+        """Of the next m pieces."""
+        rule = self._rule()
+        rate: Any = rule.learning_rate if self.learning_rate is None else self.learning_rate
+        decay: Any = rule.decay if self.decay is None else self.decay
+        if isinstance(rate, bool) or not isinstance(rate, int | float | np.number) or not 0 < rate < np.inf:
+            raise ValueError(f"learning_rate must be a finite number > 0 or None, got {rate!r}")
+        if isinstance(decay, bool) or not isinstance(decay, int | float | np.number) or not 0 <= decay <= 1:
+            raise ValueError(f"decay must be a number from 0 to 1 or None, got {decay!r}")
+        age = 1.0 + np.arange(self.n_feedback_, self.n_feedback_ + m) / _SETTLING
+        return np.asarray(float(rate) / age ** float(decay), dtype=np.float64)
+
+    def _start_once(self, d: int) -> None:
+        if not hasattr(self, "state_"):
+            self._start(None, None, check_random_state(self.random_state), d)
+
+    def _start(
+        self, X: Any, side: _side.SideInformation | None, rng: np.random.RandomState, d: int | None = None
+    ) -> None:
+        """The prior, its subspace, and a state in which nothing is learned."""
+        d = X.shape[1] if d is None else d
+        self._subspace, self._prior_factor = starts.prior(self.prior, d)
+        if self._subspace is None and self._prior_factor is None:
+            codes = None if side is None else side.codes
+            self._subspace = starts.subspace(self.basis, self.rank, X, codes, rng, d)
+        elif self.rank is not None or not (isinstance(self.basis, str) and self.basis == "auto"):
+            raise ValueError("rank and basis choose a subspace for the prior 'identity'")
+        widths = (self._prior_factor, self._subspace)
+        self.rank_ = next((part.shape[1] for part in widths if part is not None), d)
+        self.state_ = self._rule().start(self.rank_)
+        self._made = {}
+        self._calibration = np.empty(0)
+        self._seen_labels = []
+        self._seen_features = np.empty((0, self.rank_))
+        self.n_feedback_ = self.n_violated_ = self.n_constraints_dropped_ = 0
+
+    def _features(self, X: Any) -> tuple[Array | None, Array]:
+        """Coordinates in the subspace, None where there is none, and features in which the prior is I."""
+        inside = None if self._subspace is None else feedback.projected(X, self._subspace)
+        if self._prior_factor is not None:
+            return inside, feedback.projected(X if inside is None else inside, self._prior_factor)
+        if inside is not None:
+            return inside, inside
+        return None, np.ascontiguousarray(X.toarray() if sparse.issparse(X) else X)
+
+    def _inside(self, X: Any, inside: Array | None, pieces: Pieces) -> Pieces:
+        """Bounds on what the subspace contributes to distances."""
+        if inside is None or not len(pieces):
+            return pieces
+        fixed = np.stack([_outside(X, inside, pieces.rows[:, k : k + 2]) for k in (0, 2)], axis=1)
+        return pieces.inside(fixed)
+
+    def _follow(self, features: Array, pieces: Pieces) -> None:
+        """Fill open bounds, and update the state."""
+        target, slope = pieces.bound.copy(), np.zeros(len(pieces))
+        vacant = np.isnan(target)
+        if self.bounds is not None:
+            upper, lower = self._given_bounds()
+            target[vacant] = np.where(pieces.relation[vacant] < 0, upper, lower)
+        elif vacant.any():
+            lengths = feedback.squared_lengths(features, pieces.rows[vacant])
+            if not np.isfinite(lengths).all():
+                raise _overflow(int(np.flatnonzero(vacant)[np.argmin(np.isfinite(lengths))]))
+            filled, self._calibration = feedback.calibrated(lengths, self._calibration)
+            upper, unit, lower = filled.T
+            relation = pieces.relation[vacant]
+            if self.update == "pola":
+                target[vacant], slope[vacant] = relation * unit, unit
+            else:
+                target[vacant] = np.where(relation < 0, upper, lower)
+        stream = Stream(features, pieces.rows, pieces.relation, target, slope, self._rates(len(pieces)))
+        state, done, missed = self._rule().follow(self.state_, stream)
+        if done < len(pieces):
+            raise _overflow(done)
+        self.state_, self._made = state, {}
+        self.n_feedback_ += len(pieces)
+        self.n_violated_ += missed
+
+    def _given_bounds(self) -> tuple[float, float]:
+        found = np.asarray(self.bounds, dtype=np.float64)
+        if found.shape != (2,) or not np.all(np.isfinite(found) & (found > 0.0)):
+            raise ValueError(f"bounds must be two finite numbers > 0 or None, got {self.bounds!r}")
+        return float(found[0]), float(found[1])
+
+    @contextmanager
+    def _unchanged_on_error(self) -> Iterator[None]:
+        before = dict(vars(self))
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+
+def _overflow(row: int) -> ValueError:
+    return ValueError(
+        f"row {row} of the feedback: a squared distance is too large for a floating-point number; "
+        "scale X, or lower learning_rate"
+    )
+
+
+def _outside(X: Any, inside: Array, rows: NDArray[np.int64]) -> Array:
+    """Squared distances of pairs of rows outside the subspace; 0 where a pair is missing."""
+    rows = np.maximum(rows, 0)
+    if sparse.issparse(X):
+        everything = paired_squared_distances(X[rows[:, 0]], X[rows[:, 1]])
+    else:
+        everything = feedback.squared_lengths(np.ascontiguousarray(X), rows)
+    return np.maximum(everything - feedback.squared_lengths(inside, rows), 0.0)

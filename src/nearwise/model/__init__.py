@@ -1,0 +1,1 @@
+"""What is wanted: constraints, divergences and losses, bound to features as a problem with a certificate."""

@@ -1,0 +1,301 @@
+"""Constraints as atoms: what each kind of constraint says about the matrix M.
+
+Every constraint matrix is a short sum of *atoms*, A_i = sum_t coefficient_t sym(x_t y_t^T), over rows of a
+feature matrix F: a distance is one atom with x = y = f_i - f_j (a *difference*), an inner product one atom
+with x = f_i, y = f_j (a *product*), a comparison two differences of opposite sign. A general symmetric
+matrix is a sum of squares of its eigenvectors, which are appended to F as rows of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from nearwise.model.blocks import Block, Linear
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+_ROUNDING = 8 * np.finfo(float).eps
+_WRITTEN_OUT = 200_000  # numbers in all differences, up to which they may be written out
+_FEW_VECTORS = 3  # for each dimension of the features: so many are kept of a general matrix A
+_CANCELS = 1e-2  # size of a difference beside the rows themselves from which on digits are lost
+
+
+@dataclass(frozen=True, eq=False)
+class Atoms:
+    """Atoms by column, differences first: two rows of F, a coefficient, and the row of the constraint."""
+
+    first: Index
+    second: Index
+    coefficient: Array
+    row: Index
+    is_difference: NDArray[np.bool_]
+    definite: Index = field(default_factory=lambda: np.empty(0, np.int64))  # rows that are, as a whole
+
+    @cached_property
+    def graph(self) -> tuple[Index, Index, Index]:
+        """Adjacency lists: where those of each row of F begin, its neighbours, and the atom of each."""
+        node = np.concatenate([self.first, self.second])
+        order = np.argsort(node, kind="stable")
+        neighbour = np.concatenate([self.second, self.first])[order]
+        start = np.zeros(int(node.max(initial=-1)) + 2, dtype=np.int64)
+        np.cumsum(np.bincount(node, minlength=len(start) - 1), out=start[1:])
+        return start, neighbour, order % max(len(self.first), 1)
+
+    def squares(self, n_rows: int) -> Squares:
+        """The same constraints as signed squares, by row: x y^T + y x^T = ((x + y)^2 - (x - y)^2) / 2."""
+        product = ~self.is_difference & (self.first != self.second)
+        sign = np.where(self.is_difference | product, -1.0, 0.0)
+        coefficient = np.where(product, -self.coefficient / 4, self.coefficient)
+        atom = np.concatenate([np.arange(len(self.first)), np.flatnonzero(product)])
+        order = np.argsort(self.row[atom], kind="stable")
+        start = np.zeros(n_rows + 1, dtype=np.int64)
+        np.cumsum(np.bincount(self.row[atom], minlength=n_rows), out=start[1:])
+        return Squares(
+            start,
+            self.first[atom[order]],
+            self.second[atom[order]],
+            np.concatenate([sign, np.ones(int(product.sum()))])[order],
+            np.concatenate([coefficient, self.coefficient[product] / 4])[order],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Squares:
+    """Signed squares by row: A_i is the sum of coefficient_t x_t x_t^T for start_i <= t < start_{i+1}.
+
+    x_t = F[first_t] + sign_t F[second_t].
+    """
+
+    start: Index
+    first: Index
+    second: Index
+    sign: Array  # -1 for a difference, 0 for the row F[first_t] alone, +1 for a sum
+    coefficient: Array
+
+
+def constraint_atoms(
+    blocks: tuple[Block, ...],
+    features: Array,
+    basis: Array | None = None,
+    scale: Array | None = None,
+    as_they_are: bool = False,
+) -> tuple[Array, Atoms]:
+    """The rows F of the features that occur in some constraint, and the atoms over them.
+
+    Parameters
+    ----------
+    blocks : resolved constraints
+    features : one row per object
+    basis : rows x of F become basis^T x; differences of features are formed before
+    scale : for every object, the size of the numbers that its features were computed from; by default they
+        are exact. An atom whose vectors are rounding errors of that, or of what `basis` removes, is left out.
+    as_they_are : whether every row of F has to be a row of the features, even where differences of them lose
+        digits to a large part that they have in common
+
+    To add a kind of constraint, write the function that turns its block into atoms and name it in `_ATOMS`.
+    """
+    parts: list[_Part] = []
+    n_rows = 0
+    inside = features if basis is None else features @ basis
+    sizes = scale
+    if sizes is None and any(block.matrices for block in blocks):
+        sizes = np.sqrt(np.einsum("ij,ij->i", features, features))
+    for block in blocks:
+        part = _ATOMS[block.kind](block, inside, sizes)
+        parts.append(replace(part, row=part.row + n_rows, definite=part.definite + n_rows))
+        n_rows += len(block)
+    extra = [part.vectors for part in parts if part.vectors is not None]
+    places = np.cumsum([len(features), *map(len, extra)])
+    shifts = iter(places)
+    first, second = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for part in parts:
+        shift = 0 if part.vectors is None else int(next(shifts))
+        first.append(part.first + shift)
+        second.append(part.second + shift)
+    row = np.concatenate([np.empty(0, np.int64), *(part.row for part in parts)])
+    coefficient = np.concatenate([np.empty(0), *(part.coefficient for part in parts)])
+    is_difference = np.concatenate(
+        [np.empty(0, bool), *(np.full(len(part.row), part.is_difference) for part in parts)]
+    )
+    ends = np.concatenate([*first, *second])
+    used, compact = _compacted(ends, int(places[-1]))
+    objects = used[used < len(features)]
+    order = np.argsort(~is_difference, kind="stable")  # differences first
+    left, right = compact[: len(row)], compact[len(row) :]
+    definite = np.concatenate([np.empty(0, np.int64), *(part.definite for part in parts)])
+    atoms = Atoms(left[order], right[order], coefficient[order], row[order], is_difference[order], definite)
+    n = len(objects)
+    rows = features[objects]
+    if len(used) > n:
+        rows = np.pad(rows, ((0, len(used) - n), (0, 0)))
+    if not as_they_are:
+        rows, atoms = _without_offset(rows, atoms)
+    projected = rows if basis is None else rows @ basis
+    if basis is not None or scale is not None:
+        of = np.where(ends < len(features), ends, -1).reshape(2, -1)[:, order]
+        atoms = _without_rounding(atoms, rows, projected, scale, of)
+    if extra:
+        projected[n : len(used)] = np.concatenate(extra)[used[n:] - len(features)]
+    return np.ascontiguousarray(projected), atoms
+
+
+def _without_offset(rows: Array, atoms: Atoms) -> tuple[Array, Atoms]:
+    """Rows whose differences lose no digits to a large part that they have in common, and atoms over them.
+
+    A few differences are written out, as rows of their own beside a row of zeros; of many, the columns are
+    centred.
+    """
+    d = int(np.count_nonzero(atoms.is_difference))
+    i, j = atoms.first[:d], atoms.second[:d]
+    if d * rows.shape[1] <= _WRITTEN_OUT:
+        z = rows[i] - rows[j]
+        norms = np.einsum("ij,ij->i", rows, rows)
+        if not np.any(np.einsum("ij,ij->i", z, z) < _CANCELS**2 * (norms[i] + norms[j])):
+            return rows, atoms
+        first, second = atoms.first.copy(), atoms.second.copy()
+        first[:d], second[:d] = len(rows) + np.arange(d), len(rows) + d
+        return np.vstack([rows, z, np.zeros(rows.shape[1])]), replace(atoms, first=first, second=second)
+    if d == len(atoms.first):  # products need the features as they are
+        lowest, highest = rows.min(axis=0), rows.max(axis=0)
+        centre = lowest / 2 + highest / 2
+        common = np.abs(centre) > (highest / 2 - lowest / 2) / _CANCELS
+        if common.any():
+            rows = rows - np.where(common, centre, 0.0)
+    return rows, atoms
+
+
+def _without_rounding(
+    atoms: Atoms, rows: Array, projected: Array, scale: Array | None, objects: Index
+) -> Atoms:
+    """The same, with coefficients of zero for atoms of features whose vectors are rounding errors.
+
+    `objects` has the objects of every atom, or -1 for vectors that are not features.
+    """
+    tolerance = _ROUNDING * np.sqrt(rows.shape[1])
+    difference = atoms.is_difference
+    first, second = atoms.first[difference], atoms.second[difference]
+    vanishes = np.zeros(len(difference), dtype=bool)
+    whole, left = (np.linalg.norm(F[first] - F[second], axis=1) for F in (rows, projected))
+    if scale is not None:
+        whole = scale[objects[:, difference]].sum(axis=0)
+    vanishes[difference] = left <= tolerance * whole
+    product = ~difference & (objects[0] >= 0)
+    for place, of in zip((atoms.first, atoms.second), objects, strict=True):
+        whole, left = (np.linalg.norm(F[place[product]], axis=1) for F in (rows, projected))
+        vanishes[product] |= left <= tolerance * (whole if scale is None else scale[of[product]])
+    return replace(atoms, coefficient=np.where(vanishes, 0.0, atoms.coefficient))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The atoms of one block. With `vectors`, `first` and `second` are rows of these instead of features."""
+
+    first: Index
+    second: Index
+    coefficient: Array
+    row: Index
+    is_difference: bool
+    vectors: Array | None = None
+    definite: Index = field(default_factory=lambda: np.empty(0, np.int64))
+
+
+def _distance_atoms(block: Block, features: Array, sizes: Array | None) -> _Part:
+    ids = _ids(block)
+    return _Part(ids[:, 0], ids[:, 1], np.ones(len(ids)), np.arange(len(ids)), True)
+
+
+def _comparison_atoms(block: Block, features: Array, sizes: Array | None) -> _Part:
+    ids, m = _ids(block), len(block)
+    signs = np.repeat([1.0, -1.0], m)
+    first, second = np.concatenate([ids[:, 0], ids[:, 2]]), np.concatenate([ids[:, 1], ids[:, 3]])
+    return _Part(first, second, signs, np.tile(np.arange(m), 2), True)
+
+
+def _similarity_atoms(block: Block, features: Array, sizes: Array | None) -> _Part:
+    return replace(_distance_atoms(block, features, sizes), is_difference=False)
+
+
+def _linear_atoms(block: Block, features: Array, sizes: Array | None) -> _Part:
+    """A = sum_t weight_t u_t u_t^T, so G^T A G = sum_t weight_t (G^T u_t)(G^T u_t)^T."""
+    assert sizes is not None
+    G, sizes = (features, sizes) if block.ids is None else (features[block.ids], sizes[block.ids])
+    vectors, weights, rows = [np.empty((0, features.shape[1]))], [np.empty(0)], [np.empty(0, np.int64)]
+    definite = []
+    for row, matrix in enumerate(block.matrices):
+        factor, weight, is_definite = _low_rank(matrix, G, sizes)
+        vectors.append(factor)
+        weights.append(weight)
+        rows.append(np.full(len(weight), row))
+        definite += [row] if is_definite else []
+    stacked, row_of = np.concatenate(vectors), np.concatenate(rows)
+    index = np.arange(len(stacked))
+    whole = np.array(definite, dtype=np.int64)
+    return _Part(index, index, np.concatenate(weights), row_of, False, stacked, whole)
+
+
+def _low_rank(matrix: Linear, G: Array, sizes: Array) -> tuple[Array, Array, bool]:
+    """Vectors u_t and signs with G^T A G = sum_t sign_t u_t u_t^T, and whether that is positive semidefinite.
+
+    They are those of A itself where it has few, since G^T A G loses the digits of small columns of G, else
+    the eigenvectors of G^T A G.
+    """
+    if matrix.factor is not None and matrix.weights is not None:
+        vectors, weights = matrix.factor.T @ G, matrix.weights
+        whole = float(np.abs(weights) @ (np.abs(matrix.factor).T @ sizes) ** 2)
+    else:
+        whole = float(sizes @ (abs(matrix.matrix) @ sizes))
+        support = np.unique(matrix.matrix.nonzero()[0])
+        if len(support) > _FEW_VECTORS * G.shape[1]:
+            pairs, signs = _eigenpairs(G.T @ (matrix.matrix @ G), np.eye(G.shape[1]), whole)
+            return pairs, signs, bool(np.all(signs > 0))
+        inside = matrix.matrix[support][:, support]
+        weights, small = np.linalg.eigh(inside.toarray() if sparse.issparse(inside) else inside)
+        vectors = small.T @ G[support]
+    Q, R = np.linalg.qr(vectors.T)
+    pairs, signs = _eigenpairs((R * weights) @ R.T, Q, whole)
+    kept = np.abs(weights) > _ROUNDING * len(weights) * np.abs(weights).max(initial=0.0)
+    if len(signs) and kept.sum() <= _FEW_VECTORS * G.shape[1]:
+        pairs = np.ascontiguousarray(vectors[kept] * np.sqrt(np.abs(weights[kept]))[:, None])
+        return pairs, np.sign(weights[kept]), bool(np.all(signs > 0))
+    return pairs, signs, bool(np.all(signs > 0))
+
+
+def _eigenpairs(core: Array, basis: Array, whole: float) -> tuple[Array, Array]:
+    """Of basis core basis^T: vectors as rows, scaled by the roots of their values, and the signs of these.
+
+    `whole` is the size of the terms that core sums up, of which values may be rounding errors.
+    """
+    values, vectors = np.linalg.eigh((core + core.T) / 2)
+    kept = np.abs(values) > _ROUNDING * len(values) * whole
+    scaled = (basis @ vectors[:, kept]) * np.sqrt(np.abs(values[kept]))  # so that no square overflows
+    return np.ascontiguousarray(scaled.T), np.sign(values[kept])
+
+
+def _ids(block: Block) -> Index:
+    assert block.ids is not None
+    return np.asarray(block.ids, dtype=np.int64)
+
+
+def _compacted(ends: Index, n: int) -> tuple[Index, Index]:
+    """The distinct numbers among `ends`, and the position of each end in that list."""
+    present = np.zeros(n, dtype=bool)
+    present[ends] = True
+    used = np.flatnonzero(present)
+    position = np.empty(n, dtype=np.int64)
+    position[used] = np.arange(len(used))
+    return used, position[ends]
+
+
+_ATOMS: dict[str, Callable[[Block, Array, Array | None], _Part]] = {
+    "distance": _distance_atoms,
+    "comparison": _comparison_atoms,
+    "similarity": _similarity_atoms,
+    "linear": _linear_atoms,
+}

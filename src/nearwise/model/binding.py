@@ -1,0 +1,371 @@
+"""From what the user gives to what is solved: checks features, prior and penalties, and fills open bounds."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from numbers import Integral
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from nearwise._common.reading import finite, symmetric
+from nearwise.model.blocks import Constraints
+from nearwise.model.divergences import Divergence
+from nearwise.model.losses import Losses
+from nearwise.model.measurements import Measurements, bind
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+_PERCENTILES = {-1: 5.0, 1: 95.0}  # of squared distances, for open bounds: KSD09 7.2
+_SAMPLED_PAIRS = 10_000
+_RANK_TOLERANCE = 1e-12  # relative size below which an eigenvalue of a prior or kernel counts as zero
+_NEGATIVE_TOLERANCE = 1e-8  # relative size of a negative eigenvalue that is an error, not rounding
+_LARGEST_CHANGE = 1e25  # of a row's value under the prior that its bound may ask for
+_COMPARABLE = 1e30  # how much larger than the divergence a cost may be
+_SMALLEST = 1e-300
+_NEEDED = ("scalar", "gradient", "gradient_inverse", "gradient_inverse_slope", "curvature")
+
+
+class LeftOutWarning(UserWarning):
+    """Soft constraints were left out, because no matrix can come nearer to meeting them than any other."""
+
+
+@dataclass(frozen=True, eq=False)
+class BoundProblem:
+    """The checked parts of a problem that do not depend on the penalty; `losses` adds that.
+
+    Attributes
+    ----------
+    features, constraints, divergence : as given
+    prior, prior_basis : eigenvalues of the prior, and their vectors; None for the columns of the features
+    measurements : the constraints, bound to the features in that basis
+    sizes : of the rows under the prior
+    bounds : the open ones filled
+    lost : rows whose value is zero for every matrix, and that do not allow it
+    sample_ids : by which the constraints name the objects
+    """
+
+    features: Array
+    constraints: Constraints
+    divergence: Divergence
+    prior: Array
+    prior_basis: Array | None
+    measurements: Measurements
+    sizes: Array
+    bounds: Array
+    lost: Mask
+    sample_ids: ArrayLike | None
+
+    def losses(self, penalty: ArrayLike) -> Losses:
+        """What the rows cost; refuses what cannot be weighed, and hard rows that nothing can meet."""
+        penalties = _checked_penalties(penalty, self.constraints)
+        hard = np.flatnonzero(self.lost & np.isinf(penalties))
+        if hard.size:
+            raise ValueError(self._always_zero(int(hard[0])))
+        # The value of a lost row is always 0: as an upper bound it always holds, and costs nothing.
+        relations = np.where(self.lost, np.int8(-1), self.constraints.relations)
+        bounds = np.where(self.lost, np.abs(self.bounds), self.bounds)
+        reference, sizes = _reference(self.prior, self.divergence), self.sizes
+        _refuse_incomparable(
+            self.constraints, self.divergence, reference, self.measurements, sizes, bounds, penalties
+        )
+        return Losses(
+            self.divergence,
+            relations,
+            bounds,
+            penalties,
+            np.where(sizes > 0, sizes, np.median(sizes[sizes > 0]) if sizes.any() else 1.0),
+            self.measurements.is_definite,
+        )
+
+    def tell_of_lost(self, stacklevel: int) -> None:
+        """Warn of soft rows that nothing can meet."""
+        if self.lost.any():
+            sentence = self._always_zero(int(np.flatnonzero(self.lost)[0]))
+            text = f"{left_out(int(self.lost.sum()))} ({sentence})"
+            warnings.warn(text, LeftOutWarning, stacklevel=stacklevel)
+
+    def _always_zero(self, row: int) -> str:
+        G = self.features
+        whole = bind(self.constraints.resolve(len(G), self.sample_ids), G).sizes(np.ones(G.shape[1]))
+        reason = (
+            "it lies outside the range of the prior" if whole[row] else "its objects have the same features"
+        )
+        return f"{self.constraints.describe(row)}: {reason}, so its value is always 0"
+
+
+def check_arguments(constraints: Constraints, divergence: Divergence, penalty: ArrayLike) -> None:
+    """What can be told before anything is computed."""
+    if not isinstance(constraints, Constraints):
+        raise TypeError(f"constraints must be made by nearwise.constraints, got {type(constraints).__name__}")
+    if isinstance(divergence, type):
+        raise TypeError(f"divergence must be an object: write {divergence.__name__}() with parentheses")
+    if missing := [name for name in _NEEDED if not hasattr(divergence, name)]:
+        raise TypeError(
+            f"divergence must be LogDet(), VonNeumann(), Frobenius() or derive from SpectralDivergence; "
+            f"{divergence!r} has no {missing[0]}"
+        )
+    _checked_penalties(penalty, constraints)
+
+
+def bind_problem(
+    features: ArrayLike,
+    constraints: Constraints,
+    divergence: Divergence,
+    prior: ArrayLike | None,
+    sample_ids: ArrayLike | None,
+    fixed: ArrayLike | None = None,
+) -> BoundProblem:
+    """Check features and prior, then bind the constraints to the features in the eigenbasis of the prior."""
+    G = _checked_features(features)
+    values, basis = _checked_prior(prior, G.shape[1], divergence)
+    offsets = _checked_offsets(fixed, constraints)
+    return _bound(G, constraints, divergence, values, basis, sample_ids, offsets=offsets)
+
+
+def bind_kernel(
+    K0: ArrayLike,
+    constraints: Constraints,
+    divergence: Divergence,
+    sample_ids: ArrayLike | None,
+    widening: float,
+) -> BoundProblem:
+    """The same for the nearest kernel to K0: features V and prior diag(Lambda), where K0 = V Lambda V^T.
+
+    With widening > 0, eigenvalues that count as zero take that value instead of being left out.
+    """
+    K = symmetric(K0, "K0")
+    if not (np.isfinite(widening) and widening >= 0):
+        raise ValueError(f"widening must be a number >= 0, got {widening!r}")
+    if divergence.indefinite_prior:
+        values, basis = np.linalg.eigh(K)
+        return _bound(np.eye(len(K)), constraints, divergence, values, basis, sample_ids)
+    values, vectors = np.linalg.eigh(K)
+    _refuse_negative(values, "K0")
+    kept = values > _RANK_TOLERANCE * max(float(values.max(initial=0.0)), 0.0)
+    if not kept.any():
+        raise ValueError("K0 is zero")
+    if widening > 0:
+        values = np.where(kept, values, widening)
+    else:
+        values, vectors = values[kept], vectors[:, kept]
+    return _bound(vectors, constraints, divergence, values, None, sample_ids, scale=np.ones(len(K)))
+
+
+def _bound(
+    G: Array,
+    constraints: Constraints,
+    divergence: Divergence,
+    values: Array,
+    basis: Array | None,
+    sample_ids: ArrayLike | None,
+    scale: Array | None = None,
+    offsets: Array | None = None,
+) -> BoundProblem:
+    measurements = bind(constraints.resolve(len(G), sample_ids), G, basis, scale)
+    reference = _reference(values, divergence)
+    sizes = measurements.sizes(reference)
+    if not np.isfinite(sizes).all():
+        row = int(np.flatnonzero(~np.isfinite(sizes))[0])
+        raise ValueError(
+            f"{constraints.describe(row)}: the squared size of its features overflows; rescale them"
+        )
+    bounds = _filled_bounds(constraints, G, basis, reference)
+    lost = _unreachable(constraints, bounds if offsets is None else bounds - offsets, sizes)
+    if offsets is not None:
+        offsets = np.where(lost, 0.0, offsets)
+        sizes, measurements = sizes + np.abs(offsets), replace(measurements, offsets=offsets)
+    return BoundProblem(
+        G, constraints, divergence, values, basis, measurements, sizes, bounds, lost, sample_ids
+    )
+
+
+def unreachable(
+    features: Array,
+    constraints: Constraints,
+    divergence: Divergence,
+    prior: Array | None,
+    fixed: Array | None = None,
+) -> Mask:
+    """Which constraints, by row number, have the same value for every matrix, and do not allow it.
+
+    That value is 0, or the fixed part. Open bounds are meant to be > 0, and more than the fixed part.
+    """
+    values, basis = _checked_prior(prior, features.shape[1], divergence)
+    scale = np.exp2(-np.frexp(np.abs(features).max(initial=0.0))[1])  # squares neither overflow nor vanish
+    measured = bind(constraints.resolve(len(features)), features * scale, basis)
+    sizes = measured.sizes(_reference(values, divergence))
+    bounds = constraints.bounds if fixed is None else constraints.bounds - fixed
+    return _unreachable(constraints, np.nan_to_num(bounds, nan=1.0), sizes)
+
+
+def random_orthonormal(n: int, rank: int, seed: int) -> Array:
+    """An n x rank matrix of orthonormal columns, uniformly distributed."""
+    for name, value, low, high in (("n", n, 1, None), ("rank", rank, 1, n)):
+        if not isinstance(value, Integral) or value < low or (high is not None and value > high):
+            raise ValueError(
+                f"{name} must be a whole number from {low}{f' to {high}' if high else ''}, got {value!r}"
+            )
+    Q, R = np.linalg.qr(np.random.default_rng(seed).normal(size=(n, rank)))
+    return np.asarray(Q * np.sign(np.diag(R)), dtype=np.float64)
+
+
+def _checked_features(features: ArrayLike) -> Array:
+    if sparse.issparse(features):
+        raise TypeError("features must be a dense (n, r) array, got a sparse matrix")
+    G = finite(features, "features", ndim=2)
+    if 0 in G.shape:
+        raise ValueError(f"features must be a non-empty (n, r) array, got shape {G.shape}")
+    return G
+
+
+def _checked_penalties(penalty: ArrayLike, constraints: Constraints) -> Array:
+    gamma = np.asarray(penalty, dtype=np.float64)
+    if gamma.ndim and gamma.shape != (len(constraints),):
+        raise ValueError(
+            f"penalty must be one number or {len(constraints)} (one per constraint), got shape {gamma.shape}"
+        )
+    wrong = np.flatnonzero(~(np.atleast_1d(gamma) > 0))
+    if wrong.size:
+        place = f"[{wrong[0]}]" if gamma.ndim else ""
+        raise ValueError(
+            f"penalty{place} must be positive (inf for hard), got {np.atleast_1d(gamma)[wrong[0]]}"
+        )
+    return np.broadcast_to(gamma, (len(constraints),)).copy()
+
+
+def _checked_offsets(fixed: ArrayLike | None, constraints: Constraints) -> Array | None:
+    if fixed is None:
+        return None
+    offsets = finite(fixed, "fixed", ndim=1)
+    if len(offsets) != len(constraints):
+        raise ValueError(f"fixed must be {len(constraints)} numbers, one per constraint, got {len(offsets)}")
+    unknown = np.flatnonzero(np.isnan(constraints.bounds))
+    if unknown.size:
+        raise ValueError(
+            f"{constraints.describe(int(unknown[0]))}: beside a fixed part, which the features do not tell, "
+            "a bound cannot be filled from them; give it"
+        )
+    return offsets
+
+
+def _checked_prior(prior: ArrayLike | None, r: int, divergence: Divergence) -> tuple[Array, Array | None]:
+    """Eigenvalues and eigenvectors; only those of the range, where the divergence confines M to it."""
+    if prior is None:
+        return np.ones(r), None
+    M0 = symmetric(prior, "prior")
+    if M0.shape != (r, r):
+        raise ValueError(f"prior must have shape {(r, r)} like the features' columns, got {M0.shape}")
+    values, vectors = np.linalg.eigh(M0)
+    if divergence.indefinite_prior:
+        return values, vectors
+    _refuse_negative(values, "prior")
+    if values.max() <= 0 and _confines(divergence):
+        raise ValueError("prior is zero, so no other matrix is at a finite divergence from it")
+    tolerance = _RANK_TOLERANCE * values.max()
+    if np.array_equal(M0, np.diag(np.diag(M0))):  # its eigenvalues are exact, however small
+        values, vectors, tolerance = np.diag(M0), np.eye(r), 0.0
+    kept = np.ones(r, bool) if not _confines(divergence) else values > tolerance
+    return np.maximum(values[kept], 0.0), vectors[:, kept]
+
+
+def _confines(divergence: Divergence) -> bool:
+    """Whether D(X, Y) is infinite where range(X) leaves range(Y)."""
+    return bool(np.isinf(divergence.scalar(np.ones(1), np.zeros(1)))[0])
+
+
+def _reference(prior: Array, divergence: Divergence) -> Array:
+    """The eigenvalues under which rows are sized: the prior's, or their mean where it is not definite."""
+    if divergence.indefinite_prior or (prior <= 0).any():
+        return np.full(len(prior), np.mean(np.abs(prior)) or 1.0)
+    return prior
+
+
+def _filled_bounds(constraints: Constraints, G: Array, basis: Array | None, reference: Array) -> Array:
+    bounds = constraints.bounds
+    open_rows = np.isnan(bounds)
+    if not open_rows.any():
+        return bounds
+    n = len(G)
+    if n * (n - 1) // 2 <= _SAMPLED_PAIRS:
+        i, j = np.triu_indices(n, 1)
+    else:
+        draw = np.random.default_rng(0).integers(0, n, (2, _SAMPLED_PAIRS))
+        i, j = draw[:, draw[0] != draw[1]]
+    z = G[i] - G[j]
+    distances = np.square(z if basis is None else z @ basis) @ reference
+    distances = distances[distances > 0]
+    if distances.size == 0:
+        raise ValueError("all objects have the same features, so no bound can be filled from their distances")
+    for relation, percentile in _PERCENTILES.items():
+        bounds[open_rows & (constraints.relations == relation)] = np.percentile(distances, percentile)
+    return bounds
+
+
+def _unreachable(constraints: Constraints, bounds: Array, sizes: Array) -> Mask:
+    """Rows whose value is zero for every M in the range of the prior, and that do not allow it."""
+    forbids_zero = np.where(constraints.relations < 0, bounds < 0, bounds > 0)
+    forbids_zero |= (constraints.relations == 0) & (bounds != 0)
+    lost: Mask = (sizes == 0) & forbids_zero
+    return lost
+
+
+def left_out(count: int) -> str:
+    """The sentence about soft constraints that nothing can be learned from."""
+    subject = "1 constraint is" if count == 1 else f"{count} constraints are"
+    return f"{subject} left out, because no matrix can meet {'it' if count == 1 else 'them'}"
+
+
+@np.errstate(all="ignore")
+def _refuse_incomparable(
+    constraints: Constraints,
+    divergence: Divergence,
+    reference: Array,
+    measurements: Measurements,
+    sizes: Array,
+    bounds: Array,
+    penalties: Array,
+) -> None:
+    """Refuse rows beside which, in double precision, prior and divergence are nothing."""
+    rows = sizes > 0
+    ratio = np.abs(bounds) / np.where(rows, sizes, 1.0)
+    limits = measurements.is_definite & (bounds > 0) & (constraints.relations <= 0)
+    small = limits & (ratio < 1 / _LARGEST_CHANGE)
+    far = np.flatnonzero(rows & ((ratio > _LARGEST_CHANGE) | small))
+    if far.size:
+        row = int(far[0])
+        raise ValueError(
+            f"{constraints.describe(row)}: its bound is {ratio[row]:.0e} times its size under the prior, and "
+            f"double precision bears a factor of {_LARGEST_CHANGE:.0e}; is the unit of the bounds that of "
+            f"the features squared?"
+        )
+    degree = divergence.degree
+    if degree is None:
+        return
+    unit = float(np.mean(np.abs(reference)))
+    objective = len(reference) * np.float64(unit) ** degree
+    soft = rows & np.isfinite(penalties)
+    scale = np.maximum(sizes, np.where(rows, np.abs(bounds), 0.0))
+    cost = penalties * scale**degree
+    wrong = np.flatnonzero(soft & ~((cost > _SMALLEST) & (cost < _COMPARABLE * objective)))
+    if not (_SMALLEST < objective < 1 / _SMALLEST):
+        raise ValueError(
+            f"the eigenvalues of the prior are about {unit:.0e}, so that {type(divergence).__name__} is "
+            f"out of the range of double precision; rescale prior and bounds"
+        )
+    if wrong.size:
+        row = int(wrong[0])
+        raise ValueError(
+            f"{constraints.describe(row)}: with the penalty {penalties[row]:.3g} its slack costs about "
+            f"{cost[row]:.0e}, where the divergence is about {objective:.0e}, more than double precision can "
+            f"weigh against each other; divide the penalty by the scale of the features to the power of "
+            f"{2 * degree:g}"
+        )
+
+
+def _refuse_negative(values: Array, name: str) -> None:
+    if values.min(initial=0.0) < -_NEGATIVE_TOLERANCE * np.abs(values).max(initial=0.0):
+        raise ValueError(f"{name} must be positive semidefinite, but has the eigenvalue {values.min():.6g}")

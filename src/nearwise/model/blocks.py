@@ -1,0 +1,216 @@
+"""What constraints are stored as: blocks of rows of one kind and relation, and lists of blocks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from nearwise._common import reading
+from nearwise._common.reading import Array, Ids
+
+Kind = Literal["distance", "comparison", "similarity", "linear"]
+Relation = Literal["<=", ">=", "=="]
+
+SIGNS = {"<=": -1, ">=": 1, "==": 0}
+_PLURALS = {"similarity": "similarities", "linear": "linear"}
+_SYMBOLS = {sign: symbol for symbol, sign in SIGNS.items()}
+
+
+class _ReadOnly:
+    """Sets the arrays of a dataclass read-only, in a copy and after unpickling too."""
+
+    def __post_init__(self) -> None:
+        for value in vars(self).values():
+            parts = (value.data, value.indices, value.indptr) if sparse.issparse(value) else (value,)
+            for array in parts:
+                if isinstance(array, np.ndarray):
+                    array.setflags(write=False)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.__post_init__()
+
+
+@dataclass(frozen=True, eq=False)
+class Linear(_ReadOnly):
+    """A symmetric matrix A: `matrix`, or else `factor @ diag(weights) @ factor.T`.
+
+    Attributes
+    ----------
+    matrix : (size, size) float64 array, `scipy.sparse.csr_array`, or None
+    factor : (size, k) float64 array or None
+    weights : (k,) float64 array or None
+    """
+
+    matrix: Any = None
+    factor: Array | None = None
+    weights: Array | None = None
+
+    @property
+    def size(self) -> int:
+        """The number of rows of A."""
+        rows: int = (self.matrix if self.factor is None else self.factor).shape[0]
+        return rows
+
+
+@dataclass(frozen=True, eq=False)
+class Block(_ReadOnly):
+    """Constraint rows of one kind and one relation, stored by column.
+
+    Attributes
+    ----------
+    kind : "distance", "comparison", "similarity" or "linear"
+    relation : -1 for "<=", +1 for ">=", 0 for "=="
+    ids : (m, 2) array of int64 or str; (m, 4) for comparisons, whose rows (i, j, k, l) mean
+        d(i, j) - d(k, l) <= bound; linear: (n,), the objects of the rows of every matrix, or None for
+        the objects 0, ..., n - 1, which then are all objects
+    bounds : (m,) float64 array; NaN stands for "filled from the data"
+    matrices : one `Linear` per row; empty unless the kind is "linear"
+    """
+
+    kind: Kind
+    relation: int
+    ids: Ids | None
+    bounds: Array
+    matrices: tuple[Linear, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.bounds)
+
+    @property
+    def object_ids(self) -> Ids:
+        """`ids`, with the objects 0, ..., n - 1 written out where it is None."""
+        return np.arange(self.matrices[0].size) if self.ids is None else self.ids
+
+    def describe(self, row: int) -> str:
+        """The constraint of one row as text, as in `d(12, 57) <= 0.25`."""
+        bound = float(self.bounds[row])
+        if self.kind == "linear" or self.ids is None:
+            left = f"tr(A[{row}] X)"
+        elif self.kind == "comparison":
+            margin = f" + {-bound:.6g}" if bound else ""
+            return f"{shown_pair('d', self.ids[row, :2])}{margin} <= {shown_pair('d', self.ids[row, 2:])}"
+        else:
+            left = shown_pair("d" if self.kind == "distance" else "K", self.ids[row])
+        right = "a bound filled from the data" if np.isnan(bound) else f"{bound:.6g}"
+        return f"{left} {_SYMBOLS[self.relation]} {right}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Constraints:
+    """An immutable list of constraints, grouped in blocks. Made by the constructors of `constraints`.
+
+    `len` is the number of constraints and `+` joins; row numbers count through the blocks.
+    """
+
+    blocks: tuple[Block, ...] = ()
+
+    def __len__(self) -> int:
+        return sum(map(len, self.blocks))
+
+    if not TYPE_CHECKING:
+
+        def __getattribute__(self, name: str) -> object:
+            # In cross-validation scikit-learn slices every fit parameter that has an attribute __len__ and as
+            # many entries as X has rows. len() works without the attribute: Python asks the class.
+            if name == "__len__":
+                raise AttributeError(name)
+            return super().__getattribute__(name)
+
+    def __add__(self, other: object) -> Constraints:
+        return Constraints(self.blocks + other.blocks) if isinstance(other, Constraints) else NotImplemented
+
+    def __repr__(self) -> str:
+        counts: Counter[tuple[Kind, int]] = Counter()
+        for block in self.blocks:
+            counts[block.kind, block.relation] += len(block)
+        parts = [
+            f"{count} {kind if count == 1 else _PLURALS.get(kind, kind + 's')} {_SYMBOLS[relation]}"
+            for (kind, relation), count in counts.items()
+        ]
+        return f"<Constraints: {', '.join(parts) or 'none'}>"
+
+    @property
+    def relations(self) -> NDArray[np.int8]:
+        """-1 for "<=", +1 for ">=", 0 for "==", one per row."""
+        signs = np.array([block.relation for block in self.blocks], dtype=np.int8)
+        return np.repeat(signs, np.array([len(block) for block in self.blocks], dtype=np.int64))
+
+    @property
+    def bounds(self) -> Array:
+        """The right-hand sides, one per row; NaN where the bound is filled from the data."""
+        return np.concatenate([np.empty(0), *(block.bounds for block in self.blocks)])
+
+    def describe(self, row: int) -> str:
+        """One constraint as text, as in `row 3: d(12, 57) <= 0.25`."""
+        first = 0
+        for block in self.blocks:
+            if 0 <= row - first < len(block):
+                return f"row {row}: {block.describe(row - first)}"
+            first += len(block)
+        raise IndexError(f"there is no row {row} in {self!r}")
+
+    def resolve(self, n_objects: int, sample_ids: ArrayLike | None = None) -> tuple[Block, ...]:
+        """The blocks with row numbers of the data (int64) in place of ids.
+
+        Parameters
+        ----------
+        n_objects : the number of rows of the data
+        sample_ids : their ids, all different; by default the row numbers themselves
+
+        Returns
+        -------
+        The same blocks in the same order. The `ids` of a linear block are None where its matrices cover all
+        rows of the data in order.
+        """
+        find = reading.row_finder(n_objects, sample_ids)
+        place = f"a row number below {n_objects}" if sample_ids is None else "in sample_ids"
+        resolved: list[Block] = []
+        first = 0
+        for block in self.blocks:
+            ids = block.object_ids
+            if block.ids is None and len(ids) != n_objects:
+                raise ValueError(
+                    f"row {first}: the matrix A has {len(ids)} rows, but there are {n_objects} objects; "
+                    "ids in linear() says which of them they are"
+                )
+            index = find(ids)
+            unknown = np.argwhere(index < 0)
+            if len(unknown):
+                row = first if block.kind == "linear" else first + int(unknown[0, 0])
+                wrong = reading.show(ids[tuple(unknown[0])])
+                raise ValueError(f"{self.describe(row)}: the id {wrong} is not {place}")
+            in_order = block.kind == "linear" and np.array_equal(index, np.arange(n_objects))
+            resolved.append(replace(block, ids=None if in_order else index))
+            first += len(block)
+        return tuple(resolved)
+
+    def restricted_to(self, sample_ids: ArrayLike) -> tuple[Constraints, int]:
+        """The constraints on the given objects alone, and the number of constraints dropped.
+
+        A constraint stays if all its objects are in `sample_ids`.
+
+        >>> from nearwise import constraints as c
+        >>> c.similar([(0, 1), (1, 2), (0, 2)]).restricted_to([0, 2])
+        (<Constraints: 1 distance <=>, 2)
+        """
+        known = reading.id_list(sample_ids, "sample_ids")
+        kept: list[Block] = []
+        for block in self.blocks:
+            ids = block.object_ids
+            present = np.isin(ids, known) if ids.dtype.kind == known.dtype.kind else np.zeros(ids.shape, bool)
+            if present.all():
+                kept.append(replace(block, ids=ids))
+            elif block.kind != "linear" and (rows := present.all(axis=1)).any():
+                kept.append(replace(block, ids=ids[rows], bounds=block.bounds[rows]))
+        restricted = Constraints(tuple(kept))
+        return restricted, len(self) - len(restricted)
+
+
+def shown_pair(symbol: str, pair: Ids) -> str:
+    return f"{symbol}({reading.show(pair[0])}, {reading.show(pair[1])})"

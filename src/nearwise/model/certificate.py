@@ -1,0 +1,78 @@
+"""How far a matrix is from the optimum at most, and what multipliers prove about constraints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SATISFIED = 1e-3  # relative violation up to which a constraint counts as satisfied, KSD09 7.1
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One constraint beside the value that the learned matrix gives it.
+
+    Attributes
+    ----------
+    row : its row number in the constraints
+    name : the constraint as text
+    value : <A, M>
+    bound : its bound, filled from the data where the user gave none
+    relative : how far the value is on the wrong side, relative to the bound (or to the size of the
+        constraint's parts under the prior, where the bound is zero or negative)
+    """
+
+    row: int
+    name: str
+    value: float
+    bound: float
+    relative: float
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """How far a matrix and multipliers are from the optimum, at most.
+
+    Attributes
+    ----------
+    primal : the objective, divergence plus the loss of the soft constraints
+    dual : a lower bound on the optimum, given by the multipliers
+    gap : |primal - dual| relative to the larger of the two
+    violation : the worst relative violation over all constraints; soft ones may keep theirs
+    hard_violation : the same over the hard constraints
+    satisfied : the share of constraints with a relative violation of at most 1e-3
+    worst : the most violated constraints, worst first; for an infeasible problem, the constraints that
+        contradict each other
+    """
+
+    primal: float
+    dual: float
+    gap: float
+    violation: float
+    hard_violation: float
+    satisfied: float = 1.0
+    worst: tuple[Violation, ...] = ()
+
+    def holds(self, tol: float) -> bool:
+        """Whether the gap and the violation of the hard constraints are at most `tol`."""
+        return self.gap <= tol and self.hard_violation <= tol
+
+
+@dataclass(frozen=True)
+class InfeasibilityCheck:
+    """What multipliers y prove about the hard constraints.
+
+    If S = sum_i y_i A_i >= 0 and y^T b < 0, then no M >= 0 meets them, because 0 <= <S, M> <= y^T b.
+
+    Attributes
+    ----------
+    valid : whether that holds to rounding: the distances (or other measured sizes <|A_i|, M>) of a feasible M
+        would have to be 1e7 times their bounds, in the mean with weights |y_i|; no unit and no prior matters
+    smallest_eigenvalue : of S relative to sum_i |y_i| |A_i|, so at least -1; 0 where S >= 0
+    bound : y^T b before that scaling, relative to sum_i |y_i b_i|
+    rows : the constraints that contradict each other, those with the largest share first
+    """
+
+    valid: bool
+    smallest_eigenvalue: float
+    bound: float
+    rows: tuple[int, ...]

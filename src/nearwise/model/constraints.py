@@ -1,0 +1,197 @@
+"""Side information: what is known about some objects, by their ids.
+
+The constructors (`similar`, `at_most`, `closer`, `linear`, `from_labels`, ...) check their arguments and
+return `Constraints`, immutable, which `+` joins. Distances are squared throughout. An id is an integer or a
+string, a row number of the data unless `sample_ids` names the rows.
+
+>>> from nearwise import constraints as c
+>>> side = c.at_most([(0, 1), (0, 2)], 0.25) + c.closer([(0, 1, 3)], margin=0.5)
+>>> side
+<Constraints: 2 distances <=, 1 comparison <=>
+>>> side.describe(2)
+'row 2: d(0, 1) + 0.5 <= d(0, 3)'
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from nearwise._common import reading
+from nearwise._common.reading import Array, Ids, Rows
+from nearwise.model import drawing, labelling
+from nearwise.model.blocks import SIGNS, Block, Constraints, Kind, Linear, Relation, shown_pair
+
+
+def similar(pairs: Rows) -> Constraints:
+    """Pairs (i, j) that shall be close: d(i, j) <= a bound that is filled from the data."""
+    return _distances("<=", pairs, None)
+
+
+def dissimilar(pairs: Rows) -> Constraints:
+    """Pairs (i, j) that shall be far apart: d(i, j) >= a bound that is filled from the data."""
+    return _distances(">=", pairs, None)
+
+
+def at_most(pairs: Rows, b: ArrayLike) -> Constraints:
+    """Squared distances d(i, j) <= b, with b > 0 one number or one per pair."""
+    return _distances("<=", pairs, b)
+
+
+def at_least(pairs: Rows, b: ArrayLike) -> Constraints:
+    """Squared distances d(i, j) >= b, with b > 0 one number or one per pair."""
+    return _distances(">=", pairs, b)
+
+
+def equal(pairs: Rows, b: ArrayLike) -> Constraints:
+    """Squared distances d(i, j) == b, with b > 0 one number or one per pair."""
+    return _distances("==", pairs, b)
+
+
+def closer(tuples: Rows, margin: ArrayLike = 0.0) -> Constraints:
+    """Relative comparisons of squared distances.
+
+    Parameters
+    ----------
+    tuples : rows (a, p, n), which mean d(a, p) + margin <= d(a, n), or rows (i, j, k, l), which mean
+        d(i, j) + margin <= d(k, l)
+    margin : one number >= 0, or one per row
+    """
+    ids = reading.id_rows(tuples, 3, 4)
+    if ids.shape[1] == 3:
+        ids = ids[:, [0, 1, 0, 2]]
+    margins = reading.column(margin, len(ids), "margin", reading.not_negative, "a finite number >= 0")
+    near, far = ids[:, :2], ids[:, 2:]
+    reading.refuse_self_pairs(near)
+    reading.refuse_self_pairs(far)
+    same = np.flatnonzero((near == far).all(axis=1) | (near == far[:, ::-1]).all(axis=1))
+    if same.size:
+        raise ValueError(f"row {same[0]}: {shown_pair('d', near[same[0]])} is compared with itself")
+    return _constraints("comparison", "<=", ids, 0.0 - margins)
+
+
+def similarity(pairs: Rows, b: ArrayLike, relation: Relation) -> Constraints:
+    """Inner products K_ij `relation` b; i == j is allowed and means the diagonal entry K_ii.
+
+    Parameters
+    ----------
+    pairs : rows (i, j)
+    b : one number or one per pair; positive where it bounds a diagonal entry from above
+    relation : "<=", ">=" or "=="
+    """
+    _check_relation(relation)
+    ids = reading.id_rows(pairs, 2)
+    bounds = reading.column(b, len(ids), "bound", np.isfinite, "a finite number")
+    impossible = np.flatnonzero((ids[:, 0] == ids[:, 1]) & (bounds <= 0.0) & (relation != ">="))
+    if impossible.size:
+        row = impossible[0]
+        entry = f"{shown_pair('K', ids[row])} {relation} {float(bounds[row])}"
+        raise ValueError(f"row {row}: {entry} is impossible, because a diagonal entry is > 0")
+    return _constraints("similarity", relation, ids, bounds)
+
+
+def linear(A: Any, b: ArrayLike, relation: Relation, ids: ArrayLike | None = None) -> Constraints:
+    """Linear constraints tr(A X) `relation` b on the kernel X.
+
+    Parameters
+    ----------
+    A : a symmetric matrix (2-D array or scipy sparse), a tuple (U, weights) for U diag(weights) U^T, or
+        several of these in a list or a 3-D array, all of one size
+    b : one number or one per matrix
+    relation : "<=", ">=" or "=="
+    ids : the objects of the rows of every A; by default the objects 0, ..., n - 1, which then must be all
+
+    >>> import numpy as np
+    >>> from nearwise import constraints as c
+    >>> c.linear(np.eye(4), 1.0, "==")
+    <Constraints: 1 linear ==>
+    """
+    _check_relation(relation)
+    matrices = tuple(Linear(*parts) for parts in reading.matrices(A))
+    bounds = reading.column(b, len(matrices), "bound", np.isfinite, "a finite number", unit="matrix")
+    for number, matrix in enumerate(matrices):
+        if matrix.size != matrices[0].size:
+            raise ValueError(f"matrix {number} has {matrix.size} rows, but matrix 0 has {matrices[0].size}")
+    objects = None if ids is None else reading.id_list(ids, "ids")
+    if objects is not None:
+        reading.refuse_duplicates(objects, "ids")
+        if matrices and len(objects) != matrices[0].size:
+            raise ValueError(f"ids has {len(objects)} entries, but matrix 0 has {matrices[0].size} rows")
+    return _constraints("linear", relation, objects, bounds, matrices)
+
+
+def from_labels(
+    y: ArrayLike,
+    X: Any = None,
+    draw: Literal["random", "local"] = "random",
+    n_pairs: int | None = None,
+    random_state: int | np.random.RandomState | None = None,
+) -> Constraints:
+    """Similar pairs of equal labels, dissimilar pairs of different labels; bounds are filled from the data.
+
+    Parameters
+    ----------
+    y : labels of any type, one per row of the data; None, NaN and -1 mean no label (-1 and +1 alone are two
+        classes, with a warning), and numbers that can be no classes are refused
+    X : the data; needed for `draw="local"`
+    draw : "random" draws pairs uniformly, half of them similar where the labels permit (KSD09 7.2);
+        "local" takes every object with its five nearest objects of its class and of the other classes
+    n_pairs : the number of pairs, if there are as many; by default 40 c^2 for c classes, and all for "local"
+    random_state : seed or `numpy.random.RandomState`, as in scikit-learn
+
+    >>> from nearwise import constraints as c
+    >>> c.from_labels(["a", "a", "b", "b"], random_state=0)
+    <Constraints: 2 distances <=, 4 distances >=>
+    """
+    codes = labelling.read(y).for_pairs(stacklevel=2)
+    same, different = drawing.pairs_of_classes(codes, X, draw, n_pairs, random_state)
+    return similar(same) + dissimilar(different)
+
+
+def from_tuples(tuples: ArrayLike, y: ArrayLike | None = None) -> tuple[Array, Constraints]:
+    """Tuples of vectors, in the layout of metric-learn, as data and constraints.
+
+    Parameters
+    ----------
+    tuples : array of shape (m, 2, d): pairs, similar where y is +1 and dissimilar where it is -1;
+        (m, 3, d): triplets (a, p, n), for d(a, p) <= d(a, n);
+        (m, 4, d): quadruplets (i, j, k, l), for d(i, j) <= d(k, l), or the reverse where y is -1
+    y : +1 or -1 per tuple; needed for pairs, optional for quadruplets, not allowed for triplets
+
+    Returns
+    -------
+    The distinct vectors as rows of X, and constraints by row number of X, similar pairs before dissimilar.
+    Two equal vectors that are compared are two objects: learners leave a pair out that wants them apart.
+    """
+    vectors, signs = reading.tuples_of_vectors(tuples, y)
+    m, width, d = vectors.shape
+    X, inverse = np.unique(vectors.reshape(m * width, d), axis=0, return_inverse=True)
+    ids = inverse.reshape(m, width)
+    if width == 2:
+        ids, X = reading.told_apart(ids, X)
+        return X, similar(ids[signs > 0]) + dissimilar(ids[signs < 0])
+    pairs = ids[:, [0, 1, 0, 2]] if width == 3 else ids
+    pairs, X = reading.told_apart(np.where(signs[:, np.newaxis] > 0, pairs, pairs[:, [2, 3, 0, 1]]), X)
+    return X, closer(pairs)
+
+
+def _distances(relation: Relation, pairs: Rows, b: ArrayLike | None) -> Constraints:
+    ids = reading.id_rows(pairs, 2)
+    bounds = np.full(len(ids), np.nan)
+    if b is not None:
+        bounds = reading.column(b, len(ids), "bound", reading.positive, "a finite number > 0")
+    reading.refuse_self_pairs(ids)
+    return _constraints("distance", relation, ids, bounds)
+
+
+def _constraints(
+    kind: Kind, relation: Relation, ids: Ids | None, bounds: Array, matrices: tuple[Linear, ...] = ()
+) -> Constraints:
+    return Constraints((Block(kind, SIGNS[relation], ids, bounds, matrices),) if len(bounds) else ())
+
+
+def _check_relation(relation: str) -> None:
+    if relation not in SIGNS:
+        raise ValueError(f"relation must be '<=', '>=' or '==', got {relation!r}")

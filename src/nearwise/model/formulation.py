@@ -1,0 +1,254 @@
+"""The mathematics of a problem: its objective, its dual, and what certifies a solution.
+
+`Formulation` is what is left of a problem once it is bound, in the eigenbasis of the prior: minimise
+D(M, diag(prior)) + sum_i loss_i(<A_i, M>) over M >= 0. Its dual: for any multipliers y,
+M^ = (phi')^-1(phi'(prior) - sum_i y_i A_i) minimises the Lagrangian, so
+
+    objective(M) - dual bound(y) = D(M, M^) + sum_i [loss_i(p_i) + conjugate_i(y_i) - y_i p_i]
+
+which is how the gap is computed: a sum of non-negative terms for a feasible M, with no cancellation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearwise.model.certificate import SATISFIED, Certificate, InfeasibilityCheck
+from nearwise.model.divergences import Divergence, spectral_value
+from nearwise.model.losses import Losses
+from nearwise.model.measurements import Measurements
+
+Array = NDArray[np.float64]
+
+_SMALLEST = 1e-300  # eigenvalue of a mirror point
+_HALVINGS = 40  # of multipliers that lie outside the dual's domain, until they lie inside
+_FEW = 100  # rows of a proof, up to which each is tried to be left out
+_PROOF = 1e-7  # what a proof of infeasibility may lack, relative to the bounds that it is about
+_SHARES = (0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4, 1e-5, 1e-7, 0.0)  # of the largest; smaller ones are left out
+
+
+@dataclass(frozen=True, eq=False)
+class Iterate:
+    """A point of a run: M = factor factor^T with everything that was measured at it.
+
+    Attributes
+    ----------
+    factor : r x k
+    values : <A_i, M>
+    dual : multipliers y, of the right sign
+    pullback : sum_i y_i A_i
+    spectrum : eigenvalues and eigenvectors of M where the solver has them
+    distances : to the prior and to the mirror point of `dual`, where the solver has them
+    ray : multipliers of hard rows that may prove the problem infeasible, where the solver suspects so
+    solver : the name of the solver that found it, where it is not the one that was asked
+    note : what the solver has to report of its work, for the message of the result
+    final : whether the solver stops here by a rule of its own
+    """
+
+    factor: Array
+    values: Array
+    dual: Array
+    pullback: Array
+    spectrum: tuple[Array, Array] | None = None
+    ray: Array | None = None
+    distances: tuple[float, float] | None = None
+    solver: str = ""
+    note: str = ""
+    final: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Formulation:
+    """minimise D(M, diag(prior)) + sum_i loss_i(<A_i, M>) over M >= 0.
+
+    Attributes
+    ----------
+    divergence : D
+    prior : eigenvalues of the prior, in whose eigenbasis the measurements are expressed
+    measurements : M -> <A_i, M>
+    losses : what each value costs
+    """
+
+    divergence: Divergence
+    prior: Array
+    measurements: Measurements
+    losses: Losses
+
+    def distance_to_prior(self, factor: Array, spectrum: tuple[Array, Array] | None = None) -> float:
+        """D(factor factor^T, prior)."""
+        if self.divergence.congruence_invariant:
+            root = np.linalg.svd(factor / np.sqrt(self.prior)[:, None], compute_uv=False)
+            values = np.asarray(root, dtype=np.float64) ** 2
+            return float(np.sum(self.divergence.scalar(values, np.ones_like(values))))
+        x, V = spectrum or _spectrum_of_factor(factor)
+        return spectral_value(self.divergence, x, V, self.prior, np.eye(len(x)))
+
+    def distance_to_mirror(
+        self, factor: Array, pullback: Array, spectrum: tuple[Array, Array] | None = None
+    ) -> float:
+        """D(M, M^) for M = factor factor^T and M^ = (phi')^-1(phi'(prior) - pullback); inf if M^ is."""
+        theta = np.diag(self.divergence.gradient(self.prior)) - pullback
+        if self.divergence.congruence_invariant:
+            inside = np.asarray(np.linalg.eigvalsh(factor.T @ theta @ factor), dtype=np.float64)
+            mirror = self.divergence.gradient_inverse(inside)
+            return float(np.sum(self.divergence.scalar(np.ones_like(mirror), mirror)))
+        t, U = np.linalg.eigh(theta)
+        mirror = np.maximum(self.divergence.gradient_inverse(t), _SMALLEST)
+        if not np.isfinite(mirror).all():
+            return np.inf
+        x, V = spectrum or _spectrum_of_factor(factor)
+        # Where M^ stops at 0, theta is not phi'(M^): phi(M) - phi(M^) - <theta, M - M^> has one more term.
+        removed = np.where(mirror == _SMALLEST, np.minimum(t - self.divergence.gradient(mirror), 0.0), 0.0)
+        return spectral_value(self.divergence, x, V, mirror, U) - float(x @ (V.T @ U) ** 2 @ removed)
+
+    def certificate(self, point: Iterate) -> Certificate:
+        """Objective, dual bound, gap and violations at a point; names no constraint."""
+        loss = self.losses.total(point.values)
+        known = point.distances
+        primal = (known[0] if known else self.distance_to_prior(point.factor, point.spectrum)) + loss
+        gap, shrink = np.inf, 1.0
+        for _ in range(_HALVINGS):
+            if known and shrink == 1.0:
+                distance = known[1]
+            else:
+                distance = self.distance_to_mirror(point.factor, shrink * point.pullback, point.spectrum)
+            if np.isfinite(distance):
+                gap = distance + self.losses.fenchel_residual(point.values, shrink * point.dual, loss)
+            if np.isfinite(gap):
+                break
+            shrink /= 2
+        violations = self.losses.violations(point.values)
+        return Certificate(
+            primal=primal,
+            dual=primal - gap,
+            gap=self.relative_gap(gap, primal),
+            violation=float(np.max(violations, initial=0.0)),
+            hard_violation=float(np.max(violations[self.losses.is_hard], initial=0.0)),
+            satisfied=float(np.mean(violations <= SATISFIED)) if len(violations) else 1.0,
+        )
+
+    def relative_gap(self, gap: float, primal: float) -> float:
+        """The gap relative to the larger of objective and bound, or to rounding where both vanish."""
+        if not np.isfinite(gap) or not np.isfinite(primal):
+            return np.inf
+        rounding = 1e-15 * len(self.prior) * self.unit
+        return abs(gap) / max(abs(primal), abs(primal - gap), rounding)
+
+    def is_lost_to_rounding(self, point: Iterate, dual: Array, primal: float, tol: float) -> bool:
+        """Whether rounding of sum_i y_i A_i, whose terms may cancel, can be what closes the gap to `tol`.
+
+        The error is delta = eps * sum_i |y_i| |A_i|. LogDet feels it relative to M^-1, and the others
+        relative to the unit of theta; the gap changes by about its square.
+        """
+        factor, invariant = point.factor, self.divergence.congruence_invariant
+        if invariant and self.measurements.is_definite.all():
+            parts = point.values
+        else:
+            parts = self.measurements.parts_of_factor(factor if invariant else np.eye(len(factor)))
+        delta = float(np.finfo(float).eps * np.abs(dual) @ parts)
+        if not invariant:
+            size = float(np.sum(factor**2))
+            slope = self.divergence.curvature(np.array([max(size, _SMALLEST)]))[0]
+            return not delta**2 / max(slope, _SMALLEST) <= tol * abs(primal) + self.unit * tol
+        return not (delta < 0.5 and len(factor) * delta**2 <= tol * max(abs(primal), 1.0))
+
+    @cached_property
+    def unit(self) -> float:
+        """The objective's natural unit: how it scales with the prior."""
+        degree = self.divergence.degree
+        size = float(np.mean(np.abs(self.prior))) if len(self.prior) else 1.0
+        return size**degree if degree is not None and size > 0 else 1.0
+
+    @property
+    def _bounds(self) -> Array:
+        """On the part of every value that depends on M."""
+        offsets = self.measurements.offsets
+        return self.losses.bounds if offsets is None else self.losses.bounds - offsets
+
+    def check_infeasibility(self, ray: Array) -> InfeasibilityCheck:
+        """Whether multipliers prove that the hard rows contradict each other; soft rows are left out."""
+        y = np.where(self.losses.is_hard, self.losses.signed(ray), 0.0)
+        share = np.abs(y) * self.losses.references
+        total = float(share.sum())
+        if not np.isfinite(total) or total == 0:
+            return InfeasibilityCheck(False, -np.inf, 0.0, ())
+        bound = float(y @ self._bounds)
+        magnitude = float(np.abs(y) @ np.abs(self._bounds))
+        order = np.argsort(-share, kind="stable")
+        rows = tuple(int(i) for i in order[: int(np.sum(share > 1e-6 * total))])
+        if not bound < -1e-9 * magnitude:
+            return InfeasibilityCheck(False, -np.inf, bound / max(magnitude, 1e-300), rows)
+        smallest = _relative_smallest_eigenvalue(self.measurements, y)
+        valid = smallest * magnitude >= _PROOF * bound
+        return InfeasibilityCheck(valid, smallest, bound / magnitude, rows)
+
+    def proof(self, ray: Array) -> Array | None:
+        """As few of the multipliers as prove the hard rows contradictory, judged by their shares; or None.
+
+        Small multipliers of rows that have no part in the contradiction are errors of the search, and the
+        smallest of them may spoil a proof: along what such a row alone measures, nothing outweighs it.
+        """
+        y = np.where(self.losses.is_hard, ray, 0.0)
+        if not y @ self._bounds < 0:
+            return None
+        share = np.abs(y) * self.losses.references
+        counts = [int(np.sum(share >= level * share.max(initial=0.0))) for level in _SHARES]
+        for level in np.array(_SHARES)[np.diff(counts, prepend=-1) > 0]:
+            candidate = np.where(share >= level * share.max(initial=0.0), y, 0.0)
+            if self.check_infeasibility(candidate).valid:
+                return self._fewer(candidate, share)
+        return None
+
+    def _fewer(self, proof: Array, share: Array) -> Array:
+        """The same without the rows that it holds without, tried one by one, those of small share first."""
+        rows = np.flatnonzero(proof)
+        for row in rows[np.argsort(share[rows], kind="stable")] if len(rows) <= _FEW else ():
+            without = proof.copy()
+            without[row] = 0.0
+            if self.check_infeasibility(without).valid:
+                proof = without
+        return proof
+
+
+def prior_point(form: Formulation) -> Iterate:
+    """The prior itself, projected on the cone: optimal if it violates nothing."""
+    x, r = np.maximum(form.prior, 0.0), len(form.prior)
+    factor = np.diag(np.sqrt(x))
+    values = form.measurements.values_of_factor(factor)
+    dual = form.losses.slopes(values)
+    dual = np.where(np.isfinite(dual), dual, 0.0)
+    return Iterate(factor, values, dual, form.measurements.adjoint(dual), (x, np.eye(r)))
+
+
+def _relative_smallest_eigenvalue(measurements: Measurements, y: Array) -> float:
+    """The largest c <= 0 with sum_i y_i A_i >= c * sum_i |y_i| |A_i|; the same in every basis and unit.
+
+    |A_i| is the sum of the magnitudes of its parts. Both sums are of terms x y^T of the same vectors, which
+    are brought to coordinates where the second is the identity: by their singular values, since its
+    eigenvalues, which are the squares of these, lose the small ones to rounding.
+    """
+    rows = np.flatnonzero(y)
+    atoms = measurements.local(rows, np.eye(measurements.rank), np.float64)
+    weight = atoms.coefficient * (y[rows] if atoms.row is None else y[rows][atoms.row])
+    root = np.sqrt(np.abs(weight))[:, None]
+    square = atoms.x is atoms.y
+    vectors = root * atoms.x if square else np.sqrt(0.5) * np.vstack([root * atoms.x, root * atoms.y])
+    _, s, Vt = np.linalg.svd(np.linalg.qr(vectors, mode="r"), full_matrices=False)
+    eps = float(np.finfo(float).eps)
+    kept = s > 4 * len(s) * eps * s.max(initial=0.0)
+    if not kept.any():
+        return 0.0
+    white = Vt[kept].T / s[kept]
+    x = root * atoms.x @ white
+    total = x.T @ (np.sign(weight)[:, None] * (x if square else root * atoms.y @ white))
+    noise = 4 * eps * float(s[0] / s[kept][-1])  # of vectors that are nearly parallel
+    return min(float(np.linalg.eigvalsh((total + total.T) / 2)[0]) - noise, 0.0)
+
+
+def _spectrum_of_factor(factor: Array) -> tuple[Array, Array]:
+    U, s, _ = np.linalg.svd(factor)
+    return np.pad(s**2, (0, len(U) - len(s))), U

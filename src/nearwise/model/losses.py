@@ -1,0 +1,174 @@
+"""What a constraint costs: the loss of every row as a function of its value p = <A_i, M>.
+
+A hard row costs nothing on the allowed side of its bound b and is forbidden on the other. A soft row costs
+the papers' slack, eliminated in closed form: penalty * scalar(p, b) on the wrong side (KSD09 (22),
+JKDD12 (7)). That needs p and b in the domain of the divergence, so it holds where b > 0 and p cannot reach
+zero on the wrong side: rows "<=", and all rows whose A_i is positive semidefinite (distances, K_ii). Every
+other soft row (relative comparisons, bounds <= 0, lower bounds on inner products) has the second-order
+expansion of that slack at the row's own size s, penalty / 2 * curvature(s) * (p - b)^2, where s is the size
+of its parts under the prior: d(i, j) + d(k, l) for a comparison, sqrt(K_ii K_jj) for an inner product.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearwise.model.divergences import Divergence, conjugate_slack
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Losses:
+    """The losses of all rows.
+
+    Attributes
+    ----------
+    divergence : gives the slack
+    relations : -1 for "<=", +1 for ">=", 0 for "=="
+    bounds : b
+    penalties : gamma; inf for a hard row
+    sizes : s > 0, the size of each row under the prior
+    is_definite : whether A_i is positive semidefinite
+    """
+
+    divergence: Divergence
+    relations: NDArray[np.int8]
+    bounds: Array
+    penalties: Array
+    sizes: Array
+    is_definite: Mask
+
+    @cached_property
+    def is_hard(self) -> Mask:
+        return np.isinf(self.penalties)
+
+    @cached_property
+    def any_hard(self) -> bool:
+        return bool(self.is_hard.any())
+
+    @cached_property
+    def references(self) -> Array:
+        """What violations are relative to: the bound where it is positive and limits a square, else s."""
+        return np.where((self.bounds > 0) & self.is_definite, self.bounds, self.sizes)
+
+    def excess(self, p: Array) -> Array:
+        """How far p is on the wrong side of the bound; >= 0."""
+        difference = p - self.bounds
+        sign = self.relations
+        return np.where(sign == 0, np.abs(difference), np.maximum(-difference * sign, 0.0))
+
+    def violations(self, p: Array) -> Array:
+        """`excess` relative to `references`."""
+        return self.excess(p) / self.references
+
+    def total(self, p: Array) -> float:
+        """The sum of the losses of the soft rows at p."""
+        bregman, quadratic = self._costly(p)
+        slack = self.penalties[bregman] * self.divergence.scalar(p[bregman], self.bounds[bregman])
+        relative = (p[quadratic] - self.bounds[quadratic]) / self.sizes[quadratic]
+        return float(slack.sum() + np.sum(self._stiffness[quadratic] * relative**2) / 2)
+
+    def slopes(self, p: Array) -> Array:
+        """The derivative of the loss of every row at p; zero for hard rows."""
+        out = np.zeros_like(p)
+        bregman, quadratic = self._costly(p)
+        slack = self.divergence.gradient(p[bregman]) - self._bound_gradient[bregman]
+        out[bregman] = self.penalties[bregman] * slack
+        size = self.sizes[quadratic]
+        out[quadratic] = self._stiffness[quadratic] * ((p[quadratic] - self.bounds[quadratic]) / size) / size
+        return out
+
+    def curvatures(self, p: Array) -> Array:
+        """The second derivative of the loss of every row at p; zero for hard rows."""
+        out = np.zeros_like(p)
+        bregman, quadratic = self._costly(p)
+        out[bregman] = self.penalties[bregman] * self.divergence.curvature(p[bregman])
+        out[quadratic] = self._stiffness[quadratic] / self.sizes[quadratic] ** 2
+        return out
+
+    def conjugate(self, y: Array) -> Array:
+        """sup_p (y p - loss(p)) of every row, for multipliers of the right sign; y b for a hard row."""
+        out = y * self.bounds
+        bregman = np.flatnonzero(self.is_bregman & (y != 0))
+        out[bregman] = conjugate_slack(
+            self.divergence, y[bregman], self.bounds[bregman], self.penalties[bregman]
+        )
+        quadratic = np.flatnonzero(self._is_quadratic & (y != 0))
+        out[quadratic] += (y[quadratic] * self.sizes[quadratic]) ** 2 / (2 * self._stiffness[quadratic])
+        return out
+
+    def fenchel_residual(self, p: Array, y: Array, total: float) -> float:
+        """`total` at p, plus the sum of conjugate(y) - y p: zero where y is the derivative at p."""
+        if not self.any_hard and np.array_equal(self.slopes(p), y):
+            return 0.0
+        return total + float(np.sum(self.conjugate(y) - y * p))
+
+    def discrepancies(self, p: Array, y: Array) -> Array:
+        """How far values p are from those that belong to multipliers y, relative to `references`; >= 0.
+
+        Where y = 0 that is the violation; zero everywhere means that p and y are optimal for the losses.
+        """
+        reply = self.bounds + self.compliance * y
+        rows = np.flatnonzero(self.is_bregman & (y != 0))
+        reply[rows] = self.divergence.gradient_inverse(
+            self._bound_gradient[rows] + self.compliance[rows] * y[rows]
+        )
+        return np.where(y == 0, self.violations(p), np.abs(p - reply) / self.references)
+
+    def signed(self, y: Array) -> Array:
+        """The multipliers nearest to y that have the right sign."""
+        return np.where(
+            self.relations < 0, np.maximum(y, 0), np.where(self.relations > 0, np.minimum(y, 0), y)
+        )
+
+    @cached_property
+    def is_bregman(self) -> Mask:
+        """The soft rows whose loss is the divergence's own slack."""
+        inside = self.is_definite | (self.relations < 0)
+        return (self.bounds > 0) & inside & ~self.is_hard
+
+    @cached_property
+    def compliance(self) -> Array:
+        """How far each row gives way to its multiplier y: g(p) = g(b) + compliance * y where y != 0.
+
+        g is phi' for a row with Bregman slack, the identity for a quadratic loss; 0 for hard rows.
+        """
+        out = np.zeros_like(self.bounds)
+        out[self.is_bregman] = 1 / self.penalties[self.is_bregman]
+        rows = self._is_quadratic
+        out[rows] = self.sizes[rows] ** 2 / self._stiffness[rows]
+        return out
+
+    @cached_property
+    def _is_quadratic(self) -> Mask:
+        return ~self.is_bregman & ~self.is_hard
+
+    @cached_property
+    def _stiffness(self) -> Array:
+        """penalty * curvature(s) * s^2 of the rows with quadratic loss, without overflow on the way."""
+        out = np.zeros_like(self.bounds)
+        rows = self._is_quadratic
+        degree, s = self.divergence.degree, self.sizes[rows]
+        if degree is None:
+            out[rows] = self.penalties[rows] * self.divergence.curvature(s) * s**2
+        else:
+            out[rows] = self.penalties[rows] * self.divergence.curvature(np.ones(1)) * s**degree
+        return out
+
+    @cached_property
+    def _bound_gradient(self) -> Array:
+        out = np.zeros_like(self.bounds)
+        out[self.is_bregman] = self.divergence.gradient(self.bounds[self.is_bregman])
+        return out
+
+    def _costly(self, p: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The soft rows on the wrong side of their bounds, with Bregman slack and with quadratic loss."""
+        difference = p - self.bounds
+        wrong = np.where(self.relations == 0, difference != 0, difference * self.relations < 0)
+        return np.flatnonzero(wrong & self.is_bregman), np.flatnonzero(wrong & self._is_quadratic)

@@ -1,0 +1,354 @@
+"""Constraints bound to features: the linear map M -> <A_i, M> and its adjoint.
+
+The atoms of the constraints (see `atoms`) are the edges of a graph on the rows of the features F, so
+<A_i, B B^T> needs H = F B once and then differences of rows of H, and sum_i w_i A_i is F^T W F with a sparse
+W. Its cost is O(n r^2 + m r) for m constraints on n objects, and no m x r array is built.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from nearwise.model.atoms import Atoms, Index, Squares, constraint_atoms
+from nearwise.model.blocks import Block
+
+Array = NDArray[np.float64]
+T = TypeVar("T")
+
+_BLOCK = 1 << 17  # numbers in a block of gathered rows: small enough to stay in the cache
+_WORKERS = min(os.cpu_count() or 1, 8)
+_COMPILED = 1_000_000  # numbers touched in one pass, from which on a compiled loop is worth its start-up
+
+
+@dataclass(frozen=True, eq=False)
+class LocalAtoms:
+    """A few atoms written out as vectors in some basis: value_i = sum_t coefficient_t x_t^T D y_t."""
+
+    x: NDArray[Any]  # (atoms, r)
+    y: NDArray[Any]  # (atoms, r); the same object as x where every atom is a square
+    coefficient: NDArray[Any]
+    row: Index | None  # None where atom t is the whole of row t
+    n_rows: int
+
+    def values(self, D: NDArray[Any]) -> NDArray[Any]:
+        out = np.empty(len(self.x), self.x.dtype)
+
+        def part(block: slice) -> None:
+            np.einsum("ij,ij->i", self.x[block] @ D, self.y[block], out=out[block])
+
+        in_blocks(len(self.x), part, self.x.size >= _COMPILED // 2)
+        return self._per_row(out)
+
+    def adjoint(self, weights: NDArray[Any]) -> NDArray[Any]:
+        per_atom = self.coefficient * (weights if self.row is None else weights[self.row])
+
+        def part(block: slice) -> NDArray[Any]:
+            return self.x[block].T @ (per_atom[block, None] * self.y[block])
+
+        total = np.sum(in_blocks(len(self.x), part, self.x.size >= _COMPILED // 2), axis=0)
+        return total if self.x is self.y else (total + total.T) / 2
+
+    def gram(self) -> NDArray[Any]:
+        """<A_i, A_j> for all pairs of rows."""
+        x, y, c = self.x, self.y, self.coefficient
+        products = (x @ x.T) ** 2 if x is y else ((x @ x.T) * (y @ y.T) + (x @ y.T) * (y @ x.T)) / 2
+        products *= c[:, None] * c
+        if self.row is None:
+            return products
+        sums = np.zeros((self.n_rows, len(x)), products.dtype)
+        sums[self.row, np.arange(len(x))] = 1
+        return sums @ products @ sums.T
+
+    def written_out(self) -> NDArray[Any]:
+        """(rows, r (r + 1) / 2): upper triangles of the A_i, scaled so that <A_i, A_j> is their product."""
+        a, b = np.triu_indices(self.x.shape[1])
+        products = self.x[:, a] * self.y[:, b]
+        if self.x is not self.y:
+            products = (products + self.x[:, b] * self.y[:, a]) / 2
+        products *= self.coefficient[:, None] * np.where(a == b, 1.0, np.sqrt(2.0))
+        if self.row is None:
+            return products
+        merged = np.zeros((self.n_rows, len(a)), products.dtype)
+        np.add.at(merged, self.row, products)
+        return merged
+
+    def diagonals(self) -> NDArray[Any]:
+        """(rows, r): the diagonal of each A_i."""
+        products = self.coefficient[:, None] * (self.x * self.y)
+        if self.row is None:
+            return products
+        out = np.zeros((self.n_rows, products.shape[1]), products.dtype)
+        np.add.at(out, self.row, products)
+        return out
+
+    def _per_row(self, per_atom: NDArray[Any]) -> NDArray[Any]:
+        weighted = self.coefficient * per_atom
+        if self.row is None:
+            return weighted
+        return np.bincount(self.row, weighted, self.n_rows).astype(weighted.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class Measurements:
+    """The map M -> (<A_1, M>, ..., <A_m, M>), to which constants may be added.
+
+    Attributes
+    ----------
+    features : F, the rows that atoms refer to
+    atoms : differences first, then products
+    n_rows : m
+    offsets : None, or what is added to the values: parts of them that do not depend on M
+    workspace : None, or an array of the shape of `features` that `values_of_factor` may overwrite; then
+        the object must not be used by two threads at once
+    """
+
+    features: Array
+    atoms: Atoms
+    n_rows: int
+    workspace: Array | None = None
+    offsets: Array | None = None
+
+    @property
+    def rank(self) -> int:
+        """r, the order of M."""
+        return int(self.features.shape[1])
+
+    def values(self, M: Array) -> Array:
+        """<A_i, M> for every row, M symmetric, plus `offsets`."""
+        return self.shifted(self._per_row(self._atom_values(self.features @ M, self.features)))
+
+    def values_of_factor(self, B: Array) -> Array:
+        """<A_i, B B^T> for every row, plus `offsets`; more exact than `values`."""
+        H = self.workspace if self.workspace is not None and B.shape == 2 * (self.rank,) else None
+        if H is None:
+            H = np.empty((len(self.features), B.shape[1]))
+        in_blocks(len(H), lambda block: np.matmul(self.features[block], B, out=H[block]), self._large)
+        return self.shifted(self._per_row(self._atom_values(H, H)))
+
+    def shifted(self, values: Array) -> Array:
+        """Values of the linear part, plus `offsets`."""
+        return values if self.offsets is None else values + self.offsets
+
+    def adjoint(self, weights: Array) -> Array:
+        """sum_i weights_i A_i, an r x r matrix."""
+        atoms, F = self.atoms, self.features
+        per_atom = atoms.coefficient * weights[atoms.row]
+        off_diagonal = np.where(atoms.is_difference, -per_atom, per_atom / 2)
+        start, neighbour, edge_atom = atoms.graph
+        weight = off_diagonal[edge_atom]
+        ends = per_atom[: self._n_differences]
+        diagonal = _sum_by(atoms.first[: self._n_differences], ends, len(F))
+        diagonal += _sum_by(atoms.second[: self._n_differences], ends, len(F))
+        compiled = self._large
+        step = max(1, 4 * _BLOCK // max(self.rank, 1))
+
+        def part(block: slice) -> Array:
+            total = np.zeros((self.rank, self.rank))
+            for low in range(block.start, block.stop, step):
+                high = min(low + step, block.stop)
+                if compiled:
+                    from nearwise.linalg.loops.graph import graph_product
+
+                    product = np.empty((high - low, self.rank))
+                    graph_product(F, start, neighbour, weight, diagonal, low, product)
+                else:
+                    edges = slice(start[low], start[high])
+                    W = sparse.csr_array(
+                        (weight[edges], neighbour[edges], start[low : high + 1] - start[low]),
+                        shape=(high - low, len(F)),
+                    )
+                    product = W @ F + diagonal[low:high, None] * F[low:high]
+                total += F[low:high].T @ product
+            return total
+
+        total = np.sum(in_blocks(len(F), part, self._large), axis=0)
+        return (total + total.T) / 2
+
+    def local(self, rows: Index, basis: Array, dtype: type) -> LocalAtoms:
+        """The atoms of the given rows, as vectors basis^T x, basis^T y."""
+        atoms = self.atoms
+        if self._one_atom_per_row:
+            chosen, local_row = self._atom_of_row[rows], None
+        else:
+            place = np.full(self.n_rows, -1)
+            place[rows] = np.arange(len(rows))
+            chosen = np.flatnonzero(place[atoms.row] >= 0)
+            local_row = place[atoms.row[chosen]]
+        first, second = atoms.first[chosen], atoms.second[chosen]
+        cast: NDArray[Any] = basis.astype(dtype)
+        coefficient: NDArray[Any] = atoms.coefficient[chosen].astype(dtype)
+        difference = atoms.is_difference[chosen]
+        if difference.all():
+            x = self._differences(first, second, dtype) @ cast
+            return LocalAtoms(x, x, coefficient, local_row, len(rows))
+        left, right = self.features[first], self.features[second]
+        left[difference] -= right[difference]
+        right[difference] = left[difference]
+        x = left.astype(dtype) @ cast
+        y = x if np.array_equal(left, right) else right.astype(dtype) @ cast
+        return LocalAtoms(x, y, coefficient, local_row, len(rows))
+
+    @cached_property
+    def squares(self) -> Squares:
+        """Every A_i as signed squares of sums and differences of rows of F."""
+        return self.atoms.squares(self.n_rows)
+
+    def squares_of(self, row: int) -> tuple[Array, Array]:
+        """One row as A = X^T diag(c) X: X and c."""
+        s, F = self.squares, self.features
+        part = slice(int(s.start[row]), int(s.start[row + 1]))
+        return F[s.first[part]] + s.sign[part, None] * F[s.second[part]], s.coefficient[part]
+
+    def spanning_rows(self) -> Array:
+        """Vectors that span the range of every A_i; as few as the atoms or the rows of F allow."""
+        atoms, d = self.atoms, self._n_differences
+        n_vectors = d + 2 * (len(atoms.first) - d)
+        if n_vectors >= len(self.features):
+            return self.features
+        left = self.features[atoms.first]
+        left[:d] -= self.features[atoms.second[:d]]
+        return np.concatenate([left, self.features[atoms.second[d:]]])
+
+    def sizes(self, diagonal: Array) -> Array:
+        """The size of every row's parts under M = diag(diagonal), which bounds |<A_i, M>|.
+
+        d(i, j) for a distance, d(i, j) + d(k, l) for a comparison, sqrt(K_ii K_jj) for an inner product, and
+        for a general A the sum of the magnitudes of the eigenvalues of M^1/2 A M^1/2.
+        """
+        H = self.features if np.all(diagonal == 1) else self.features * np.sqrt(diagonal)
+        atoms, d = self.atoms, self._n_differences
+        size = np.empty(len(atoms.first))
+        size[:d] = self._distances(H)
+        norm = np.sqrt(np.einsum("ij,ij->i", H, H))
+        size[d:] = norm[atoms.first[d:]] * norm[atoms.second[d:]]
+        sizes = _sum_by(atoms.row, np.abs(atoms.coefficient) * size, self.n_rows)
+        products = np.arange(d, len(atoms.first))
+        general = np.flatnonzero(np.bincount(atoms.row[products], minlength=self.n_rows) > 1)
+        for row in general:
+            chosen = products[atoms.row[products] == row]
+            R = np.linalg.qr(H[atoms.first[chosen]].T)[1]
+            sizes[row] = np.sum(np.abs(np.linalg.eigvalsh((R * atoms.coefficient[chosen]) @ R.T)))
+        return sizes
+
+    def parts_of_factor(self, B: Array) -> Array:
+        """What the magnitudes of the parts of <A_i, B B^T> add up to: rounding errors are relative to it."""
+        H, atoms, d = self.features @ B, self.atoms, self._n_differences
+        parts = np.empty(len(atoms.first))
+        parts[:d] = self._distances(H)
+        norm = np.sqrt(np.einsum("ij,ij->i", H, H))
+        parts[d:] = norm[atoms.first[d:]] * norm[atoms.second[d:]]
+        return _sum_by(atoms.row, np.abs(atoms.coefficient) * parts, self.n_rows)
+
+    @cached_property
+    def is_definite(self) -> NDArray[np.bool_]:
+        """Whether A_i is positive semidefinite: a sum of squares with positive coefficients, or known so."""
+        atoms = self.atoms
+        square = atoms.is_difference | (atoms.first == atoms.second)
+        definite = np.ones(self.n_rows, dtype=bool)
+        definite[atoms.row[~square | (atoms.coefficient < 0)]] = False
+        definite[atoms.definite] = True
+        return definite
+
+    @cached_property
+    def _n_differences(self) -> int:
+        return int(np.count_nonzero(self.atoms.is_difference))
+
+    @cached_property
+    def _one_atom_per_row(self) -> bool:
+        counts = np.bincount(self.atoms.row, minlength=self.n_rows)
+        return bool((counts == 1).all())
+
+    @cached_property
+    def _atom_of_row(self) -> Index:
+        place = np.empty(self.n_rows, dtype=np.int64)
+        place[self.atoms.row] = np.arange(len(self.atoms.row))
+        return place
+
+    @property
+    def _large(self) -> bool:
+        return len(self.atoms.first) * self.rank >= _COMPILED
+
+    def _per_row(self, per_atom: Array) -> Array:
+        atoms = self.atoms
+        if self._one_atom_per_row:
+            return (atoms.coefficient * per_atom)[self._atom_of_row]
+        return _sum_by(atoms.row, atoms.coefficient * per_atom, self.n_rows)
+
+    def _atom_values(self, left: Array, right: Array) -> Array:
+        """x^T M y for every atom, where `left` holds F M (or F B) and `right` F (or F B)."""
+        atoms, d = self.atoms, self._n_differences
+        out = np.empty(len(atoms.first))
+        out[:d] = self._distances(left) if left is right else self._bilinear(left, right, 0, d, True)
+        out[d:] = self._bilinear(left, right, d, len(out), False)
+        return out
+
+    def _distances(self, H: Array) -> Array:
+        atoms, d = self.atoms, self._n_differences
+        out = np.empty(d)
+        if self._large:
+            from nearwise.linalg.loops.graph import squared_distances
+
+            first, second = atoms.first, atoms.second
+            in_blocks(d, lambda block: squared_distances(H, first[block], second[block], out[block]), True)
+        else:
+            out[:] = self._bilinear(H, H, 0, d, True)
+        return out
+
+    def _bilinear(self, left: Array, right: Array, low: int, high: int, difference: bool) -> Array:
+        atoms = self.atoms
+        out = np.empty(high - low)
+        step = max(1, _BLOCK // max(left.shape[1], 1))
+        for begin in range(low, high, step):
+            block = slice(begin, min(begin + step, high))
+            i, j = atoms.first[block], atoms.second[block]
+            if difference:
+                a = left[i] - left[j]
+                b = a if left is right else right[i] - right[j]
+            else:
+                a, b = left[i], right[j]
+            np.einsum("ij,ij->i", a, b, out=out[block.start - low : block.stop - low])
+        return out
+
+    def _differences(self, first: Index, second: Index, dtype: type) -> NDArray[Any]:
+        if len(first) * self.rank >= _COMPILED // 2 and self._large:
+            from nearwise.linalg.loops.graph import gathered_differences
+
+            out: NDArray[Any] = np.empty((len(first), self.rank), dtype)
+            F = self.features
+            in_blocks(len(first), lambda b: gathered_differences(F, first[b], second[b], out[b]), True)
+            return out
+        return (self.features[first] - self.features[second]).astype(dtype, copy=False)
+
+
+def in_blocks(n: int, task: Callable[[slice], T], large: bool) -> list[T]:
+    """The task for blocks of range(n): side by side where there is much to do, else in one go."""
+    if not large or _WORKERS == 1:
+        return [task(slice(0, n))]
+    ends = np.linspace(0, n, _WORKERS + 1).astype(int)
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        return list(pool.map(task, map(slice, ends[:-1], ends[1:])))
+
+
+def bind(
+    blocks: tuple[Block, ...], features: Array, basis: Array | None = None, scale: Array | None = None
+) -> Measurements:
+    """The measurements of resolved constraint blocks. Objects without a constraint are left out.
+
+    With `basis`, those of M' where M = basis M' basis^T; `scale` as in `constraint_atoms`.
+    """
+    rows, atoms = constraint_atoms(blocks, features, basis, scale)
+    return Measurements(rows, atoms, sum(map(len, blocks)))
+
+
+def _sum_by(index: Index, values: Array, n: int) -> Array:
+    """out[k] = the sum of the values whose index is k."""
+    return np.asarray(np.bincount(index, values, n), dtype=np.float64)

@@ -1,0 +1,249 @@
+"""The problem that a user states: divergence to a prior plus the cost of the constraints.
+
+`Problem` takes what the user has, checks it, and binds it; `formulation` has the mathematics that is left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nearwise.model import binding
+from nearwise.model.blocks import Constraints
+from nearwise.model.certificate import Certificate, InfeasibilityCheck, Violation
+from nearwise.model.divergences import Divergence, LogDet
+from nearwise.model.formulation import Formulation, Iterate
+
+Array = NDArray[np.float64]
+
+_WORST = 10  # constraints named in a certificate
+
+
+@dataclass(frozen=True, eq=False, init=False, repr=False)
+class Problem:
+    """Find the matrix nearest to a prior that respects the constraints.
+
+        minimise  D(M, M0) + sum_i loss_i(<A_i, M>)   over M >= 0 (r x r)
+
+    The learned kernel of the objects is K = G M G^T, the squared distance d(i, j) = z^T M z, z = g_i - g_j.
+
+    Parameters
+    ----------
+    features : (n, r) array, one row G_i per object
+    constraints : what is known, see `nearwise.constraints`
+    divergence : `LogDet()`, `VonNeumann()`, `Frobenius()` or one of your own (`SpectralDivergence`)
+    prior : (r, r) symmetric positive semidefinite M0; the identity by default. A singular M0 confines M to
+        its range (KSD09 4.2). For Frobenius it may be indefinite.
+    penalty : gamma > 0, the cost of violating a constraint; inf makes it hard. One number or one per row.
+    sample_ids : the ids by which the constraints name the objects; row numbers by default
+    fixed : one number per constraint, by default 0: the part of its value that does not depend on M, such as
+        a squared distance outside the span of the features (JKDD12 (10)). Bounds must be given then.
+
+    Bounds that were left open (`similar`, `dissimilar`) become the 5th and 95th percentile of the squared
+    distances between objects under the prior (KSD09 7.2).
+    """
+
+    features: Array
+    constraints: Constraints
+    divergence: Divergence
+    formulation: Formulation
+    prior_basis: Array | None
+    _bound: binding.BoundProblem
+
+    def __init__(
+        self,
+        features: ArrayLike,
+        constraints: Constraints,
+        divergence: Divergence | None = None,
+        prior: ArrayLike | None = None,
+        penalty: ArrayLike = 1.0,
+        sample_ids: ArrayLike | None = None,
+        fixed: ArrayLike | None = None,
+    ) -> None:
+        divergence = LogDet() if divergence is None else divergence
+        binding.check_arguments(constraints, divergence, penalty)
+        bound = binding.bind_problem(features, constraints, divergence, prior, sample_ids, fixed)
+        self._take(bound, penalty)
+        bound.tell_of_lost(stacklevel=3)
+
+    def _take(self, bound: binding.BoundProblem, penalty: ArrayLike) -> None:
+        losses = bound.losses(penalty)
+        for name, value in (
+            ("features", bound.features),
+            ("constraints", bound.constraints),
+            ("divergence", bound.divergence),
+            ("formulation", Formulation(bound.divergence, bound.prior, bound.measurements, losses)),
+            ("prior_basis", bound.prior_basis),
+            ("_bound", bound),
+        ):
+            object.__setattr__(self, name, value)
+
+    def with_penalty(self, penalty: ArrayLike) -> Problem:
+        """The same problem at another penalty; nothing is read, checked or bound again."""
+        problem = Problem.__new__(Problem)
+        problem._take(self._bound, penalty)
+        return problem
+
+    @classmethod
+    def from_kernel(
+        cls,
+        K0: ArrayLike,
+        constraints: Constraints,
+        divergence: Divergence | None = None,
+        penalty: ArrayLike = 1.0,
+        sample_ids: ArrayLike | None = None,
+        widening: float = 0.0,
+    ) -> Problem:
+        """The nearest kernel to K0, KSD09 (4): features V and prior Lambda, where K0 = V Lambda V^T.
+
+        K0 is n x n and positive semidefinite; the learned kernel is `features @ matrix @ features.T`. Under
+        Frobenius, which confines nothing to the range of K0, K0 may be indefinite and the features are the
+        identity. `widening` > 0 replaces K0 by K0 + widening * N, where N is the projection onto its null
+        space, so that the learned kernel may leave the range of K0 (KSD09 6.5); its unit is K0's.
+        """
+        divergence = LogDet() if divergence is None else divergence
+        binding.check_arguments(constraints, divergence, penalty)
+        bound = binding.bind_kernel(K0, constraints, divergence, sample_ids, widening)
+        problem = cls.__new__(cls)
+        problem._take(bound, penalty)
+        bound.tell_of_lost(stacklevel=3)
+        return problem
+
+    @classmethod
+    def from_random_kernel(
+        cls,
+        n: int,
+        rank: int,
+        constraints: Constraints,
+        divergence: Divergence | None = None,
+        penalty: ArrayLike = 1.0,
+        sample_ids: ArrayLike | None = None,
+        seed: int = 0,
+    ) -> Problem:
+        """The same for n objects of which nothing is known but the constraints, KSD06 algorithms 1 and 2.
+
+        The kernel to start from is K0 = (n / rank) V V^T with a random V of orthonormal columns, so that an
+        object has length 1 on average.
+        """
+        V = binding.random_orthonormal(n, rank, seed)
+        return cls(V, constraints, divergence, np.eye(rank) * (n / rank), penalty, sample_ids)
+
+    @property
+    def bounds(self) -> Array:
+        """The bound of every constraint, the open ones filled."""
+        return self.formulation.losses.bounds
+
+    @property
+    def relations(self) -> NDArray[np.int8]:
+        """-1 for "<=", +1 for ">=", 0 for "=="."""
+        return self.formulation.losses.relations
+
+    @property
+    def penalties(self) -> Array:
+        """The penalty of every constraint."""
+        return self.formulation.losses.penalties
+
+    @property
+    def prior(self) -> Array:
+        """M0, r x r."""
+        V = self.lift(np.eye(len(self.formulation.prior)))
+        return (V * self.formulation.prior) @ V.T
+
+    def values(self, M: ArrayLike) -> Array:
+        """<A_i, M> for every constraint: a squared distance, a difference of two, an inner product.
+
+        Where a part of it is fixed, that is added.
+        """
+        return self.formulation.measurements.values(self._restrict(M))
+
+    def objective(self, M: ArrayLike) -> float:
+        """D(M, M0) plus the losses of the soft constraints; inf outside the domain."""
+        x, V = self._spectrum(M)
+        if x is None:
+            return np.inf
+        distance = self.formulation.distance_to_prior(V * np.sqrt(x), (x, V))
+        return distance + self.formulation.losses.total(self.values(M))
+
+    def certificate(self, M: ArrayLike, dual: ArrayLike) -> Certificate:
+        """What M and the multipliers prove: objective, dual bound, gap, violations and the worst rows."""
+        x, V = self._spectrum(M)
+        if x is not None:
+            return self.certificate_of_factor(V * np.sqrt(x), dual)
+        x, V = np.linalg.eigh(self._restrict(M))
+        inside = self.certificate_of_factor(V * np.sqrt(np.maximum(x, 0.0)), dual)
+        return replace(inside, primal=np.inf, gap=np.inf)  # M is outside the domain
+
+    def certificate_of_factor(self, factor: Array, dual: ArrayLike) -> Certificate:
+        """The same for M = factor factor^T, with the factor in the eigenbasis of the prior's range."""
+        form = self.formulation
+        y = form.losses.signed(np.asarray(dual, dtype=np.float64))
+        values = form.measurements.values_of_factor(factor)
+        bare = form.certificate(Iterate(factor, values, y, form.measurements.adjoint(y)))
+        violations = form.losses.violations(values)
+        order = np.argsort(-violations, kind="stable")[:_WORST]
+        worst = self.violations_of([int(row) for row in order if violations[row] > 0], values)
+        return replace(bare, worst=worst)
+
+    def violations_of(self, rows: list[int], values: Array) -> tuple[Violation, ...]:
+        """The given rows by name, with their values and bounds."""
+        relative = self.formulation.losses.violations(values)
+        return tuple(
+            Violation(
+                row, self.describe(row), float(values[row]), float(self.bounds[row]), float(relative[row])
+            )
+            for row in rows
+        )
+
+    def describe(self, row: int) -> str:
+        """One constraint as text, with its bound filled in."""
+        text = self.constraints.describe(row)
+        return text.replace("a bound filled from the data", f"{self.bounds[row]:.6g}")
+
+    def lift(self, factor: Array) -> Array:
+        """A factor in the eigenbasis of the prior's range, back in the coordinates of the features."""
+        return factor if self.prior_basis is None else self.prior_basis @ factor
+
+    def lower(self, factor: Array) -> Array:
+        """The inverse of `lift`: what lies outside the prior's range is left out."""
+        return factor if self.prior_basis is None else self.prior_basis.T @ factor
+
+    def _spectrum(self, M: ArrayLike) -> tuple[Array | None, Array]:
+        """Eigenvalues and eigenvectors on the prior's range; None where M leaves it or is indefinite."""
+        restricted = self._restrict(M)
+        x, V = np.linalg.eigh(restricted)
+        lifted = self.lift(V)
+        full = np.asarray(M, dtype=np.float64)
+        size = np.abs(full).max(initial=0.0)
+        leaves = np.abs((lifted * x) @ lifted.T - (full + full.T) / 2).max(initial=0.0) > 1e-8 * size
+        if leaves or x.min(initial=0.0) < -1e-10 * size:
+            return None, V
+        return np.maximum(x, 0.0), V
+
+    def _restrict(self, M: ArrayLike) -> Array:
+        matrix: Any = np.asarray(M, dtype=np.float64)
+        r = self.features.shape[1]
+        if matrix.shape != (r, r):
+            raise ValueError(f"expected a matrix of shape {(r, r)}, got {matrix.shape}")
+        matrix = (matrix + matrix.T) / 2
+        return matrix if self.prior_basis is None else self.prior_basis.T @ matrix @ self.prior_basis
+
+    def __repr__(self) -> str:
+        n, r = self.features.shape
+        return f"<Problem: {n} objects, {r} features, {self.divergence!r}, {self.constraints!r}>"
+
+
+def check_infeasibility(problem: Problem, dual: ArrayLike) -> InfeasibilityCheck:
+    """Check, on the problem's own data, that multipliers prove its hard constraints contradictory.
+
+    Parameters
+    ----------
+    problem : the problem
+    dual : one multiplier per constraint, as in `Result.dual` when the status is INFEASIBLE
+    """
+    y = np.asarray(dual, dtype=np.float64)
+    if y.shape != problem.bounds.shape or not np.isfinite(y).all():
+        raise ValueError(f"dual must be {len(problem.bounds)} finite numbers, one per constraint")
+    return problem.formulation.check_infeasibility(y)

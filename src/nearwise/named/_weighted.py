@@ -1,0 +1,159 @@
+"""The nearest positive semidefinite matrix where every entry has a weight of its own.
+
+    minimise sum_ij W_ij (X_ij - A_ij)^2   over X >= 0 with given entries on the diagonal and on chosen pairs
+
+All other entries are free, also those of weight zero, which are completed. For every S >= 0 that is zero
+where the weight is, no X has less than
+
+    - sum over free entries of (S_ij A_ij + S_ij^2 / (4 W_ij))  -  sum over given entries of S_ij X_ij
+
+and S_ij = 2 W_ij (X_ij - A_ij) at the optimum. Few free entries are found by an interior-point method
+(`_interior`), which no degeneracy stops; many by an augmented Lagrangian one (`_augmented`), which needs no
+matrix of their order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearwise.solving.result import Status
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Weighted:
+    """The problem.
+
+    Attributes
+    ----------
+    given : n x n, the diagonal and the fixed entries; zero elsewhere
+    fixed : n x n, true where an entry off the diagonal is fixed
+    pairs : (2, m) the free entries, above the diagonal
+    targets : their A_ij, zero where the weight is
+    weights : their W_ij >= 0, at most one
+    """
+
+    given: Array
+    fixed: Flags
+    pairs: Index
+    targets: Array
+    weights: Array
+
+    @cached_property
+    def unknown(self) -> Flags:
+        """Which free entries have the weight zero."""
+        return self.weights == 0
+
+    @cached_property
+    def size(self) -> float:
+        """The objective at X_ij = 0."""
+        return 2 * float(self.weights @ self.targets**2)
+
+    def matrix(self, free: Array) -> Array:
+        """X with these free entries."""
+        return self._filled(self.given.copy(), free)
+
+    def direction(self, free: Array) -> Array:
+        """A change of X by these changes of the free entries."""
+        return self._filled(np.zeros_like(self.given), free)
+
+    def objective(self, free: Array) -> float:
+        return 2 * float(self.weights @ (free - self.targets) ** 2)
+
+    def bound(self, S: Array) -> float:
+        """What no X has less than, from any S >= 0; never below the trivial zero.
+
+        Where the weight is zero, S_ij is moved to the diagonal, which keeps S positive semidefinite.
+        """
+        i, j = self.pairs
+        free = S[i, j]
+        lost = np.where(self.unknown, np.abs(free), 0.0)
+        n = len(S)
+        diagonal = S.diagonal() + np.bincount(i, lost, n) + np.bincount(j, lost, n)
+        known = ~self.unknown
+        s, w = free[known], self.weights[known]
+        value = -2 * float(s @ self.targets[known] + s @ (s / (4 * w)))
+        value -= float(diagonal @ self.given.diagonal())
+        value -= float(np.vdot(S[self.fixed], self.given[self.fixed]))
+        return max(value, 0.0)
+
+    def _filled(self, X: Array, free: Array) -> Array:
+        i, j = self.pairs
+        X[i, j] = X[j, i] = free
+        return X
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """An X >= 0 with the given diagonal, an S >= 0, and what they prove.
+
+    Attributes
+    ----------
+    matrix, multiplier : X and S
+    primal : the objective at X
+    dual : a bound that no X falls below
+    violation : the worst error of a fixed entry
+    """
+
+    matrix: Array
+    multiplier: Array
+    primal: float
+    dual: float
+    violation: float
+
+    def gap(self, problem: Weighted, tol: float) -> float:
+        """Relative; a distance of less than `tol` times the size of A counts as that."""
+        return abs(self.primal - self.dual) / max(self.primal, self.dual, floor(problem, tol))
+
+    def is_proved(self, problem: Weighted, tol: float) -> bool:
+        return self.gap(problem, tol) <= tol and self.violation <= tol
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """The best point, whether it is proved, and what it took."""
+
+    point: Point
+    status: Status
+    n_iter: int
+    n_decompositions: int
+
+
+def floor(problem: Weighted, tol: float) -> float:
+    """The objective below which differences do not matter."""
+    return max(tol * problem.size, 1e-300)
+
+
+def best_of(
+    points: Iterator[tuple[Point, int]],
+    problem: Weighted,
+    tol: float,
+    max_iter: int,
+    patience: float = math.inf,
+) -> Solution:
+    """Follow the points of a method until one is proved to be the best, or `patience` eigendecompositions."""
+    best: Point | None = None
+    decompositions = iteration = 0
+    for iteration, (point, count) in enumerate(points):
+        decompositions += count
+        if best is None or _order(point, problem, tol) < _order(best, problem, tol):
+            best = point
+        if best.is_proved(problem, tol):
+            return Solution(best, Status.SOLVED, iteration, decompositions)
+        if iteration >= max_iter or decompositions > patience:
+            return Solution(best, Status.LIMIT, iteration, decompositions)
+    assert best is not None
+    return Solution(best, Status.STALLED, iteration, decompositions)
+
+
+def _order(point: Point, problem: Weighted, tol: float) -> float:
+    return max(point.gap(problem, tol), point.violation)

@@ -1,0 +1,241 @@
+"""`nearest_correlation` and `nearest_covariance`: repair a matrix that is not positive semidefinite.
+
+Frobenius is solved on its dual (`_correlation_dual`), with weights of single entries in
+`_correlation_weights`, or with given rank on a factor with rows of unit length (`_unit_rows`); LogDet and von
+Neumann are `solve` with the constraints K_ii = 1 (`_correlation_divergence`).
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from nearwise._common import reading
+from nearwise.model.divergences import Divergence, Frobenius
+from nearwise.named import (
+    _correlation_divergence,
+    _correlation_dual,
+    _correlation_weights,
+    _given,
+    _unit_rows,
+)
+from nearwise.named._result import NearestMatrix, certified, result
+from nearwise.solving.result import Status
+
+Array = NDArray[np.float64]
+
+_MAX_ITER = 200
+
+
+def nearest_correlation(
+    A: Any,
+    divergence: str | Divergence = "frobenius",
+    rank: int | None = None,
+    fixed: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    tol: float = 1e-8,
+    min_eigenvalue: float = 0.0,
+) -> NearestMatrix:
+    """The correlation matrix (positive semidefinite, ones on the diagonal) that is nearest to A.
+
+    Correlations that were estimated from incomplete data, rounded, stressed or typed in often contradict each
+    other: the matrix has negative eigenvalues, and no random variables have these correlations. This finds
+    the least change that makes it valid.
+
+    Parameters
+    ----------
+    A : (n, n) symmetric array, pandas frame or scipy sparse matrix; or a tuple (U, w), which stands for
+        U diag(w) U^T with U of shape (n, r). Its diagonal need not be one. NaN stands for a correlation that
+        is not known (Frobenius, no rank); what is given on one side of the diagonal is known. With `rank`, a
+        sparse matrix or a tuple is never made dense, and time and memory grow linearly with n.
+    divergence : what near means. "frobenius", the sum of squared changes, takes any A. "logdet" and
+        "vonneumann" (or the divergence objects) take positive semidefinite A and keep its range (KSD09 6.3).
+    rank : the largest rank of the result, for factor models. Under Frobenius the range is learned: the
+        result is F F^T with rows of F of unit length. Under LogDet and von Neumann, A is cut to its leading
+        `rank` eigenvalues, and their range is kept.
+    fixed : entries of A to keep as they are: (n, n) array that is true (not zero) there, Frobenius only
+    weights : Frobenius only. n positive numbers: the squared change of entry (i, j) counts
+        weights[i] * weights[j] times. Or a symmetric (n, n) array of numbers >= 0: it counts weights[i, j]
+        times, which takes longer; where that is zero, A plays no part.
+    tol : the certificate's relative gap, and violation of fixed entries, at which it is solved
+    min_eigenvalue : the smallest eigenvalue that the result may have, from 0 to below 1, Frobenius only and
+        without a rank. With the default 0 the result is singular where A has a negative eigenvalue, and
+        rounding decides whether it has a Cholesky factor; with 1e-10 it has one.
+
+    Returns
+    -------
+    `NearestMatrix`, with `matrix` (a frame where A is one), `factor`, `status`, `certificate` and `filled`,
+    the entries that A says nothing about.
+
+    Notes
+    -----
+    Objects with the same correlations to all others stay so, and are computed once. Under LogDet and von
+    Neumann an A of rank r with n > r (r + 1) / 2 has in general no matrix of its range with ones on the
+    diagonal: then ones are asked for with slack (penalty 1 each), and rows of the factor are scaled to unit
+    length. The certificate is that of the problem with slack, and `message` says so.
+
+    Where the known entries leave a choice, missing ones become one of several nearest matrices. A variable
+    without any known correlation gets zeros, with a warning. With weights of single entries or missing ones
+    the certificate's gap is relative to the distance, or to `tol` times the weighted sum of squares of A
+    where that is more.
+
+    >>> import nearwise as nw
+    >>> nw.nearest_correlation([[1, 1, 0], [1, 1, 1], [0, 1, 1]]).matrix.round(4)
+    array([[1.    , 0.7607, 0.1573],
+           [0.7607, 1.    , 0.7607],
+           [0.1573, 0.7607, 1.    ]])
+    """
+    return _announced(_nearest(A, divergence, rank, fixed, weights, tol, min_eigenvalue), A)
+
+
+def nearest_covariance(
+    A: Any,
+    variances: ArrayLike | None = None,
+    divergence: str | Divergence = "frobenius",
+    rank: int | None = None,
+    fixed: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    tol: float = 1e-8,
+    min_eigenvalue: float = 0.0,
+) -> NearestMatrix:
+    """The covariance matrix with given variances that is nearest to A, in units of the standard deviations.
+
+    It is the nearest correlation matrix to A_ij / (s_i s_j), scaled back, so that no unit of measurement of
+    a variable matters.
+
+    Parameters
+    ----------
+    A : (n, n) symmetric array, pandas frame or scipy sparse matrix with a positive diagonal, NaN where a
+        covariance is not known
+    variances : n positive numbers s_i^2, the diagonal of the result; by default that of A
+    divergence, rank, fixed, weights, tol : as for `nearest_correlation`
+    min_eigenvalue : the smallest eigenvalue that the correlation matrix of the result may have
+
+    >>> import nearwise as nw
+    >>> nw.nearest_covariance([[4, 2, 0], [2, 1, 1], [0, 1, 1]]).matrix.round(3)
+    array([[4.   , 1.521, 0.315],
+           [1.521, 1.   , 0.761],
+           [0.315, 0.761, 1.   ]])
+    """
+    frame = _given.frame(A, variances=variances, fixed=fixed, weights=weights)
+    matrix, missing = _given.with_missing(A)
+    if missing is not None:
+        matrix[missing] = np.nan
+    given = np.diag(matrix) if variances is None else variances
+    squares = reading.column(
+        given, len(matrix), "variance", reading.positive, "a finite number > 0", unit="variable"
+    )
+    deviations = np.sqrt(squares)
+    scaled = matrix / deviations[:, None] / deviations
+    found = _announced(_nearest(scaled, divergence, rank, fixed, weights, tol, min_eigenvalue), A)
+    found = replace(found, diagonal=squares, frame=frame)
+    if found.stored_factor is not None:
+        return replace(found, stored_factor=found.stored_factor * deviations[:, None], stored_matrix=None)
+    X = deviations[:, None] * found.array * deviations
+    np.fill_diagonal(X, squares)
+    return replace(found, stored_matrix=X)
+
+
+def _nearest(
+    A: Any,
+    divergence: str | Divergence,
+    rank: int | None,
+    fixed: ArrayLike | None,
+    weights: ArrayLike | None,
+    tol: float,
+    min_eigenvalue: float,
+) -> NearestMatrix:
+    wanted = _given.divergence(divergence)
+    n = _given.order(A)
+    _given.check(rank, tol, min_eigenvalue, n)
+    frame = _given.frame(A, fixed=fixed, weights=weights)
+    importance = _given.weights(weights, n)
+    if isinstance(wanted, Frobenius):
+        if rank is None:
+            found = _of_any_rank(A, fixed, importance, min_eigenvalue, tol)
+        else:
+            found = _of_rank(A, rank, fixed, importance, min_eigenvalue, tol)
+    else:
+        if fixed is not None or weights is not None or min_eigenvalue > 0:
+            raise ValueError("fixed, weights and min_eigenvalue are for the Frobenius norm only")
+        found = _correlation_divergence.nearest(A, wanted, rank, n, tol)
+    return found if frame is None else replace(found, frame=frame)
+
+
+def _of_any_rank(
+    A: Any, fixed: ArrayLike | None, weights: Array | None, min_eigenvalue: float, tol: float
+) -> NearestMatrix:
+    """Frobenius: with weights of variables or of entries."""
+    matrix, missing = _given.with_missing(A)
+    pairs = _given.fixed_pairs(fixed, len(matrix))
+    if missing is not None or (weights is not None and weights.ndim == 2):
+        return _correlation_weights.nearest(matrix, missing, pairs, weights, min_eigenvalue, tol)
+    root = None if weights is None else np.sqrt(weights)
+    return _correlation_dual.nearest(matrix, pairs, root, min_eigenvalue, tol)
+
+
+def _of_rank(
+    A: Any, rank: int, fixed: ArrayLike | None, weights: Array | None, min_eigenvalue: float, tol: float
+) -> NearestMatrix:
+    """Frobenius with given rank, on the factor."""
+    if fixed is not None:
+        raise ValueError("fixed entries and a rank cannot be combined: leave one of them out")
+    if min_eigenvalue > 0:
+        raise ValueError(
+            f"min_eigenvalue {min_eigenvalue:g} and a rank cannot be combined: a matrix of smaller rank than "
+            "order has the eigenvalue 0"
+        )
+    if weights is not None and weights.ndim == 2:
+        raise ValueError("weights of single entries and a rank cannot be combined: leave one of them out")
+    n = _given.order(A)
+    root = np.ones(n) if weights is None else np.sqrt(weights)
+    target = _target(A, root)
+    found = _unit_rows.minimise(target, int(rank), tol, _MAX_ITER)
+    certificate = certified(found.primal, found.primal - found.dual, 0.0, 1e-15 * target.squared_norm)
+    status = Status.SOLVED if found.proved else Status.STATIONARY if found.stationary else Status.LIMIT
+    factor = _unit_rows.with_rows_of_length(found.factor, np.ones(n))
+    return result(
+        np.ones(n), -2 * found.y * root**2, status, certificate, found.n_iter, 0, "TrustRegion", factor=factor
+    )
+
+
+def _target(A: Any, root: Array) -> _unit_rows.Target:
+    column = root[:, None]
+    if isinstance(A, tuple):
+        U, w = _given.low_rank(A)
+        U = U * column
+        gram = U.T @ U
+
+        def product(F: Array) -> Array:
+            return U @ (w[:, None] * (U.T @ F))
+
+        squared_norm = float(np.sum((gram * w) * (gram * w).T))
+    else:
+        matrix = _given.sparse_matrix(A) if sparse.issparse(A) else _given.dense(A)
+        scale = sparse.diags_array(root)
+        C: Any = scale @ matrix @ scale if sparse.issparse(matrix) else column * matrix * root
+
+        def product(F: Array) -> Array:
+            return np.asarray(C @ F, dtype=np.float64)
+
+        squared_norm = float(C.multiply(C).sum() if sparse.issparse(C) else np.sum(C * C))
+    return _unit_rows.Target(product, squared_norm, root**2)
+
+
+def _announced(found: NearestMatrix, A: Any) -> NearestMatrix:
+    """With a warning, in the name of the function that was called, where nothing is known of a variable."""
+    if not len(found.filled):
+        return found
+    n = len(found.diagonal)
+    unknown = np.flatnonzero(np.bincount(found.filled.ravel(), minlength=n) == max(n - 1, 1))
+    if unknown.size:
+        labels = getattr(A, "index", range(n))
+        names = ", ".join(repr(labels[k]) for k in unknown[:10]) + (", ..." if len(unknown) > 10 else "")
+        several = "variables" if len(unknown) > 1 else "variable"
+        warnings.warn(f"no correlation of {several} {names} is known: all of them are set to 0", stacklevel=3)
+    return found

@@ -1,0 +1,1 @@
+"""How a problem is solved: one driver, the solvers it runs, and what it hands back."""

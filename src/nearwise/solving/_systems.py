@@ -1,0 +1,176 @@
+"""Newton's linear system: D + omega * A^T(w A(omega * D)) = -omega * gradient, for symmetric D.
+
+A holds the constraint rows that bend the objective, w their second derivatives. Few rows or few unknowns
+are solved directly; otherwise by conjugate gradients. Their preconditioner takes each row's vector as
+Gaussian: then, in the eigenbasis of sum_i w_i |u_i|^2 u_i u_i^T, off-diagonal entries of D do not interact
+and the diagonal solves one r x r system.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearwise.model.measurements import LocalAtoms
+
+Array = NDArray[np.float64]
+
+# The largest systems solved directly: rows times unknowns, which are written out, and the smaller of the two.
+_DIRECT = (1_000_000, 500)
+_DIRECT_IF_STIFF = (4_000_000, 1_500)  # conjugate gradients take long where hard rows are stiff
+_GRAM_ROWS = 4_000  # up to so many, the Gram matrix of the rows is solved where omega does not enter it
+_MAX_CG = 200
+# A step takes conjugate gradients about so many products with the Hessian, rough or not, each so many
+# operations more than its arithmetic; a direct solution that takes more does not pay.
+_ROUGH = 0.03
+_ROUGH_STEPS = 12
+_CLOSE_STEPS = 60
+_OVERHEAD = 3e5
+
+
+def newton_step(
+    rows: LocalAtoms, weights: Array, gradient: Array, omega: Array | None, tol: float, stiff: bool
+) -> tuple[Array, Array]:
+    """D and A^T(w A(omega * D)).
+
+    Parameters
+    ----------
+    rows : the constraint rows in local coordinates
+    weights : w > 0, one per row
+    gradient : before omega is applied
+    omega : None for ones
+    tol : relative accuracy of conjugate gradients
+    stiff : whether some weights are much larger than others
+    """
+    r = len(gradient)
+    unknowns = r * (r + 1) // 2
+    target = -gradient if omega is None else -omega * gradient
+    if rows.n_rows == 0:
+        return target, np.zeros_like(gradient)
+    m, smaller = rows.n_rows, min(rows.n_rows, unknowns)
+    rough = tol > _ROUGH and not stiff
+    product, atoms = 4 * m * r**2 + _OVERHEAD, len(rows.x)
+    affordable = _ROUGH_STEPS * product if rough else np.inf
+    few = omega is None and max(atoms, m) <= min(unknowns, _GRAM_ROWS)
+    by_gram = 2 * atoms**2 * r + 2 * m**3 / 3
+    if few and (stiff or by_gram <= (affordable if rough else _CLOSE_STEPS * product)):
+        return _in_row_space(rows, weights, target)
+    entries, order = _DIRECT_IF_STIFF if stiff else _DIRECT
+    small = m * unknowns <= entries and smaller <= order
+    if small and m * unknowns * smaller + 2 * smaller**3 / 3 <= affordable:
+        return _direct(rows, weights, target, omega)
+    return _Gaussian(rows, weights, omega).solve(target, tol)
+
+
+def _in_row_space(rows: LocalAtoms, weights: Array, target: Array) -> tuple[Array, Array]:
+    """By the Gram matrix of the rows, which are not written out: O(m^2 r + m^3) for m rows."""
+    x = rows.x.astype(np.float64, copy=False)
+    rows = replace(rows, x=x, y=x if rows.y is rows.x else rows.y.astype(np.float64, copy=False))
+    root = np.sqrt(weights)
+    gram = rows.gram()
+    gram *= root[:, None]
+    gram *= root
+    pulled = _solved(gram, root * rows.values(target))
+    curved = rows.adjoint(root * pulled)
+    return target - curved, curved
+
+
+def _direct(rows: LocalAtoms, weights: Array, target: Array, omega: Array | None) -> tuple[Array, Array]:
+    """Write the rows out as vectors of unknowns; solve in the smaller of the two spaces."""
+    r = len(target)
+    a, b = np.triu_indices(r)
+    root_two = np.where(a == b, 1.0, np.sqrt(2.0))
+    bare = rows.written_out() * np.sqrt(weights)[:, None]
+    R = bare if omega is None else bare * omega[a, b]
+    t = target[a, b] * root_two
+    if len(R) <= R.shape[1]:
+        pulled = _solved(R @ R.T, R @ t)
+        d = t - R.T @ pulled
+        curved = bare.T @ pulled
+    else:
+        d = _solved(R.T @ R, t)
+        curved = bare.T @ (R @ d)
+    return _unpacked(d / root_two, r), _unpacked(curved / root_two, r)
+
+
+def _solved(gram: Array, right: Array) -> Array:
+    """(I + gram)^-1 right; overwrites gram.
+
+    By NumPy: SciPy brings a BLAS of its own, whose threads and NumPy's would fight for the cores.
+    """
+    gram.flat[:: len(gram) + 1] += 1.0
+    return np.asarray(np.linalg.solve(gram, right), dtype=np.float64)
+
+
+def _unpacked(upper: Array, r: int) -> Array:
+    full = np.zeros((r, r))
+    full[np.triu_indices(r)] = upper
+    return full + np.triu(full, 1).T
+
+
+class _Gaussian:
+    """Conjugate gradients with the Gaussian preconditioner, in the precision of the rows."""
+
+    def __init__(self, rows: LocalAtoms, weights: Array, omega: Array | None) -> None:
+        dtype = rows.x.dtype
+        r = rows.x.shape[1]
+        scale = (weights**0.25).astype(dtype)[slice(None) if rows.row is None else rows.row, None]
+        x = rows.x * scale
+        y = x if rows.x is rows.y else rows.y * scale
+        self.omega = np.ones((r, r)) if omega is None else omega
+        self.rotation = np.eye(r)
+        if omega is None:
+            # With omega the basis must stay: entries of D have to vanish where omega does, one by one.
+            squared_norm = np.einsum("ij,ij->i", y, y)
+            covariance = x.T @ (x * (squared_norm * rows.coefficient**2)[:, None])
+            self.rotation = np.linalg.eigh(((covariance + covariance.T) / 2).astype(np.float64))[1]
+            turn = self.rotation.astype(dtype)
+            x, y = (x @ turn,) * 2 if x is y else (x @ turn, y @ turn)
+        self.rows = replace(rows, x=x, y=y)
+        diagonals = self.rows.diagonals()
+        block = (diagonals.T @ diagonals).astype(np.float64)
+        off_diagonal = 2 * block
+        if x is not y or rows.row is not None:
+            squares = (x * x * (rows.coefficient**2)[:, None]).T @ (y * y)
+            off_diagonal = (squares + squares.T).astype(np.float64)
+        weight = np.diag(self.omega)
+        self.inverse = 1.0 / (1.0 + off_diagonal * self.omega**2)
+        self.diagonal_inverse = np.linalg.inv(np.eye(r) + block * np.outer(weight, weight))
+
+    def solve(self, target: Array, tol: float) -> tuple[Array, Array]:
+        Q = self.rotation
+        residual = Q.T @ target @ Q
+        step = np.zeros_like(residual)
+        z = self._preconditioned(residual)
+        direction, product = z, float(np.sum(residual * z))
+        goal = tol**2 * product
+        for _ in range(_MAX_CG):
+            image = direction + self.omega * self._bent(self.omega * direction)
+            curvature = float(np.sum(direction * image))
+            if not curvature > 0:
+                break
+            length = product / curvature
+            step = step + length * direction
+            residual = residual - length * image
+            z = self._preconditioned(residual)
+            previous, product = product, float(np.sum(residual * z))
+            if not product > goal:
+                break
+            direction = z + (product / previous) * direction
+        step = (step + step.T) / 2
+        bent = self._bent(self.omega * step)
+        return Q @ step @ Q.T, Q @ bent @ Q.T
+
+    def _bent(self, D: Array) -> Array:
+        """The rows' part of the Hessian, before omega."""
+        dtype: Any = self.rows.x.dtype
+        normal = np.where(np.abs(D) < 1e-30, 0.0, D).astype(dtype)  # denormal numbers would slow the products
+        return self.rows.adjoint(self.rows.values(normal)).astype(np.float64)
+
+    def _preconditioned(self, residual: Array) -> Array:
+        z = residual * self.inverse
+        np.fill_diagonal(z, self.diagonal_inverse @ np.diag(residual))
+        return z

@@ -1,0 +1,101 @@
+"""Makes a formulation small and well scaled before it is solved, and undoes that afterwards.
+
+Three steps, each exact. A prior is moved into the features where the divergence allows it (KSD09
+proposition 12), so that it becomes the identity. Features, bounds, prior and penalties are scaled by powers
+of two so that the median row has size about 1: without rounding, and so that data in any unit take the same
+path. Where the constraints span fewer than r dimensions, only that span is kept: outside it M equals the
+prior (the representer theorem, JKDD12 theorem 1), which needs a prior that is a multiple of the identity.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearwise.model.formulation import Formulation
+from nearwise.model.measurements import Measurements
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Reduction:
+    """A smaller formulation with the way back.
+
+    M = matrix_scale * T (c (I - U U^T) + U M' U^T) T for the reduced solution M', where T = diag(root_prior),
+    c is the reduced prior and U spans the constraints; y = dual_scale * y'.
+    """
+
+    formulation: Formulation
+    root_prior: Array
+    matrix_scale: float
+    dual_scale: float
+    span: Array | None
+
+    def lift(self, factor: Array) -> Array:
+        """A factor of M in the coordinates of the original formulation, from one of M'."""
+        if self.span is not None:
+            c, U = self.formulation.prior[0], self.span
+            if c > 0:  # where nothing is measured M is the prior, or 0 where that is negative (Frobenius)
+                square = np.pad(factor, ((0, 0), (0, len(factor) - factor.shape[1])))
+                factor = np.sqrt(c) * (np.eye(len(U)) - U @ U.T) + U @ square @ U.T
+            else:
+                factor = U @ factor
+        lifted: Array = np.sqrt(self.matrix_scale) * (self.root_prior[:, None] * factor)
+        return lifted
+
+    def lower(self, factor: Array) -> Array:
+        """A factor of the part of M that M' describes, from a factor of M: the inverse of `lift`."""
+        lowered: Array = factor / (np.sqrt(self.matrix_scale) * self.root_prior[:, None])
+        return lowered if self.span is None else self.span.T @ lowered
+
+
+def reduced(form: Formulation) -> Reduction:
+    """The three steps, as far as the divergence allows them."""
+    divergence, prior, losses = form.divergence, form.prior, form.losses
+    invariant, degree = divergence.congruence_invariant, divergence.degree
+    matrix_scale = feature_scale = 1.0
+    root = np.sqrt(prior) if invariant else np.ones_like(prior)
+    if degree is not None:
+        matrix_scale = 1.0 if invariant else _power_of_four(float(np.mean(np.abs(prior))))
+        feature_scale = (
+            _power_of_four(float(np.median(losses.sizes)) / matrix_scale) if len(losses.sizes) else 1.0
+        )
+    new_prior = np.ones_like(prior) if invariant else prior / matrix_scale
+    unit = feature_scale * matrix_scale
+    measurements, span = _spanned(form.measurements, root / np.sqrt(feature_scale), new_prior, unit)
+    with np.errstate(over="ignore", under="ignore"):
+        scaled = losses.penalties[~losses.is_hard] * np.float64(feature_scale) ** (degree or 0.0)
+        dual_scale = np.float64(matrix_scale) ** (degree or 0.0) / unit
+    penalties = losses.penalties.copy()
+    penalties[~losses.is_hard] = np.maximum(scaled, np.finfo(float).tiny)
+    new_losses = replace(losses, bounds=losses.bounds / unit, sizes=losses.sizes / unit, penalties=penalties)
+    small = Formulation(divergence, new_prior[: measurements.rank], measurements, new_losses)
+    return Reduction(small, root, matrix_scale, float(dual_scale), span)
+
+
+def _spanned(
+    measurements: Measurements, scaling: Array, prior: Array, unit: float
+) -> tuple[Measurements, Array | None]:
+    """The measurements with scaled features, in a basis of their span where that is small."""
+    features = measurements.features * scaling
+    offsets = None if measurements.offsets is None else measurements.offsets / unit
+    scaled = replace(measurements, features=features, workspace=np.empty_like(features), offsets=offsets)
+    if np.ptp(prior) > 0:
+        return scaled, None
+    rows = scaled.spanning_rows()
+    if len(rows) >= scaled.rank:
+        return scaled, None
+    _, s, Vt = np.linalg.svd(rows, full_matrices=False)
+    U = Vt[s > 1e-14 * s.max(initial=0.0) * max(rows.shape)].T
+    if U.shape[1] == 0:  # nothing is measured; one dimension is kept so that there is a matrix
+        U = np.eye(scaled.rank, 1)
+    inside = features @ U
+    return replace(scaled, features=inside, workspace=np.empty_like(inside)), U
+
+
+def _power_of_four(size: float) -> float:
+    """The power of four next to a positive number, so that it and its root scale without rounding."""
+    return float(4.0 ** np.round(np.log2(size) / 2)) if np.isfinite(size) and size > 0 else 1.0

@@ -1,0 +1,86 @@
+"""What a solver hands back: status, certificate, history, the learned matrix."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearwise.model.certificate import Certificate
+
+Array = NDArray[np.float64]
+
+
+class Status(enum.Enum):
+    """How a run ended."""
+
+    SOLVED = "solved"  # the certificate is within the tolerance
+    STATIONARY = (
+        "stationary"  # a stationary point of a problem that is not convex, or a rule of the solver's own
+    )
+    INFEASIBLE = "infeasible"  # the multipliers prove that no matrix meets the hard constraints
+    LIMIT = "limit"  # max_iter or max_seconds was reached
+    INTERRUPTED = "interrupted"  # Ctrl-C, or the callback asked to stop
+    STALLED = "stalled"  # rounding errors allow no further progress
+
+
+@dataclass(frozen=True)
+class Record:
+    """One iteration, as the callback and `Result.history` show it. Units as in `Certificate`."""
+
+    iteration: int
+    seconds: float
+    primal: float
+    dual: float
+    gap: float
+    violation: float
+    hard_violation: float = 0.0
+    satisfied: float = 1.0
+
+
+@dataclass(frozen=True)
+class Result:
+    """The learned matrix M, with everything needed to trust it.
+
+    Attributes
+    ----------
+    matrix : M, r x r
+    factor : B with M = B B^T; r rows, and as many columns as the prior has rank
+    dual : one multiplier per constraint, the derivative of its loss: >= 0 for "<=", <= 0 for ">=". When the
+        status is INFEASIBLE, the multipliers that `check_infeasibility` accepts as proof.
+    status : how the run ended
+    certificate : objective, lower bound, gap and violations of `matrix` and `dual`
+    history : one record per iteration
+    solver : the name of the solver that ran
+    message : one sentence on the outcome
+    features : the rows to which `kernel_factor` refers
+    """
+
+    matrix: Array
+    factor: Array
+    dual: Array
+    status: Status
+    certificate: Certificate
+    history: tuple[Record, ...]
+    solver: str
+    message: str
+    features: Array = field(repr=False)
+
+    @property
+    def kernel_factor(self) -> Array:
+        """G B, so that the learned kernel of the objects is (G B)(G B)^T."""
+        return self.features @ self.factor
+
+    @property
+    def n_iter(self) -> int:
+        """The number of iterations."""
+        return len(self.history)
+
+    def __repr__(self) -> str:
+        c = self.certificate
+        return (
+            f"<Result: {self.status.name}, {self.n_iter} iterations of {self.solver}, "
+            f"objective {c.primal:.6g}, gap {c.gap:.1e}, violation {c.violation:.1e}>"
+        )

@@ -1,0 +1,202 @@
+"""Von Neumann projections onto one row after the other: KSD09 algorithm 3, exact, with dual corrections.
+
+The matrix is M = W exp(Theta) W^T with log M = log(prior) - sum_i y_i A_i, where y are the multipliers. A
+projection onto row i finds the step delta for which M meets the row's optimality condition, takes as much of
+it as the sign of y_i allows, and updates the eigendecomposition. Rows of one square (distances, K_ii) or two
+(comparisons, inner products) do so in O(r^2) besides one or two products of W with the new eigenvectors;
+general rows by dense eigendecompositions.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearwise._common.threads import LARGE_MATRIX, one_blas_thread
+from nearwise.linalg import eigenupdate
+from nearwise.model.divergences import VonNeumann, divided_differences
+from nearwise.model.formulation import Formulation
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+_NEGLIGIBLE = 1e-140  # relative size of singular values of a factor that make no difference to anything
+_LAW = VonNeumann()
+
+
+class VonNeumannEngine:
+    """The state of a run of von Neumann projections.
+
+    Parameters
+    ----------
+    form : a problem under the von Neumann divergence
+    dual : multipliers to start from, zeros by default: M is the prior then
+
+    Attributes
+    ----------
+    dual : one multiplier per row
+    projections : how many projections moved M
+    evaluations : how many evaluations of p(delta) their zero finder took, the one at delta = 0 included
+    """
+
+    def __init__(self, form: Formulation, dual: Array | None = None) -> None:
+        from nearwise.linalg.loops import search, secular, von_neumann as kernels
+
+        self._kernels, self._search = kernels, search
+        self.form = form
+        losses, squares = form.losses, form.measurements.squares
+        r, m = len(form.prior), form.measurements.n_rows
+        logarithms = (losses.is_bregman | losses.is_hard) & losses.is_definite & (losses.bounds > 0)
+        equation = np.where(
+            logarithms, search.LOGARITHMS, np.where(losses.is_bregman, search.EXPONENTIAL, search.VALUES)
+        )
+        self._rows = kernels.Rows(
+            squares.start,
+            squares.first,
+            squares.second,
+            squares.sign,
+            squares.coefficient,
+            np.ascontiguousarray(form.measurements.features),
+            losses.relations,
+            losses.bounds,
+            losses.compliance,
+            equation.astype(np.int8),
+        )
+        self._n_squares = np.diff(squares.start)
+        self._state = kernels.State(
+            np.empty(r),
+            np.empty((r, r)),
+            np.zeros(m) if dual is None else np.array(dual, dtype=np.float64),
+            np.zeros(2, np.int64),
+        )
+        self._room = kernels.Room(
+            secular.workspace(r),
+            secular.workspace(r),
+            np.zeros((6, r)),
+            np.zeros((4, r)),
+            np.zeros(search.STATE),
+            np.zeros((2, r)),
+        )
+        self._compiled = r < eigenupdate.FAST_FROM
+        self._spare = np.empty((r, r))
+        self._matrices = (np.empty(r * r), np.empty((r, r)), self._spare) if self._compiled else ()
+        self.refresh(form.measurements.adjoint(self.dual))
+
+    @property
+    def dual(self) -> Array:
+        return self._state.dual
+
+    @property
+    def projections(self) -> int:
+        return int(self._state.counts[self._kernels.PROJECTIONS])
+
+    @property
+    def evaluations(self) -> int:
+        return int(self._state.counts[self._kernels.EVALUATIONS])
+
+    def sweep(self, rows: Index) -> None:
+        """Project onto these rows, in this order, once each."""
+        rows = np.ascontiguousarray(rows, dtype=np.int64)
+        short = self._n_squares[rows] <= 2
+        for run in np.split(rows, np.flatnonzero(np.diff(short)) + 1):
+            if not len(run):
+                continue
+            if self._n_squares[run[0]] > 2:
+                for row in run:
+                    self._project_densely(int(row))
+            elif self._compiled:
+                with one_blas_thread(len(self.form.prior) > LARGE_MATRIX):
+                    self._kernels.sweep(run, self._rows, self._state, self._room, *self._matrices)
+            else:
+                for row in run:
+                    self._project(int(row))
+
+    @property
+    def note(self) -> str:
+        mean = self.evaluations / max(self.projections, 1)
+        return f"{self.projections} projections, {mean:.1f} evaluations of the zero finder each"
+
+    def tracked(self, row: int, values: Array) -> Array:
+        """Project onto one row; the values of all rows after that, measured anew."""
+        before = self.projections
+        self.sweep(np.array([row]))
+        unchanged = self.projections == before
+        return values if unchanged else self.form.measurements.values_of_factor(self.factor())
+
+    def spectrum(self) -> tuple[Array, Array]:
+        """Eigenvalues of M, ascending, and its eigenvectors as columns."""
+        return np.exp(self._state.theta), self._state.vectors.T.copy()
+
+    def factor(self) -> Array:
+        """B with M = B B^T."""
+        root = np.exp(self._state.theta / 2)
+        # squares of what is negligible would be denormal numbers, which are slow
+        factor: Array = self._state.vectors.T * np.where(root > _NEGLIGIBLE * root.max(), root, 0.0)
+        return factor
+
+    def drift(self, pullback: Array) -> float:
+        """How far rounding errors have led away from W^T W = I and log M = log(prior) - sum_i y_i A_i.
+
+        The larger of the largest entries of both differences, the second relative to the largest |theta|
+        where that exceeds 1. `pullback` is the sum.
+        """
+        theta, vectors = self._state.theta, self._state.vectors
+        orthogonality = np.abs(vectors @ vectors.T - np.eye(len(theta))).max(initial=0.0)
+        logarithm = np.diag(np.log(self.form.prior)) - pullback
+        identity = np.abs((vectors.T * theta) @ vectors - logarithm).max(initial=0.0)
+        return float(max(orthogonality, identity / max(1.0, np.abs(theta).max(initial=0.0))))
+
+    def refresh(self, pullback: Array) -> None:
+        """Compute the eigendecomposition anew from the multipliers, which removes all drift."""
+        theta, W = np.linalg.eigh(np.diag(np.log(self.form.prior)) - pullback)
+        self._state.theta[:] = theta
+        self._state.vectors[:] = W.T
+
+    def _project(self, row: int) -> None:
+        """Onto a row of at most two squares, with the fast product of eigenvectors."""
+        if self._kernels.solve_row(row, self._rows, self._state, self._room) != 0.0:
+            for workspace in (self._room.first, self._room.second)[: self._n_squares[row]]:
+                old, new = self._state.vectors, self._spare
+                eigenupdate.RankOneUpdate(workspace).applied(old, new)
+                self._state, self._spare = self._state._replace(vectors=new), old
+
+    def _project_densely(self, row: int) -> None:
+        """Onto any row, by dense eigendecompositions."""
+        kernels, search, state, rows = self._kernels, self._search, self._state, self._rows
+        theta, y = state.theta, float(state.dual[row])
+        A, size = self._in_eigenbasis(row)
+        extent = np.linalg.eigvalsh(A)
+        growth, decay = max(extent[-1], 0.0), max(-extent[0], 0.0)
+        if growth + decay == 0.0:
+            return
+        relation, form = int(rows.relation[row]), int(rows.form[row])
+        least, most = kernels.step_limits(theta[0], theta[-1], growth, decay, relation, y)
+        search.begin(self._room.search, least, most, 1.0 / (growth + decay))
+        delta, evaluations, done = 0.0, 0, False
+        m, Q = theta, np.eye(len(theta))
+        while not done:
+            if delta != 0.0:
+                m, Q = np.linalg.eigh(np.diag(theta) - delta * A)
+            evaluations += 1
+            shift = float(m[-1])
+            e, S = np.exp(m - shift), Q.T @ A @ Q
+            value, total = float(e @ np.diag(S)), float(e @ np.sum(Q * (size @ Q), axis=0))
+            f, scale, pull, tol = search.residual(
+                form, shift, value, total, rows.bound[row], rows.compliance[row], y, delta
+            )
+            if abs(f) <= tol or (f > 0 and delta >= most) or (f < 0 and delta <= least):
+                break
+            slope = -scale * float(np.sum(S**2 * divided_differences(_LAW, m - shift))) - pull
+            delta, done = search.advance(self._room.search, delta, f, slope, form != search.LOGARITHMS)
+        if delta == 0.0:
+            return
+        state.counts[:] += 1, evaluations
+        state.dual[row] = 0.0 if delta == -y else y + delta
+        state.theta[:] = m
+        state.vectors[:] = Q.T @ state.vectors
+
+    def _in_eigenbasis(self, row: int) -> tuple[Array, Array]:
+        """W^T A W, and the same with all its squares positive."""
+        x, c = self.form.measurements.squares_of(row)
+        y = x @ self._state.vectors.T
+        return (y.T * c) @ y, (y.T * np.abs(c)) @ y

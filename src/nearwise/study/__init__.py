@@ -1,0 +1,1 @@
+"""What the command line, a notebook and a page share: hold-out, measures before and after, inspection."""

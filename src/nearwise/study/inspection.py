@@ -1,0 +1,359 @@
+"""What there is to see in a fitted learner, as arrays: the numbers behind `plotting` and `report`.
+
+Every function takes an estimator of the package, or a scikit-learn Pipeline whose last step is one, and
+raises `Missing`, whose message says why, where there is no such thing to see. "Before" is the distance that
+the learner starts from, on what it is given: its prior, or the input kernel's distance; for learners of fixed
+rank, which have no prior, the distance of their input as it is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from nearwise._common.threads import one_blas_thread
+from nearwise.learners import (
+    FixedRankEmbedding,
+    FixedRankLearner,
+    FixedRankRegressor,
+    KernelReducer,
+    OnlineLearner,
+)
+from nearwise.learners.input_kernels import dense_product
+from nearwise.learners.metric import Metric
+from nearwise.model import labelling
+from nearwise.study.before_after import Missing, learner_of, measures, prior_metric, rows_of
+from nearwise.study.evaluation import PAIRS, labelled_pairs
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+MAP_POINTS = 1000  # rows on a map; of more, a sample is shown
+SHARE_PAIRS = 4000  # random pairs over which the features' shares are summed
+COLOURS = 10  # classes that are told apart
+OTHER, UNKNOWN = "other", "none"  # further classes, and rows without a label
+_GATHERED = 2**22  # numbers gathered at a time
+_NEGLIGIBLE = 1e-12  # eigenvalue relative to the largest that is only rounding
+
+
+@dataclass(frozen=True, eq=False)
+class Convergence:
+    """One value per iteration of the last solve.
+
+    Attributes
+    ----------
+    iteration, seconds : when it was
+    series : what was recorded, by its name; values may not be finite
+    solver, status : who solved, and how it ended
+    n_all : iterations of all solves, also of those that chose a penalty or pairs
+    """
+
+    iteration: Index
+    seconds: Array
+    series: dict[str, Array]
+    solver: str
+    status: str
+    n_all: int
+
+
+@dataclass(frozen=True, eq=False)
+class Distances:
+    """Squared distances of pairs; `before` is None where the learner starts from no distance."""
+
+    similar: NDArray[np.bool_]
+    before: Array | None
+    after: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Maps:
+    """Two principal coordinates of some rows, before and after, turned so that they can be compared.
+
+    Attributes
+    ----------
+    rows : the row numbers that are shown
+    before, after : one row of two coordinates for each; `before` is None where there is no such distance
+    shares : of the squared distances that the two coordinates keep, before and after
+    """
+
+    rows: Index
+    before: Array | None
+    after: Array
+    shares: tuple[float, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Classes:
+    """Labels as few classes that can be told apart.
+
+    Attributes
+    ----------
+    slots : for every row its class: the text of a number below `COLOURS`, `OTHER` or `UNKNOWN`
+    names : what a legend calls every class that occurs, in its order
+    sizes : how many rows have it
+    """
+
+    slots: Sequence[str]
+    names: dict[str, str]
+    sizes: dict[str, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """Eigenvalues in falling order.
+
+    Attributes
+    ----------
+    values : of the learned matrix, those above rounding
+    prior : those that it started from; None where that is no matrix of the same space
+    dimension : the number of eigenvalues, zeros and those outside the learned subspace included
+    outside : how many of them lie outside the learned subspace, where the matrix is the identity
+    """
+
+    values: Array
+    prior: Array | None
+    dimension: int
+    outside: int = 0
+
+    @property
+    def effective_rank(self) -> float:
+        """The exponential of the entropy of the eigenvalues divided by their sum."""
+        share = self.values / self.values.sum()
+        return float(np.exp(-np.sum(share * np.log(share))))
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureShares:
+    """How much of the squared distance every feature carries over random pairs: z_k (M z)_k, summed.
+
+    The shares add up to 1; one is negative where a feature takes away from what others contribute.
+    """
+
+    names: tuple[str, ...]
+    before: Array
+    after: Array
+
+
+def convergence(model: Any) -> Convergence:
+    """What every iteration recorded: relative gap and worst violation, or for fixed rank the cost."""
+    learner = learner_of(model)
+    if isinstance(learner, OnlineLearner):
+        raise Missing(
+            f"An online learner keeps no history. It has seen {learner.n_feedback_:,} pieces of feedback, of "
+            f"which {learner.n_violated_:,} did not hold when they came."
+        )
+    found = learner.result_
+    if found is None or not found.history:
+        raise Missing("There were no iterations: the learner kept what it started from.")
+    fields = {"gap": "relative gap", "violation": "worst violation", "cost": "cost"}
+    series = {
+        title: np.array([getattr(record, name) for record in found.history], dtype=np.float64)
+        for name, title in fields.items()
+        if hasattr(found.history[0], name)
+    }
+    iteration = np.array([record.iteration for record in found.history], dtype=np.int64)
+    seconds = np.array([record.seconds for record in found.history], dtype=np.float64)
+    return Convergence(iteration, seconds, series, found.solver, found.status.name, int(learner.n_iter_))
+
+
+def label_pairs(y: ArrayLike, n_pairs: int = PAIRS, seed: int = 0) -> tuple[Index, NDArray[np.bool_]]:
+    """Random pairs of rows with a label, half of them of equal labels where possible, and which are those."""
+    labels = labelling.cleaned(np.asarray(y, dtype=object))
+    codes, _ = labelling.coded_objects([label if has_label(label) else None for label in labels])
+    known = np.flatnonzero(codes >= 0)
+    if known.size < 2:
+        raise Missing("Fewer than two rows have a label.")
+    return labelled_pairs(codes, known, n_pairs, seed)
+
+
+def has_label(label: Any) -> bool:
+    """Whether a label says something: not None, NaN or empty text."""
+    return labelling.has_label(label) and not (isinstance(label, str) and not label)
+
+
+def classes(y: Sequence[Any]) -> Classes:
+    """The most frequent labels, sorted, each as a class of its own, and the others together."""
+    texts = [label_text(label) if has_label(label) else None for label in labelling.cleaned(y)]
+    sizes = Counter(text for text in texts if text is not None)
+    frequent = sorted(sizes, key=lambda text: (-sizes[text], _by_value(text)))[:COLOURS]
+    slot_of = {text: str(k) for k, text in enumerate(sorted(frequent, key=_by_value))}
+    slots = [UNKNOWN if text is None else slot_of.get(text, OTHER) for text in texts]
+    names = {slot: text for text, slot in slot_of.items()}
+    if len(sizes) > COLOURS:
+        names[OTHER] = (
+            f"{len(sizes) - COLOURS:,} other classes" if len(sizes) > COLOURS + 1 else "1 other class"
+        )
+    if None in texts:
+        names[UNKNOWN] = "no label"
+    return Classes(slots, names, dict(Counter(slots)))
+
+
+def label_text(label: Any) -> str:
+    """A label as people write it: 3 rather than 3.0."""
+    if isinstance(label, float | np.floating) and float(label).is_integer():
+        return str(int(label))
+    return str(label)
+
+
+def pair_distances(model: Any, X: Any, pairs: ArrayLike, is_similar: ArrayLike) -> Distances:
+    """Squared distances of pairs of rows of X, before and after."""
+    before, after = measures(model, X)
+    rows = np.asarray(pairs, dtype=np.int64).reshape(-1, 2)
+    similar = np.asarray(is_similar, dtype=bool)
+    if similar.shape != (len(rows),):
+        raise ValueError(f"there are {len(rows)} pairs, but is_similar has shape {similar.shape}")
+    wrong = np.flatnonzero(((rows < 0) | (rows >= after.n_rows)).any(axis=1))
+    if wrong.size:
+        raise ValueError(f"pair {wrong[0]}: there are {after.n_rows} rows, and not both of {rows[wrong[0]]}")
+    if not len(rows):
+        raise Missing("There are no pairs whose distances could be shown.")
+    first, second = rows.T
+    old = None if before is None else before.pairs(first, second)
+    new = after.pairs(first, second)
+    if not np.isfinite(new).all() or (old is not None and not np.isfinite(old).all()):
+        raise Missing("Some distances are unknown or too large for a floating-point number.")
+    return Distances(similar, old, new)
+
+
+def maps(model: Any, X: Any = None, n_points: int = MAP_POINTS, seed: int = 0) -> Maps:
+    """Principal coordinates of a sample of the rows of X, under the distance before and the learned one."""
+    before, after = measures(model, X)
+    if after.n_rows < 2:
+        raise Missing("A map needs two rows or more.")
+    rows = np.arange(after.n_rows)
+    if len(rows) > n_points:
+        rows = np.sort(np.random.RandomState(seed).permutation(len(rows))[:n_points])
+    new, new_share = _principal_coordinates(after.between(rows, rows))
+    if before is None:
+        return Maps(rows, None, new, (0.0, new_share))
+    squared = before.between(rows, rows)
+    if not np.isfinite(squared).all():
+        return Maps(rows, None, new, (0.0, new_share))
+    old, old_share = _principal_coordinates(squared)
+    return Maps(rows, old, _turned(new, old), (old_share, new_share))
+
+
+def spectrum(model: Any, X: Any = None) -> Spectrum:
+    """The eigenvalues of what was learned: M, W of a kernel, or the matrix of fixed rank.
+
+    X is needed only to show a prior that is made of data, prior="covariance".
+    """
+    learner = learner_of(model)
+    if isinstance(learner, FixedRankRegressor):
+        return _spectrum(learner.factor_, len(learner.factor_))
+    if isinstance(learner, FixedRankEmbedding):
+        return _spectrum(learner.embedding_, len(learner.embedding_))
+    metric = learner.metric_
+    if isinstance(learner, KernelReducer):
+        if learner.kept_prior_:
+            raise Missing("Nothing was learned: the coordinates are those of kernel PCA.")
+        return Spectrum(learner.eigenvalues_, None, learner.rank_)
+    if isinstance(learner, FixedRankLearner):
+        return _spectrum(metric.factor, len(metric.factor))
+    if isinstance(metric, Metric) and metric.basis is None:
+        start = prior_metric(learner, None if X is None else rows_of(model, X))
+        old: Array | None = np.ones(metric.n_features)
+        if isinstance(start, Metric):
+            old = np.asarray(np.linalg.eigvalsh(start.matrix)[::-1])
+        return replace(_spectrum(metric.factor, metric.n_features), prior=None if start is None else old)
+    inside = len(metric.factor)
+    outside = metric.n_features - inside if isinstance(metric, Metric) else 0
+    found = _spectrum(metric.factor, inside + outside)
+    return replace(found, prior=np.ones(inside), outside=outside)
+
+
+def feature_shares(model: Any, X: Any, names: Sequence[str] | None = None, seed: int = 0) -> FeatureShares:
+    """The share of the squared distance that every input feature of a linear metric carries."""
+    learner = learner_of(model)
+    metric = getattr(learner, "metric_", None)
+    if not isinstance(metric, Metric):
+        raise Missing("Only a distance that is linear in the features can be divided among them.")
+    named = _input_names(model, names, metric.n_features)
+    rows = rows_of(model, X)
+    pairs = np.random.RandomState(seed).randint(rows.shape[0], size=(2, SHARE_PAIRS))
+    old, new = (_carried(found, rows, *pairs) for found in (prior_metric(learner, rows), metric))
+    totals = float(old.sum()), float(new.sum())
+    if not all(np.isfinite(total) and total > 0 for total in totals):
+        raise Missing("All rows are at distance zero from each other, or too far apart to be measured.")
+    return FeatureShares(named, old / totals[0], new / totals[1])
+
+
+def _principal_coordinates(squared: Array) -> tuple[Array, float]:
+    """Two coordinates by classical scaling, the principal ones of the points, and the share they keep."""
+    size = float(squared.max(initial=0.0))
+    if not np.isfinite(size) or not np.isfinite(squared).all():
+        raise Missing("Some distances are unknown or too large for a floating-point number.")
+    if size == 0.0:
+        return np.zeros((len(squared), 2)), 1.0
+    scaled = squared / size
+    centred = scaled - scaled.mean(axis=0) - scaled.mean(axis=1)[:, None] + scaled.mean()
+    with one_blas_thread():  # of which more are much slower on a busy machine
+        values, vectors = np.linalg.eigh(-0.25 * (centred + centred.T))
+    values = np.where(values > _NEGLIGIBLE * values[-1], values, 0.0)[::-1]
+    vectors = vectors[:, ::-1][:, :2]
+    signs = np.where(vectors[np.argmax(np.abs(vectors), axis=0), [0, 1]] < 0, -1.0, 1.0)
+    share = float(values[:2].sum() / values.sum())
+    return vectors * signs * np.sqrt(values[:2] * size), share
+
+
+def _turned(points: Array, target: Array) -> Array:
+    """The points turned or mirrored to lie as nearly as possible like the target (Procrustes)."""
+    sizes = [float(np.abs(part).max(initial=0.0)) or 1.0 for part in (points, target)]
+    U, _, Vt = np.linalg.svd((points / sizes[0]).T @ (target / sizes[1]))
+    return points @ (U @ Vt)
+
+
+def _spectrum(factor: Array, dimension: int) -> Spectrum:
+    values = np.linalg.svd(factor, compute_uv=False) ** 2
+    kept = values > len(factor) * np.finfo(np.float64).eps * values.max(initial=0.0)
+    if not kept.any():
+        raise Missing("The learned matrix is zero.")
+    return Spectrum(values[kept], None, dimension)
+
+
+def _carried(metric: Any, rows: Any, i: Index, j: Index) -> Array:
+    """The sum over pairs of z_k (M z)_k, for every k; for M = A B^T the row sums of (Z^T Z A) * B."""
+    total = np.zeros(rows.shape[1])
+    step = len(i) if sparse.issparse(rows) else max(_GATHERED // max(rows.shape[1], 1), 1)
+    for first in range(0, len(i), step):
+        z = rows[i[first : first + step]] - rows[j[first : first + step]]
+        if not isinstance(metric, Metric) or metric.basis is not None:  # the identity, or its part of M
+            total += np.asarray((z.multiply(z) if sparse.issparse(z) else z * z).sum(axis=0)).ravel()
+        if isinstance(metric, Metric):
+            outer = metric.factor if metric.basis is None else metric.basis
+            inner = dense_product(z, outer)
+            if metric.basis is not None:
+                inner = inner @ metric.factor @ metric.factor.T - inner
+            total += np.einsum("kc,kc->k", dense_product(z.T, inner), outer)
+    return total
+
+
+def _input_names(model: Any, names: Sequence[str] | None, count: int) -> tuple[str, ...]:
+    """The names of what the learner is given: of its own input where the steps before it change them."""
+    found: Any = getattr(model, "feature_names_in_", None) if names is None else names
+    if learner_of(model) is not model and len(model.steps) > 1:
+        before = model[:-1]
+        n_input = getattr(before, "n_features_in_", count)
+        if names is not None and len(names) != n_input:
+            raise ValueError(f"there are {n_input} features, but {len(names)} names")
+        try:
+            found = before.get_feature_names_out(None if found is None else np.asarray(found, dtype=object))
+        except (AttributeError, ValueError):  # a step without names, or fitted with other ones
+            found = found if found is not None and len(found) == count else None
+    elif names is not None and len(names) != count:
+        raise ValueError(f"there are {count} features, but {len(names)} names")
+    return tuple(f"x{k}" for k in range(count)) if found is None else tuple(map(str, found))
+
+
+def _by_value(text: str) -> tuple[int, float, str]:
+    """Numbers by size and before other texts."""
+    try:
+        return (0, float(text), text)
+    except ValueError:
+        return (1, 0.0, text)

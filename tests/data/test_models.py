@@ -1,0 +1,274 @@
+"""Model files: what is saved comes back bit by bit, and what is no model is refused by name."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import pickle
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import load_iris
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+import nearwise as nw
+from nearwise.data import models
+
+X, y = load_iris(return_X_y=True)
+X_new = X[::7] + 0.1
+
+MODELS = {
+    "default": nw.MetricLearner(random_state=0),
+    "covariance": nw.MetricLearner(prior="covariance", penalty=0.5, random_state=0),
+    "given prior": nw.MetricLearner(prior=np.diag([1.0, 2.0, 3.0, 4.0]), penalty=1.0),
+    "subspace": nw.MetricLearner(rank=2, divergence=nw.VonNeumann(), penalty=1.0, random_state=3),
+    "kernel": nw.KernelLearner(penalty=1.0, random_state=0),
+    "reduced kernel": nw.KernelLearner(kernel="poly", degree=2, rank=9, penalty=1.0, random_state=0),
+    "reducer": nw.KernelReducer(n_components=3, random_state=0),
+    "clusters": nw.KernelLearner(basis="kmeans", rank=5, penalty=1.0, random_state=0),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_loaded_model_transforms_as_the_saved_one_bit_by_bit(name: str, tmp_path: Path) -> None:
+    saved = clone(MODELS[name]).fit(X, y)
+    nw.save(saved, tmp_path / "model.safetensors")
+    loaded = nw.load(tmp_path / "model.safetensors")
+    assert type(loaded) is type(saved)
+    assert repr(loaded) == repr(saved)
+    for method in ("transform", "distances"):
+        np.testing.assert_array_equal(getattr(loaded, method)(X_new), getattr(saved, method)(X_new))
+    assert loaded.score(X_new, y[::7]) == saved.score(X_new, y[::7])
+    assert loaded.get_feature_names_out().tolist() == saved.get_feature_names_out().tolist()
+    for attribute in ("status_", "n_iter_", "penalty_", "penalty_scores_", "n_constraints_used_", "rank_"):
+        assert getattr(loaded, attribute) == getattr(saved, attribute), attribute
+    assert loaded.result_.certificate == saved.result_.certificate
+    assert loaded.result_.history == saved.result_.history
+    assert repr(loaded.result_) == repr(saved.result_)
+    np.testing.assert_array_equal(loaded.result_.dual, saved.result_.dual)
+    np.testing.assert_allclose(loaded.result_.matrix, saved.result_.matrix, rtol=1e-12, atol=1e-12)
+    assert len(loaded.result_.features) == 0
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        *MODELS.values(),
+        nw.KernelLearner(kernel="linear", penalty=1.0, random_state=0),
+        nw.KernelReducer(kernel="laplacian", random_state=0),
+        nw.FixedRankLearner(kernel="rbf", random_state=0, check=False),
+        nw.OnlineLearner(random_state=0),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("layout", ["C", "F", "sparse"])
+def test_the_same_bits_on_the_very_data_of_the_fit(model: object, layout: str, tmp_path: Path) -> None:
+    """Of data and themselves scikit-learn computes distances in another way than of data and a copy."""
+    if layout == "sparse" and not model._accept_sparse:
+        layout = "C"
+    rows = sparse.csr_array(X) if layout == "sparse" else np.array(X, order=layout)
+    saved = clone(model).fit(rows, y)
+    nw.save(saved, tmp_path / "model")
+    for loaded in (nw.load(tmp_path / "model"), pickle.loads(pickle.dumps(saved))):
+        np.testing.assert_array_equal(loaded.transform(rows), saved.transform(rows))
+        np.testing.assert_array_equal(loaded.distances(rows), saved.distances(rows))
+        assert loaded.score(rows, y) == saved.score(rows, y)
+        if isinstance(model, nw.KernelLearner):
+            np.testing.assert_array_equal(loaded.kernel(rows), saved.kernel(rows))
+
+
+def test_changing_the_data_after_a_fit_changes_no_kernel(tmp_path: Path) -> None:
+    for model in (nw.KernelLearner(penalty=1.0, random_state=0), nw.KernelReducer(random_state=0)):
+        rows = X.copy()
+        fitted = clone(model).fit(rows, y)
+        before = fitted.transform(X_new)
+        rows[:] = 0.0
+        np.testing.assert_array_equal(fitted.transform(X_new), before)
+
+
+def test_a_precomputed_kernel_comes_back(tmp_path: Path) -> None:
+    K = X @ X.T
+    saved = nw.KernelLearner(kernel="precomputed", penalty=1.0).fit(K, y)
+    nw.save(saved, tmp_path / "model")
+    loaded = nw.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.kernel(K[:9]), saved.kernel(K[:9]))
+    assert loaded.get_params()["kernel"] == "precomputed"
+
+
+def test_sparse_training_data_and_feature_names_come_back(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    rows = sparse.random_array((40, 300), density=0.1, rng=0, format="csr")
+    saved = nw.KernelLearner(kernel="cosine", penalty=1.0, random_state=0).fit(rows, np.arange(40) % 2)
+    nw.save(saved, tmp_path / "model")
+    np.testing.assert_array_equal(nw.load(tmp_path / "model").transform(rows), saved.transform(rows))
+
+    frame = pandas.DataFrame(X, columns=["a", "b", "c", "d"])
+    named = nw.MetricLearner(penalty=1.0, random_state=0).fit(frame, y).set_output(transform="pandas")
+    nw.save(named, tmp_path / "model")
+    loaded = nw.load(tmp_path / "model")
+    assert loaded.feature_names_in_.tolist() == ["a", "b", "c", "d"]
+    pandas.testing.assert_frame_equal(loaded.transform(frame), named.transform(frame))
+
+
+def test_a_metric_and_an_estimator_that_is_not_fitted_can_be_saved(tmp_path: Path) -> None:
+    metric = nw.MetricLearner(penalty=1.0, rank=3, random_state=0).fit(X, y).metric_
+    nw.save(metric, tmp_path / "metric")
+    np.testing.assert_array_equal(nw.load(tmp_path / "metric").matrix, metric.matrix)
+    nw.save(nw.MetricLearner(penalty=math.inf), tmp_path / "plain")
+    loaded = nw.load(tmp_path / "plain")
+    assert loaded.penalty == math.inf
+    with pytest.raises(NotFittedError):
+        loaded.transform(X)
+
+
+def test_the_training_data_are_not_in_a_file_of_a_metric_learner(tmp_path: Path) -> None:
+    nw.save(nw.MetricLearner(penalty=1.0, random_state=0).fit(X, y), tmp_path / "model")
+    assert all(tensor.shape[0] != len(X) for tensor in load_file(tmp_path / "model").values())
+
+
+def test_every_estimator_can_be_saved() -> None:
+    from nearwise import learners
+
+    names = {name for name in learners.__all__ if hasattr(getattr(learners, name), "fit")}
+    assert names
+    assert names <= set(models._CLASSES)
+
+
+@pytest.mark.parametrize(
+    ("model", "place"),
+    [
+        (nw.MetricLearner(random_state=np.random.RandomState(0)), "MetricLearner.random_state"),
+        (nw.KernelLearner(kernel=lambda a, b: float(a @ b)), "KernelLearner.kernel"),
+        (nw.KernelLearner(kernel_params={"f": print}), r"KernelLearner.kernel_params.f"),
+        (
+            nw.MetricLearner(prior=np.zeros((2, 2), dtype=complex)),
+            "MetricLearner.prior is an array of complex",
+        ),
+    ],
+)
+def test_what_a_file_cannot_hold_is_refused_by_its_place(model: object, place: str, tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=place):
+        nw.save(model, tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("learner", [MODELS["default"], MODELS["reduced kernel"]])
+def test_a_pipeline_that_scales_comes_back(learner: object, tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X, columns=["a", "b", "c", "d"])
+    saved = Pipeline([("scale", StandardScaler()), ("learn", clone(learner))]).fit(frame, y)
+    nw.save(saved, tmp_path / "model")
+    loaded = nw.load(tmp_path / "model")
+    assert repr(loaded) == repr(saved)
+    assert loaded.feature_names_in_.tolist() == ["a", "b", "c", "d"]
+    np.testing.assert_array_equal(loaded.transform(frame), saved.transform(frame))
+    assert loaded.score(frame, y) == saved.score(frame, y)
+    with pytest.raises(TypeError, match=r"Pipeline\.steps\[1\]\[1\] is SVC\(\)"):
+        nw.save(Pipeline([("scale", StandardScaler()), ("svm", SVC())]), tmp_path / "other")
+
+
+def test_equal_models_give_equal_files(tmp_path: Path) -> None:
+    # in other processes, because the order of safetensors' own header differs from process to process
+    script = "import sys, numpy as np, nearwise as nw; nw.save(nw.Metric(np.eye(3)), sys.argv[1])"
+    paths = [tmp_path / f"model{k}" for k in range(4)]
+    for path in paths[1:]:
+        subprocess.run([sys.executable, "-c", script, str(path)], check=True)
+    nw.save(nw.Metric(np.eye(3)), paths[0])
+    assert len({path.read_bytes() for path in paths}) == 1
+
+
+def test_only_models_of_nearwise_are_saved(tmp_path: Path) -> None:
+    class MetricLearner(nw.MetricLearner):
+        pass
+
+    for stranger in ([1, 2], MetricLearner(), {"a": 1}):
+        with pytest.raises(TypeError, match="cannot save a"):
+            nw.save(stranger, tmp_path / "model")
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        nw.save(nw.MetricLearner(), tmp_path / "missing" / "model")
+
+
+def test_a_callback_is_left_behind(tmp_path: Path) -> None:
+    nw.save(nw.MetricLearner(callback=print), tmp_path / "model")
+    assert nw.load(tmp_path / "model").callback is None
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "model"
+    nw.save(nw.MetricLearner(penalty=2.0), path)
+
+    def full(source: object, target: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="no space left"):
+        nw.save(nw.MetricLearner(penalty=3.0), path)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["model"]
+    assert nw.load(path).penalty == 2.0
+
+
+def rewritten(path: Path, **changes: str) -> Path:
+    """The model file with other entries in its header."""
+    content = path.read_bytes()
+    (length,) = struct.unpack("<Q", content[:8])
+    header = json.loads(content[8 : 8 + length])
+    header["__metadata__"] |= changes
+    new = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(new)) + new + content[8 + length :])
+    return path
+
+
+def test_files_that_are_no_models_are_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    with pytest.raises(FileNotFoundError, match="no model file"):
+        nw.load(path)
+    path.write_bytes(b"PK\x03\x04 something else")
+    with pytest.raises(nw.ModelFileError, match="damaged, or not a model file"):
+        nw.load(path)
+    path.write_bytes(b"")
+    with pytest.raises(nw.ModelFileError, match="model is damaged"):
+        nw.load(path)
+    save_file({"weights": np.zeros(3)}, path)
+    with pytest.raises(nw.ModelFileError, match="not one that nearwise wrote"):
+        nw.load(path)
+
+
+def test_damaged_and_newer_models_are_refused_by_reason(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+
+    def fresh() -> Path:
+        nw.save(nw.MetricLearner(penalty=1.0, random_state=0).fit(X, y), path)
+        return path
+
+    fresh()
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(nw.ModelFileError, match="damaged"):
+        nw.load(path)
+    with pytest.raises(nw.ModelFileError, match=r"newer nearwise \(9\.0, schema 2\).*upgrade"):
+        nw.load(rewritten(fresh(), schema="2", version="9.0"))
+    with pytest.raises(nw.ModelFileError, match="schema version 'x'"):
+        nw.load(rewritten(fresh(), schema="x"))
+    with pytest.raises(nw.ModelFileError, match="description of the model is missing or damaged"):
+        nw.load(rewritten(fresh(), model="{"))
+    broken = {
+        "holds a 'Popen'": {"object": "Popen", "state": {"args": "ls"}},
+        "'gone' is missing": {"tensor": "gone"},
+        "'transform' is not an attribute": {"object": "MetricLearner", "state": {"transform": 1}},
+        "description of the model is damaged": {"object": "Metric", "state": {"nonsense": 1}},
+    }
+    for reason, tree in broken.items():
+        with pytest.raises(nw.ModelFileError, match=reason):
+            nw.load(rewritten(fresh(), model=json.dumps(tree)))

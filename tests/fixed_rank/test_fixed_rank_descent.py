@@ -1,0 +1,197 @@
+"""Fixed-rank descent never rises, records the costs of its factors, and ends where other methods end."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+import nearwise as nw
+from nearwise import constraints as c, solvers
+from nearwise.benchmarks import _fixed_rank_trials
+from nearwise.learners.fixed_rank import Settings, batch
+
+Array = NDArray[np.float64]
+GEOMETRIES = ("flat", "polar", "affine_invariant", "log_euclidean")
+everywhere = pytest.mark.parametrize("geometry", GEOMETRIES)
+
+
+def assert_never_rises(result: Any, first: float) -> None:
+    costs = np.array([first, *(record.cost for record in result.history)])
+    assert (np.diff(costs) < 0).all()
+    assert result.cost == costs[-1]
+    assert [record.iteration for record in result.history] == list(range(1, len(costs)))
+    assert (np.diff([record.seconds for record in result.history]) >= 0).all()
+
+
+@everywhere
+def test_a_singular_optimum_of_a_kernel_is_reached(geometry: str) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(10, 3))
+    pairs = np.array([(i, j) for i in range(10) for j in range(i)])[::3]
+    squares = np.square(X[pairs[:, 0]] - X[pairs[:, 1]]).sum(axis=1)
+    model = nw.FixedRankEmbedding(10, input="kernel", geometry=geometry)
+    result = model.fit(np.eye(10), constraints=c.equal(pairs, squares)).result_
+    assert_never_rises(result, np.mean((2.0 - squares) ** 2) / 2)
+    D = result.factor[pairs[:, 0]] - result.factor[pairs[:, 1]]
+    cost = np.mean((np.square(D).sum(axis=1) - squares) ** 2) / 2
+    assert result.cost == pytest.approx(cost, rel=1e-9)
+    assert result.cost <= 1e-5 * np.mean(squares**2) / 2
+    assert result.status is nw.Status.STATIONARY
+
+
+@everywhere
+@pytest.mark.parametrize("seed", range(12))
+def test_a_low_rank_is_found_among_all(geometry: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    X, G = rng.normal(size=(60, 8)), rng.normal(size=(8, 2))
+    y = np.square(X @ G).sum(axis=1)
+    model = nw.FixedRankRegressor(None, geometry).fit(X, y)
+    assert_never_rises(model.result_, np.inf)
+    cost = np.mean((model.predict(X) - y) ** 2) / 2
+    assert model.result_.cost == pytest.approx(cost, rel=1e-9)
+    assert cost <= 1e-5 * np.mean(y**2) / 2
+
+
+@everywhere
+@pytest.mark.parametrize("seed", range(3))
+def test_full_rank_agrees_with_a_convex_solver(geometry: str, seed: int) -> None:
+    cp = pytest.importorskip("cvxpy")
+    rng = np.random.default_rng(seed)
+    d = 5
+    X = rng.normal(size=(20, d))
+    pairs = rng.integers(0, 20, (25, 2))
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    near, D = len(pairs) // 2, X[pairs[:, 0]] - X[pairs[:, 1]]
+    y = np.square(X @ rng.normal(size=(d, 2))).sum(axis=1) * (1 + 0.5 * rng.normal(size=20))
+    W = cp.Variable((d, d), PSD=True)
+    values = cp.sum(cp.multiply(D @ W, D), axis=1)
+    failed = cp.sum_squares(cp.pos(values[:near] - 3)) + cp.sum_squares(cp.pos(8 - values[near:]))
+    error = cp.sum_squares(cp.sum(cp.multiply(X @ W, X), axis=1) - y)
+    side = c.at_most(pairs[:near], 3.0) + c.at_least(pairs[near:], 8.0)
+    learner = nw.FixedRankLearner(None, geometry, tol=1e-12, check=False).fit(X, constraints=side)
+    regressor = nw.FixedRankRegressor(None, geometry, tol=1e-12).fit(X, y)
+    for model, cost in ((learner, failed / (2 * len(pairs))), (regressor, error / 40)):
+        problem = cp.Problem(cp.Minimize(cost))
+        problem.solve(solver="CLARABEL")
+        assert problem.status == "optimal"
+        assert model.result_.cost == pytest.approx(problem.value, rel=1e-6)
+        assert_never_rises(model.result_, np.inf)
+
+
+@pytest.mark.parametrize("geometry", ["flat", "polar"])
+@pytest.mark.parametrize(("rank", "seed"), [(1, 3), (1, 12), (4, 3), (9, 12)])
+def test_no_method_ends_above_armijo(geometry: str, rank: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(30, 9))
+    triplets = np.array([rng.choice(30, 3, replace=False) for _ in range(29)])
+    side, start = c.closer(triplets, margin=1.0), rng.normal(size=(9, rank))
+    found = {}
+    for solver in ("auto", "armijo"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model = nw.FixedRankLearner(rank, geometry, solver=solver, start=start, check=False)
+            found[solver] = model.fit(X, constraints=side).result_
+    assert found["auto"].cost <= 1.01 * found["armijo"].cost
+    assert_never_rises(found["auto"], np.inf)
+
+
+@pytest.mark.parametrize("seed", [26, 67])
+def test_random_problems_of_the_benchmark(seed: int) -> None:
+    """One whose nearest valley is a bad one, and one whose gradient has eigenvalues of rounding size."""
+    _, d, problem = _fixed_rank_trials._problem(seed, 8)
+    for rank in (1, d // 2):
+        start = np.linalg.qr(np.random.default_rng(seed).standard_normal((d, rank)))[0]
+        for geometry in _fixed_rank_trials.ANY_RANK.values():
+            found = [
+                batch(problem, start, Settings(rank, geometry, solver, 1e-5, None, 32, 5, False), None)
+                for solver in ("auto", "armijo")
+            ]
+            assert found[0].cost <= max(1.01 * found[1].cost, 1e-5)
+            assert_never_rises(found[0], problem.evaluate(start)[0])
+
+
+def test_what_the_data_do_not_see_does_not_grow() -> None:
+    rng = np.random.default_rng(1)
+    i, j = np.triu_indices(11, 1)
+    pairs = np.stack([i, j], axis=1)[rng.random(len(i)) < 0.7]
+    points = rng.normal(size=(11, 9))
+    squares = np.square(points[pairs[:, 0]] - points[pairs[:, 1]]).sum(axis=1) * 2
+    start = np.linalg.qr(rng.normal(size=(11, 11)))[0]
+    for geometry in ("polar", "affine_invariant"):
+        model = nw.FixedRankEmbedding(11, "kernel", geometry, start=start)
+        G = model.fit(np.eye(11), constraints=c.equal(pairs, squares)).embedding_
+        assert np.linalg.norm(G.mean(axis=0)) < 1e4 * np.linalg.norm(G - G.mean(axis=0))
+
+
+def test_a_callback_sees_the_records_of_the_history() -> None:
+    rng = np.random.default_rng(12)
+    X = rng.normal(size=(30, 9))
+    triplets = np.array([rng.choice(30, 3, replace=False) for _ in range(29)])
+    seen: list[Any] = []
+    model = nw.FixedRankLearner(1, "flat", start=rng.normal(size=(9, 1)), callback=seen.append, check=False)
+    model.fit(X, constraints=c.closer(triplets, margin=1.0))
+    unit = model.units_.target**2
+    assert [r.iteration for r in seen] == [r.iteration for r in model.result_.history]
+    np.testing.assert_allclose([r.cost * unit for r in seen], [r.cost for r in model.result_.history])
+
+
+@pytest.mark.parametrize("geometry", ["flat", "polar"])
+def test_a_stream_of_single_samples_does_not_explode(geometry: str) -> None:
+    rng = np.random.default_rng(5)
+    X = rng.standard_t(1.5, (300, 11))  # samples of very different length
+    y = np.square(X @ rng.standard_normal((11, 9))).sum(axis=1) * (1 + 0.1 * rng.standard_normal(300))
+    for annealing in ("auto", "none"):
+        model = nw.FixedRankRegressor(9, geometry, batch_size=1, annealing=annealing, random_state=0)
+        for low in range(0, 300, 50):
+            model.partial_fit(X[low : low + 50], y[low : low + 50])
+            assert np.mean((model.predict(X) - y) ** 2) < np.mean(y**2)
+
+
+def test_a_step_of_one_sample_moves_no_further_than_it_demands() -> None:
+    """The bound that the module proves, for samples of every size and steps that are far too long."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_t(1.1, (500, 6)) * 10.0 ** rng.uniform(-3, 3, (500, 1))
+    y = rng.standard_t(1.1, 500) * 10.0 ** rng.uniform(-3, 3, 500)
+    geometry = solvers.Flat()
+    stream = solvers.Stream(geometry.point(rng.normal(size=(6, 3))))
+    for k in range(500):
+        problem = solvers.Regression(solvers.vector_forms(X[k : k + 1], unit=1.0), y[k : k + 1])
+        G = stream.point.factor
+        stream = solvers.pass_over(problem, geometry, stream, solvers.Schedule(1.0, np.inf), 1, None)
+        new = stream.point.factor
+        allowed = np.vdot(G, G) + 2 * max(y[k], 0.0) / (X[k] @ X[k])
+        assert np.vdot(new, new) <= allowed * (1 + 1e-9)
+        assert problem.evaluate(new)[0] <= problem.evaluate(G)[0]
+
+
+def test_steps_shrink_with_the_factor_as_in_appendix_a() -> None:
+    schedule = solvers.Schedule(0.3, np.inf, size=2.0)
+    assert schedule.at(0, 1.5) == 0.3
+    assert schedule.at(0, 6.0) == pytest.approx(0.3 * 2.0 / 6.0)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 4))
+    problem = solvers.Regression(solvers.vector_forms(X, unit=1.0), np.square(X).sum(axis=1))
+    point = solvers.Flat().point(3 * np.eye(4, 2))
+    assert solvers.searched_schedule(problem, solvers.Flat(), point, 4, rng, 100).size == 18.0
+    point = solvers.Flat().point(0.1 * np.eye(4, 2))
+    assert solvers.searched_schedule(problem, solvers.Flat(), point, 4, rng, 100).size == 1.0
+
+
+def test_principal_subspaces_and_oja_s_steps_by_public_names() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(200, 5)) * [3, 2, 1, 0.5, 0.2]
+    geometry, problem, U = solvers.Grassmann(), solvers.Projection(rows), np.eye(5)[:, 3:]
+    found = solvers.minimise(problem, geometry, U, tol=1e-12)
+    values = np.linalg.eigvalsh(rows.T @ rows / 200)
+    assert found.cost == pytest.approx(values[:3].sum() / 2)
+    x, s = rows[:1], 1e-3
+    stream = solvers.pass_over(
+        solvers.Projection(x), geometry, solvers.Stream(U), solvers.Schedule(s, np.inf), 1, None
+    )
+    oja = np.linalg.qr(U + s * (np.eye(5) - U @ U.T) @ x.T @ x @ U)[0]
+    np.testing.assert_allclose(stream.point @ stream.point.T, oja @ oja.T, atol=1e-12)

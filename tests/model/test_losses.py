@@ -1,0 +1,208 @@
+"""The loss of every row, its derivatives and its conjugate, against definitions and finite differences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+from numpy.testing import assert_allclose
+from scipy.optimize import minimize_scalar
+from test_divergences import ThreeHalves
+
+import kkt
+import nearwise as nw
+from nearwise.model.losses import Losses
+
+DIVERGENCES = [nw.LogDet(), nw.VonNeumann(), nw.Frobenius(), ThreeHalves()]
+GAMMA, BOUND, SIZE = 0.7, 1.3, 2.1
+RELATIONS = {"<=": -1, ">=": 1, "==": 0}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One sort of soft row, and on which values of p its loss lives."""
+
+    relation: int
+    bound: float
+    is_definite: bool
+
+    @property
+    def is_bregman(self) -> bool:
+        return self.bound > 0 and (self.is_definite or self.relation < 0)
+
+    def losses(self, divergence: nw.Divergence, gamma: float = GAMMA) -> Losses:
+        return Losses(
+            divergence,
+            np.array([self.relation], np.int8),
+            np.array([self.bound]),
+            np.array([gamma]),
+            np.array([SIZE]),
+            np.array([self.is_definite]),
+        )
+
+    def expected(self, divergence: nw.Divergence, p: float) -> float:
+        """The formula of DESIGN: the slack of the papers, or gamma/2 phi''(s) (p - b)^2."""
+        difference = p - self.bound
+        if self.relation != 0 and difference * self.relation >= 0:
+            return 0.0
+        phi = kkt.phi_of(divergence)
+        if not self.is_bregman:
+            return GAMMA / 2 * float(phi.curvature(np.array([SIZE]))[0]) * difference**2
+        at, b = np.array([p]), np.array([self.bound])
+        return GAMMA * float((phi.value(at) - phi.value(b) - phi.gradient(b) * difference)[0])
+
+
+KINDS = {
+    f"{symbol} {'definite' if definite else 'indefinite'} bound {bound:g}": Kind(relation, bound, definite)
+    for symbol, relation in RELATIONS.items()
+    for definite in (True, False)
+    for bound in (BOUND, 0.0, -BOUND)
+    if bound > 0 or not (definite and relation == 0)
+}
+rows = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+divergences = pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: type(d).__name__)
+
+
+def points(kind: Kind) -> Iterator[float]:
+    """Values on both sides of the bound, inside the domain."""
+    offsets = np.array([-1.1, -0.5, -0.01, 0.01, 0.5, 4.0])
+    for p in kind.bound + offsets:
+        if p > 0 or not (kind.is_bregman and kind.is_definite):
+            yield float(p)
+
+
+@rows
+@divergences
+def test_loss_is_its_definition(kind: Kind, divergence: nw.Divergence) -> None:
+    losses = kind.losses(divergence)
+    for p in points(kind):
+        assert_allclose(losses.total(np.array([p])), kind.expected(divergence, p), rtol=1e-12, atol=1e-14)
+    assert losses.total(np.array([kind.bound])) == 0.0
+
+
+@rows
+@divergences
+def test_derivatives_are_finite_differences(kind: Kind, divergence: nw.Divergence) -> None:
+    losses, h = kind.losses(divergence), 1e-5
+
+    def slope(p: float) -> float:
+        return float(losses.slopes(np.array([p]))[0])
+
+    for p in points(kind):
+        first, second = (float(part(np.array([p]))[0]) for part in (losses.slopes, losses.curvatures))
+        rise = losses.total(np.array([p + h])) - losses.total(np.array([p - h]))
+        assert_allclose(first, rise / (2 * h), rtol=1e-6, atol=1e-8)
+        assert_allclose(second, (slope(p + h) - slope(p - h)) / (2 * h), rtol=1e-6, atol=1e-8)
+        assert first * kind.relation <= 0
+        assert second >= 0
+
+
+@rows
+@divergences
+def test_compliance_links_value_and_multiplier(kind: Kind, divergence: nw.Divergence) -> None:
+    losses = kind.losses(divergence)
+    g = divergence.gradient if kind.is_bregman else np.positive
+    for p in points(kind):
+        y = losses.slopes(np.array([p]))
+        if y[0] != 0:
+            assert_allclose(
+                g(np.array([p])) - g(losses.bounds), losses.compliance * y, rtol=1e-12, atol=1e-14
+            )
+    assert kind.losses(divergence, np.inf).compliance == 0
+
+
+@rows
+@divergences
+def test_conjugate_is_the_supremum(kind: Kind, divergence: nw.Divergence) -> None:
+    losses = kind.losses(divergence)
+    lowest = 0.0 if kind.is_bregman and kind.is_definite else -60.0
+    for p in points(kind):
+        y = float(losses.slopes(np.array([p]))[0])
+
+        def minus(q: float, y: float = y) -> float:
+            return kind.expected(divergence, q) - y * q
+
+        ends = (min(kind.bound, p), max(kind.bound, p))
+        found = minimize_scalar(
+            minus,
+            bounds=(max(ends[0] - 2, lowest + 1e-9), ends[1] + 5),
+            method="bounded",
+            options={"xatol": 1e-10},
+        )
+        assert_allclose(losses.conjugate(np.array([y]))[0], -found.fun, rtol=1e-7, atol=1e-9)
+
+
+@rows
+@divergences
+@given(p=st.floats(0.01, 8.0), y=st.floats(-6.0, 6.0))
+@settings(max_examples=8)
+def test_fenchel_residual_is_never_negative(
+    kind: Kind, divergence: nw.Divergence, p: float, y: float
+) -> None:
+    losses = kind.losses(divergence)
+    value = np.array([p])
+    multiplier = losses.signed(np.array([y]))
+    residual = losses.fenchel_residual(value, multiplier, losses.total(value))
+    scale = abs(p * multiplier[0]) + losses.total(value) + 1
+    assert residual >= -1e-13 * scale
+    at_slope = losses.slopes(value)
+    assert abs(losses.fenchel_residual(value, at_slope, losses.total(value))) <= 1e-12 * (
+        losses.total(value) + p * abs(at_slope[0]) + 1
+    )
+
+
+def test_logdet_slack_above_a_bound_has_a_largest_slope() -> None:
+    """gamma (p/b - log(p/b) - 1) grows like gamma p / b, so multipliers beyond gamma / b prove nothing."""
+    losses = Kind(-1, BOUND, True).losses(nw.LogDet())
+    assert np.isfinite(losses.conjugate(np.array([0.999 * GAMMA / BOUND]))[0])
+    assert losses.conjugate(np.array([1.001 * GAMMA / BOUND]))[0] == np.inf
+
+
+@rows
+@divergences
+def test_hard_rows_cost_nothing_and_their_conjugate_is_linear(kind: Kind, divergence: nw.Divergence) -> None:
+    losses = kind.losses(divergence, np.inf)
+    assert losses.is_hard.all()
+    assert losses.any_hard
+    for p in points(kind):
+        assert losses.total(np.array([p])) == 0.0
+        assert [part(np.array([p]))[0] for part in (losses.slopes, losses.curvatures)] == [0.0, 0.0]
+    y = -0.4 if kind.relation > 0 else 0.4
+    assert losses.conjugate(np.array([y]))[0] == y * kind.bound
+
+
+def test_excess_violations_and_signs_by_row() -> None:
+    losses = Losses(
+        nw.LogDet(),
+        np.array([-1, -1, 1, 1, 0, 0, -1], np.int8),
+        np.array([2.0, 2.0, 2.0, 2.0, 2.0, 2.0, -1.0]),
+        np.array([1.0, np.inf, 1.0, 1.0, 1.0, 1.0, 1.0]),
+        np.full(7, 5.0),
+        np.array([True, True, True, False, True, False, False]),
+    )
+    p = np.array([3.0, 1.0, 1.5, 1.5, 2.5, 1.0, 0.5])
+    assert_allclose(losses.excess(p), [1.0, 0.0, 0.5, 0.5, 0.5, 1.0, 1.5])
+    # relative to the bound of a square, and to the size of what is not a square
+    assert_allclose(losses.violations(p), [0.5, 0.0, 0.25, 0.1, 0.25, 0.2, 0.3])
+    y = np.array([-1.0, 1.0, 1.0, -1.0, 1.0, -1.0, 2.0])
+    assert losses.signed(y).tolist() == [0.0, 1.0, 0.0, -1.0, 1.0, -1.0, 2.0]
+    assert losses.is_hard.tolist() == [False, True, False, False, False, False, False]
+
+
+def test_rows_add_up() -> None:
+    rng = np.random.default_rng(0)
+    parts = [kind.losses(nw.VonNeumann()) for kind in KINDS.values()]
+    fields = ("relations", "bounds", "penalties", "sizes", "is_definite")
+    joined = Losses(
+        nw.VonNeumann(), *(np.concatenate([getattr(part, name) for part in parts]) for name in fields)
+    )
+    p = rng.uniform(0.1, 4.0, len(parts))
+    assert_allclose(joined.total(p), sum(part.total(p[k : k + 1]) for k, part in enumerate(parts)))
+    first, second = joined.slopes(p), joined.curvatures(p)
+    for k, part in enumerate(parts):
+        assert_allclose(
+            [first[k], second[k]], np.ravel([part.slopes(p[k : k + 1]), part.curvatures(p[k : k + 1])])
+        )

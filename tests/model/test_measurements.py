@@ -1,0 +1,249 @@
+"""The linear map M -> <A_i, M> and its adjoint, against constraint matrices written out densely."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+from numpy.testing import assert_allclose
+from scipy import sparse
+
+import cases
+import kkt
+from nearwise import constraints as c
+from nearwise.constraints import Constraints
+from nearwise.model.measurements import Measurements, bind
+
+N, R = 7, 4
+
+
+def sample(
+    kind: str, seed: int = 0, r: int = R, basis: np.ndarray | None = None
+) -> tuple[Measurements, np.ndarray, np.random.Generator]:
+    """Measurements of one kind of constraint, beside the same as dense r x r matrices."""
+    rng = np.random.default_rng(seed)
+    G = rng.normal(size=(N, r))
+    side = cases.KINDS[kind](rng, G @ cases.positive_definite(rng, r) @ G.T)
+    A = np.array([G.T @ row.matrix @ G for row in kkt.rows_of(side, N)])
+    return bind(side.resolve(N), G, basis), A, rng
+
+
+def symmetric(rng: np.random.Generator, r: int) -> np.ndarray:
+    X = rng.normal(size=(r, r))
+    return X + X.T
+
+
+every_kind = pytest.mark.parametrize("kind", cases.KINDS)
+seeds = st.integers(0, 2**32 - 1)
+
+
+@every_kind
+@pytest.mark.parametrize("r", [1, 4, 9])
+def test_values_and_adjoint_are_those_of_the_dense_matrices(kind: str, r: int) -> None:
+    measurements, A, rng = sample(kind, r=r)
+    M = symmetric(rng, r)
+    weights = rng.normal(size=len(A))
+    assert measurements.n_rows == len(A)
+    assert measurements.rank == r
+    assert_allclose(measurements.values(M), np.einsum("kij,ij->k", A, M), rtol=1e-10, atol=1e-10)
+    adjoint = measurements.adjoint(weights)
+    assert_allclose(adjoint, np.einsum("k,kij->ij", weights, A), rtol=1e-10, atol=1e-10)
+    assert np.array_equal(adjoint, adjoint.T)
+
+
+@every_kind
+def test_signed_squares_add_up_to_the_dense_matrices(kind: str) -> None:
+    measurements, A, _ = sample(kind)
+    squares, F = measurements.squares, measurements.features
+    x = F[squares.first] + squares.sign[:, None] * F[squares.second]
+    assert set(squares.sign) <= {-1.0, 0.0, 1.0}
+    assert len(squares.start) == len(A) + 1
+    assert squares.start[-1] == len(x)
+    for row, (low, high) in enumerate(zip(squares.start, squares.start[1:], strict=False)):
+        total = (x[low:high].T * squares.coefficient[low:high]) @ x[low:high]
+        assert_allclose(total, A[row], rtol=1e-10, atol=1e-10)
+
+
+@every_kind
+def test_gram_matrix_is_that_of_the_dense_matrices(kind: str) -> None:
+    measurements, A, rng = sample(kind)
+    rows = np.sort(rng.permutation(len(A))[: max(1, len(A) - 1)])
+    gram = measurements.local(rows, np.eye(R), np.float64).gram()
+    assert_allclose(gram, np.einsum("iab,jab->ij", A[rows], A[rows]), rtol=1e-10, atol=1e-10)
+
+
+@every_kind
+@given(seed=seeds)
+@settings(max_examples=10)
+def test_adjoint_identity(kind: str, seed: int) -> None:
+    measurements, A, rng = sample(kind, seed)
+    M, weights = symmetric(rng, R), rng.normal(size=len(A))
+    left, right = measurements.values(M) @ weights, np.sum(M * measurements.adjoint(weights))
+    size = np.abs(M).max() * np.abs(weights) @ np.abs(A).sum(axis=(1, 2))
+    assert abs(left - right) <= 1e-13 * size
+
+
+@every_kind
+@given(seed=seeds)
+@settings(max_examples=10)
+def test_values_of_a_factor_are_values_of_its_product(kind: str, seed: int) -> None:
+    measurements, _, rng = sample(kind, seed)
+    for columns in (R, 2, R + 3):
+        B = rng.normal(size=(R, columns))
+        expected = measurements.values(B @ B.T)
+        assert_allclose(measurements.values_of_factor(B), expected, rtol=1e-9, atol=1e-10)
+
+
+def test_values_of_a_factor_do_not_cancel() -> None:
+    """Two objects far from the origin and close together: products of entries would lose every digit."""
+    G = np.array([[1e9, 0.0], [1e9 + 1.0, 0.0]])
+    measurements = bind(c.at_most([(0, 1)], 1.0).resolve(2), G)
+    assert_allclose(measurements.values_of_factor(np.eye(2)), [1.0], rtol=1e-12)
+
+
+@every_kind
+def test_local_atoms_are_the_rows_in_another_basis(kind: str) -> None:
+    measurements, A, rng = sample(kind)
+    basis, D = rng.normal(size=(R, R)), symmetric(rng, R)
+    rows = np.flatnonzero(rng.random(len(A)) < 0.6)
+    if len(rows) == 0:
+        rows = np.array([len(A) - 1])
+    local = measurements.local(rows, basis, np.float64)
+    inside = np.array([basis.T @ A[k] @ basis for k in rows])
+    weights = rng.normal(size=len(rows))
+    assert local.n_rows == len(rows)
+    assert_allclose(local.values(D), np.einsum("kij,ij->k", inside, D), rtol=1e-9, atol=1e-9)
+    assert_allclose(local.adjoint(weights), np.einsum("k,kij->ij", weights, inside), rtol=1e-9, atol=1e-9)
+    assert_allclose(local.diagonals(), np.einsum("kii->ki", inside), rtol=1e-9, atol=1e-9)
+    single = measurements.local(rows, basis, np.float32)
+    assert single.x.dtype == np.float32
+    scale = np.abs(inside).max() * np.abs(D).max() * R**2
+    assert_allclose(single.values(D.astype(np.float32)), local.values(D), rtol=0, atol=1e-5 * scale)
+
+
+@every_kind
+def test_measures_in_another_basis(kind: str) -> None:
+    basis = np.linalg.qr(np.random.default_rng(1).normal(size=(R, R)))[0][:, :2]
+    measurements, A, rng = sample(kind, basis=basis)
+    M = symmetric(rng, 2)
+    expected = np.einsum("kij,ij->k", A, basis @ M @ basis.T)
+    assert_allclose(measurements.values(M), expected, rtol=1e-10, atol=1e-10)
+
+
+@every_kind
+def test_spanning_rows_span_every_constraint(kind: str) -> None:
+    measurements, A, _ = sample(kind, r=9)
+    rows = measurements.spanning_rows()
+    onto = np.linalg.pinv(rows) @ rows
+    assert_allclose(np.einsum("kij,jl->kil", A, onto), A, atol=1e-10)
+
+
+def test_few_pairs_span_few_dimensions() -> None:
+    G = np.random.default_rng(1).normal(size=(50, 20))
+    rows = bind(c.at_most([(0, 1), (0, 2), (7, 9)], 1.0).resolve(50), G).spanning_rows()
+    assert len(rows) == 3
+    differences = np.array([G[0] - G[1], G[0] - G[2], G[7] - G[9]])
+    assert np.linalg.matrix_rank(np.concatenate([rows, differences])) == 3
+
+
+def test_sizes_are_those_of_the_parts() -> None:
+    rng = np.random.default_rng(2)
+    G, diagonal = rng.normal(size=(5, 3)), rng.uniform(0.1, 2.0, 3)
+    K = (G * diagonal) @ G.T
+
+    def d(i: int, j: int) -> float:
+        return K[i, i] + K[j, j] - 2 * K[i, j]
+
+    side = (
+        c.similarity([(0, 3), (2, 2)], 1.0, "<=")
+        + c.at_least([(0, 1)], 1.0)
+        + c.closer([(0, 1, 2, 3), (0, 1, 0, 4)])
+    )
+    expected = [np.sqrt(K[0, 0] * K[3, 3]), K[2, 2], d(0, 1), d(0, 1) + d(2, 3), d(0, 1) + d(0, 4)]
+    assert_allclose(bind(side.resolve(5), G).sizes(diagonal), expected, rtol=1e-12)
+
+
+def test_definite_rows_are_the_squares() -> None:
+    A = np.array([[2.0, 1.0, 0.0], [1.0, 2.0, 0.0], [0.0, 0.0, 0.0]])
+    side = (
+        c.at_most([(0, 1)], 1.0)
+        + c.closer([(0, 1, 2)])
+        + c.similarity([(0, 0), (0, 1)], 1.0, ">=")
+        + c.linear([A, -A, np.diag([1.0, -1.0, 0.0])], 1.0, "<=")
+        + c.linear([sparse.csr_array(A), (np.eye(3)[:, :2], np.array([1.0, 2.0]))], 1.0, "<=")
+        + c.linear((np.eye(3)[:, :2], np.array([1.0, -2.0])), 1.0, "<=")
+    )
+    expected = [True, False, True, False, True, False, False, True, True, False]
+    assert bind(side.resolve(3), np.eye(3)).is_definite.tolist() == expected
+
+
+def test_dense_sparse_and_low_rank_matrices_measure_the_same() -> None:
+    rng = np.random.default_rng(4)
+    U, weights = rng.normal(size=(5, 2)), np.array([1.5, -0.5])
+    A = U @ np.diag(weights) @ U.T
+    part = (np.array([4, 0, 2]), A[np.ix_([4, 0, 2], [4, 0, 2])])
+    embedded = np.zeros((5, 5))
+    embedded[np.ix_(part[0], part[0])] = part[1]
+    side = (
+        c.linear([A, sparse.csr_array(A), (U, weights), embedded, sparse.coo_array(embedded)], 0.0, "<=")
+        + c.linear(part[1], 0.0, "<=", ids=part[0])
+        + c.linear(sparse.csr_array(part[1]), 0.0, "<=", ids=part[0])
+    )
+    for r in (2, 6):
+        G = rng.normal(size=(5, r))
+        M = cases.positive_definite(rng, r)
+        K = G @ M @ G.T
+        values = bind(side.resolve(5), G).values(M)
+        assert_allclose(values, [np.sum(A * K)] * 3 + [np.sum(embedded * K)] * 4, rtol=1e-10)
+
+
+def test_without_constraints_there_is_nothing_to_measure() -> None:
+    measurements = bind(Constraints().resolve(3), np.ones((3, 2)))
+    assert measurements.values(np.eye(2)).shape == (0,)
+    assert measurements.values_of_factor(np.eye(2)).shape == (0,)
+    assert_allclose(measurements.adjoint(np.empty(0)), np.zeros((2, 2)))
+
+
+@pytest.fixture(scope="module")
+def many() -> tuple[Measurements, np.ndarray, np.ndarray, np.ndarray]:
+    """400,000 pairs of 2,000 objects with 40 features: enough for the compiled loops."""
+    rng = np.random.default_rng(0)
+    n, r, m = 2_000, 40, 400_000
+    G = rng.normal(size=(n, r))
+    first = rng.integers(0, n, m)
+    pairs = np.column_stack([first, (first + rng.integers(1, n, m)) % n])
+    return bind(c.at_most(pairs, 1.0).resolve(n), G), G, pairs, rng.normal(size=(r, r)) / np.sqrt(r)
+
+
+def test_many_pairs_are_measured_like_few(many) -> None:
+    measurements, G, pairs, B = many
+    weights = np.random.default_rng(1).normal(size=len(pairs))
+    H = G @ B
+    expected = np.concatenate(
+        [np.sum((H[i] - H[j]) ** 2, axis=1) for i, j in np.split(pairs.T, 8, axis=1)]  # blocks of 50,000
+    )
+    assert_allclose(measurements.values_of_factor(B), expected, rtol=1e-10)
+    assert_allclose(measurements.values(B @ B.T), expected, rtol=1e-7)
+    total = np.zeros((40, 40))
+    for (i, j), w in zip(np.split(pairs.T, 8, axis=1), np.split(weights, 8), strict=True):
+        Z = G[i] - G[j]
+        total += Z.T @ (w[:, None] * Z)
+    assert_allclose(measurements.adjoint(weights), total, rtol=0, atol=1e-10 * np.abs(total).max())
+    rows = np.arange(0, len(pairs), 3)
+    local = measurements.local(rows, B, np.float64)
+    assert_allclose(local.values(np.eye(40)), expected[rows], rtol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["values_of_factor", "adjoint"])
+def test_many_pairs_need_no_array_of_pairs_by_features(many, name: str) -> None:
+    measurements, _, pairs, B = many
+    argument = B if name == "values_of_factor" else np.ones(len(pairs))
+    method = getattr(measurements, name)
+    method(argument)  # compiles the loops and builds the graph
+    tracemalloc.start()
+    method(argument)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < len(pairs) * measurements.rank * 8 / 4

@@ -1,0 +1,333 @@
+"""The papers' solvers and the choice that `solve` makes: orders, stopping, reports, and what they refuse."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import cases
+import nearwise as nw
+from nearwise import constraints as c
+from nearwise.solvers import ApproximateProjections, CyclicProjections, Newton
+from nearwise.solving.approximate import ApproximateEngine
+from nearwise.solving.automatic import Automatic
+from nearwise.solving.projections import sweeps
+from nearwise.solving.reduction import reduced
+
+DIVERGENCES = [nw.LogDet(), nw.VonNeumann()]
+both = pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: type(d).__name__)
+
+
+def labelled(divergence: nw.Divergence, penalty: float = 1.0, r: int = 5, m: int = 60) -> nw.Problem:
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=40)
+    G = rng.normal(size=(40, r)) + rng.normal(size=(3, r))[y]
+    return nw.Problem(G, c.from_labels(y, n_pairs=m, random_state=0), divergence, penalty=penalty)
+
+
+def trace_one(n: int = 8, m: int = 10, seed: int = 0) -> nw.Problem:
+    """Distances of a hidden kernel of trace one as bounds, from the scaled identity: TRW05 5.2."""
+    rng = np.random.default_rng(seed)
+    K = cases.positive_definite(rng, n)
+    K /= np.trace(K)
+    i, j = np.triu_indices(n, 1)
+    chosen = rng.permutation(len(i))[:m]
+    pairs = np.stack([i[chosen], j[chosen]], axis=1)
+    d = np.array([K[a, a] + K[b, b] - 2 * K[a, b] for a, b in pairs])
+    half = m // 2
+    side = c.at_most(pairs[:half], d[:half]) + c.at_least(pairs[half:], d[half:])
+    side = side + c.linear([np.eye(n)], [1.0], "==")
+    return nw.Problem.from_kernel(np.eye(n) / n, side, nw.VonNeumann(), penalty=math.inf)
+
+
+@both
+@pytest.mark.parametrize("order", ["cyclic", "shuffled", "violated"])
+@pytest.mark.parametrize("form", ["factored", "symmetric"])
+def test_every_order_reaches_the_optimum(divergence: nw.Divergence, order: str, form: str) -> None:
+    problem = labelled(divergence)
+    best = nw.solve(problem, Newton(), tol=1e-12).certificate.primal
+    result = nw.solve(problem, CyclicProjections(order=order, form=form), tol=1e-9)
+    assert result.status is nw.Status.SOLVED
+    assert_allclose(result.certificate.primal, best, rtol=2e-9)
+
+
+@both
+def test_the_most_violated_row_comes_first(divergence: nw.Divergence) -> None:
+    problem = labelled(divergence)
+    form = reduced(problem.formulation).formulation
+    values = form.measurements.values(np.diag(form.prior))
+    worst = int(np.argmax(form.losses.violations(values)))
+    solver = CyclicProjections(order="violated")
+    engine = solver._engine(form)
+    touched: list[int] = []
+    tracked = engine.tracked
+    engine.tracked = lambda row, p: touched.append(row) or tracked(row, p)
+    points = sweeps(engine, form, solver)
+    next(points), next(points)
+    assert touched[0] == worst
+    assert len(touched) == len(values)
+
+
+@both
+def test_same_seed_same_result_and_other_seed_other_path(divergence: nw.Divergence) -> None:
+    problem = labelled(divergence)
+    runs = [nw.solve(problem, CyclicProjections(seed=seed), max_iter=4) for seed in (1, 1, 2)]
+    assert np.array_equal(runs[0].matrix, runs[1].matrix)
+    assert not np.array_equal(runs[0].matrix, runs[2].matrix)
+
+
+@both
+def test_the_papers_rule_stops_by_the_multipliers(divergence: nw.Divergence) -> None:
+    problem = labelled(divergence)
+    exact = nw.solve(problem, CyclicProjections(), tol=1e-10)
+    result = nw.solve(problem, CyclicProjections(multiplier_tol=1e-2), tol=1e-10)
+    assert result.status is nw.Status.STATIONARY
+    assert "own rule" in result.message
+    assert result.n_iter < exact.n_iter
+    assert result.certificate.gap > 1e-10
+    shorter = nw.solve(problem, CyclicProjections(multiplier_tol=1e-2), tol=1e-10, max_iter=result.n_iter - 1)
+    change = np.linalg.norm(result.dual - shorter.dual) / np.linalg.norm(result.dual)
+    assert change <= 1e-2
+
+
+@both
+def test_history_tells_the_share_of_satisfied_constraints(divergence: nw.Divergence) -> None:
+    problem = labelled(divergence, penalty=math.inf, r=12, m=20)
+    result = nw.solve(problem, CyclicProjections())
+    shares = [record.satisfied for record in result.history]
+    violations = problem.formulation.losses.violations(problem.values(problem.prior))
+    assert shares[0] == np.mean(violations <= 1e-3)
+    assert shares[0] < 1
+    assert shares[-1] == result.certificate.satisfied == 1.0
+
+
+@both
+def test_message_counts_projections(divergence: nw.Divergence) -> None:
+    result = nw.solve(labelled(divergence), CyclicProjections())
+    counted = re.search(r"(\d+) projections", result.message)
+    assert counted is not None
+    assert 0 < int(counted[1]) <= 60 * result.n_iter
+    if isinstance(divergence, nw.VonNeumann):
+        evaluations = re.search(r"([\d.]+) evaluations", result.message)
+        assert evaluations is not None
+        assert 1 < float(evaluations[1]) <= 6
+
+
+@both
+def test_contradictions_are_proved(divergence: nw.Divergence) -> None:
+    line = [[0.0], [1.0], [2.0]]
+    side = c.at_most([(0, 1), (1, 2)], 1.0) + c.at_least([(0, 2)], 5.0)
+    problem = nw.Problem(line, side, divergence, penalty=math.inf)
+    result = nw.solve(problem, CyclicProjections())
+    assert result.status is nw.Status.INFEASIBLE
+    assert nw.check_infeasibility(problem, result.dual).valid
+
+
+def test_frobenius_is_refused_by_name() -> None:
+    with pytest.raises(TypeError, match=r"knows LogDet and VonNeumann, not Frobenius\(\)"):
+        nw.solve(labelled(nw.Frobenius()), CyclicProjections())
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: CyclicProjections(order="random"), "order must be one of cyclic, shuffled, violated"),
+        (lambda: CyclicProjections(form="dense"), "form must be one of factored, symmetric; got 'dense'"),
+        (lambda: CyclicProjections(multiplier_tol=0.0), "multiplier_tol must be positive"),
+        (lambda: ApproximateProjections(order="no"), "order must be one of"),
+        (lambda: ApproximateProjections(eigenvalues="all"), "eigenvalues must be one of own, symmetric"),
+        (lambda: ApproximateProjections(epsilon=-1.0), "epsilon must be positive, got -1.0"),
+    ],
+)
+def test_settings_that_make_no_sense(make, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+# --- DefiniteBoost -----------------------------------------------------------------------------------------
+
+
+def test_approximate_projections_reach_the_same_optimum_in_more_sweeps() -> None:
+    problem = trace_one(n=12, m=20)
+    exact = nw.solve(problem, CyclicProjections(), tol=1e-8)
+    for eigenvalues in ("own", "symmetric"):
+        approximate = nw.solve(problem, ApproximateProjections(eigenvalues=eigenvalues), tol=1e-8)
+        assert approximate.status is exact.status is nw.Status.SOLVED
+        assert_allclose(approximate.certificate.primal, exact.certificate.primal, rtol=1e-7)
+        assert_allclose(np.trace(approximate.matrix), 1.0, rtol=1e-12)
+    assert approximate.n_iter > 5 * exact.n_iter
+
+
+def test_approximate_step_minimises_the_golden_thompson_bound() -> None:
+    """TRW05 4.3, errata 2: the step minimises tr(W (1 - ...)) over the chord of exp(-a C) on [low, high]."""
+    form = trace_one().formulation
+    engine = ApproximateEngine(form)
+    row = 0
+    A = form.measurements.adjoint(np.eye(1, form.measurements.n_rows, row)[0])
+    bound, B = form.losses.bounds[row], engine.factor()
+    C = A - bound * np.eye(len(A))
+    low, high = np.linalg.eigvalsh(C)[[0, -1]]
+    r = float(np.sum(C * (B @ B.T)))
+    engine.sweep(np.array([row]))
+    steps = np.linspace(0, 3 * abs(engine.dual[row]) + 1e-3, 20001)
+    chord = (np.exp(-steps * low) * (high - r) + np.exp(-steps * high) * (r - low)) / (high - low)
+    best = steps[np.argmin(chord)] if r > 0 else 0.0
+    assert_allclose(engine.dual[row], best, atol=2 * steps[1])
+
+
+def test_progress_is_at_least_what_theorem_4_1_promises() -> None:
+    form = trace_one(seed=2).formulation
+    engine = ApproximateEngine(form)
+    traces: list[float] = []
+    rhos: list[float] = []
+    rng = np.random.default_rng(0)
+    rows = [row for row in range(len(engine.dual)) if row != engine._trace_row]
+    for row in rng.choice(rows, 60):
+        value = form.measurements.values_of_factor(engine.factor())[row]
+        excess = value - form.losses.bounds[row]
+        low, high = engine._extent[row]
+        before = engine.dual.copy()
+        engine.sweep(np.array([row]))
+        if engine.dual[row] == 0 or engine.dual[row] == before[row]:
+            continue  # a step cut short by the sign of the multiplier
+        multipliers = np.where(np.arange(len(before)) == engine._trace_row, 0.0, engine.dual)
+        shifted = multipliers @ form.losses.bounds
+        theta = np.diag(np.log(form.prior)) - form.measurements.adjoint(multipliers)
+        old = np.where(np.arange(len(before)) == engine._trace_row, 0.0, before)
+        was = np.diag(np.log(form.prior)) - form.measurements.adjoint(old)
+        log_z = np.logaddexp.reduce(np.linalg.eigvalsh(theta)) + shifted
+        log_z_before = np.logaddexp.reduce(np.linalg.eigvalsh(was)) + old @ form.losses.bounds
+        traces.append(log_z - log_z_before)
+        rhos.append((high * math.log(1 - excess / high) - low * math.log(1 - excess / low)) / (high - low))
+    assert len(traces) > 10
+    assert np.all(np.array(traces) <= np.array(rhos) + 1e-10)
+
+
+def test_the_bound_of_corollary_4_2_is_reported_and_kept() -> None:
+    problem = trace_one(n=6, m=6, seed=4)
+    epsilon = 1e-2
+    result = nw.solve(problem, ApproximateProjections(order="violated", epsilon=epsilon), tol=1e-6)
+    reported = re.search(r"at most ([\d.e+]+) are needed for violations below 0.01", result.message)
+    assert reported is not None
+    form = problem.formulation
+    ranges = [
+        np.abs(np.linalg.eigvalsh(form.measurements.adjoint(e) - b * np.eye(6))).max()
+        for e, b in zip(np.eye(7)[:-1], form.losses.bounds[:-1], strict=True)
+    ]
+    assert_allclose(float(reported[1]), 2 * (max(ranges) / epsilon) ** 2 * math.log(6), rtol=1e-2)
+    engine = ApproximateEngine(form)
+    made = 0
+    values = form.measurements.values_of_factor(engine.factor())
+    while form.losses.excess(values).max() >= epsilon:
+        values = engine.tracked(int(np.argmax(form.losses.excess(values))), values)
+        made += 1
+    assert made <= float(reported[1])
+
+
+@pytest.mark.parametrize(
+    ("problem", "error", "message"),
+    [
+        (labelled(nw.LogDet()), TypeError, "knows VonNeumann only"),
+        (labelled(nw.VonNeumann()), ValueError, "hard constraints only"),
+        (labelled(nw.VonNeumann(), math.inf), ValueError, "fixes the trace of M"),
+    ],
+)
+def test_definite_boost_needs_a_trace(problem: nw.Problem, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        nw.solve(problem, ApproximateProjections())
+
+
+# --- the choice --------------------------------------------------------------------------------------------
+
+
+def hidden_metric(r: int, m: int, divergence: nw.Divergence, contradiction: bool = False) -> nw.Problem:
+    rng = np.random.default_rng(0)
+    G = rng.normal(size=(300, r))
+    pairs = rng.integers(300, size=(m, 2))
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    d = np.sum(((G[pairs[:, 0]] - G[pairs[:, 1]]) @ (np.eye(r) + 0.2 * rng.normal(size=(r, r)))) ** 2, axis=1)
+    if contradiction:
+        d = rng.permutation(d)
+    half = len(pairs) // 2
+    side = c.at_most(pairs[:half], d[:half]) + c.at_least(pairs[half:], d[half:])
+    return nw.Problem(G, side, divergence, penalty=math.inf)
+
+
+@pytest.mark.parametrize(
+    ("problem", "chosen"),
+    [
+        (labelled(nw.LogDet()), "Newton"),
+        (labelled(nw.VonNeumann(), math.inf, r=12, m=20), "InteriorPoint"),
+        (hidden_metric(3, 2000, nw.LogDet()), "CyclicProjections"),
+        (hidden_metric(3, 2000, nw.VonNeumann()), "InteriorPoint"),
+        (hidden_metric(8, 300, nw.LogDet()), "InteriorPoint"),
+    ],
+    ids=["soft", "few hard", "many hard", "many hard, von Neumann", "hard, few per unknown"],
+)
+def test_solve_chooses(problem: nw.Problem, chosen: str) -> None:
+    result = nw.solve(problem)
+    assert result.status is nw.Status.SOLVED
+    assert result.solver == chosen
+
+
+def test_another_method_takes_over_where_projections_do_not_converge() -> None:
+    problem = hidden_metric(3, 2000, nw.LogDet(), contradiction=True)
+    seen = [
+        point.solver for point, _ in zip(Automatic().iterates(problem.formulation), range(12), strict=False)
+    ]
+    assert seen[0] == "CyclicProjections"
+    assert seen[-1] == "InteriorPoint"
+    assert nw.solve(problem).status is nw.Status.INFEASIBLE
+
+
+@both
+def test_contradictory_rows_return_the_last_point_and_say_what_is_open(divergence: nw.Divergence) -> None:
+    problem = hidden_metric(3, 60, divergence, contradiction=True)
+    result = nw.solve(problem, CyclicProjections(), max_iter=12)
+    assert result.status is nw.Status.LIMIT
+    assert "solver=None can" in result.message
+    assert np.abs(result.matrix - problem.prior).max() > 0.1  # the prior has the smaller violation
+    assert nw.solve(problem).status is nw.Status.INFEASIBLE
+
+
+# --- where the kernel is not given, or its range is too narrow ---------------------------------------------
+
+
+@both
+def test_random_kernel(divergence: nw.Divergence) -> None:
+    side = c.equal([(0, 1), (2, 3)], 2.0)
+    problem = nw.Problem.from_random_kernel(20, 4, side, divergence, penalty=math.inf, seed=3)
+    again = nw.Problem.from_random_kernel(20, 4, side, divergence, penalty=math.inf, seed=3)
+    assert np.array_equal(problem.features, again.features)
+    K0 = problem.features @ problem.prior @ problem.features.T
+    assert np.linalg.matrix_rank(K0) == 4
+    assert_allclose(np.trace(K0), 20)
+    result = nw.solve(problem, CyclicProjections())
+    K = result.kernel_factor @ result.kernel_factor.T
+    assert_allclose(K[0, 0] + K[1, 1] - 2 * K[0, 1], 2.0, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("n", "rank"), [(5, 6), (5, 0), (0, 1), (5, 2.0)])
+def test_random_kernel_of_an_impossible_size(n: int, rank: int) -> None:
+    with pytest.raises(ValueError, match=r"(n|rank) must be a whole number"):
+        nw.Problem.from_random_kernel(n, rank, c.at_most([(0, 1)], 1.0))
+
+
+@both
+def test_widening_lets_the_kernel_leave_its_range(divergence: nw.Divergence) -> None:
+    """KSD09 6.5: one dimension cannot hold three points at equal distances, two can."""
+    x = np.array([[-1.0], [0.0], [1.0]])
+    side = c.equal([(0, 1), (1, 2), (0, 2)], 3.0)
+    narrow = nw.Problem.from_kernel(x @ x.T, side, divergence, penalty=math.inf)
+    assert nw.solve(narrow).status is nw.Status.INFEASIBLE
+    wide = nw.Problem.from_kernel(x @ x.T, side, divergence, penalty=math.inf, widening=0.1)
+    result = nw.solve(wide)
+    assert result.status is nw.Status.SOLVED
+    assert_allclose(wide.features @ wide.prior @ wide.features.T, x @ x.T + 0.1 * (np.eye(3) - x @ x.T / 2))
+    assert np.linalg.matrix_rank(result.matrix, tol=1e-6) >= 2
+    with pytest.raises(ValueError, match="widening must be a number >= 0, got -1"):
+        nw.Problem.from_kernel(x @ x.T, side, divergence, widening=-1)

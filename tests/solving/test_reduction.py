@@ -1,0 +1,220 @@
+"""The reduced formulation is the same problem, in any unit of the data, with few constraints or many."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+from numpy.testing import assert_allclose
+from test_divergences import ThreeHalves
+
+import cases
+import nearwise as nw
+from nearwise import constraints as c
+from nearwise.model.formulation import Formulation, Iterate
+from nearwise.solving.reduction import reduced
+
+DIVERGENCES = [*cases.DIVERGENCES, ThreeHalves()]
+divergences = pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: type(d).__name__)
+built_in = pytest.mark.parametrize("divergence", cases.DIVERGENCES, ids=lambda d: type(d).__name__)
+seeds = st.integers(0, 2**32 - 1)
+
+
+def grade(form: Formulation, factor: np.ndarray, y: np.ndarray) -> nw.Certificate:
+    values = form.measurements.values_of_factor(factor)
+    return form.certificate(Iterate(factor, values, y, form.measurements.adjoint(y)))
+
+
+def root(M: np.ndarray) -> np.ndarray:
+    values, vectors = np.linalg.eigh(M)
+    return vectors * np.sqrt(np.maximum(values, 0.0))
+
+
+def random_problem(
+    divergence: nw.Divergence, r: int, prior_scale: float | None, seed: int, penalty: float = 0.6
+) -> nw.Problem:
+    rng = np.random.default_rng(seed)
+    G = 30.0 * rng.normal(size=(9, r))
+    K = (prior_scale or 1.0) * G @ cases.positive_definite(rng, r) @ G.T
+    pairs = [(0, 1), (2, 3), (1, 2)]
+    d = np.array([K[i, i] + K[j, j] - 2 * K[i, j] for i, j in pairs])
+    side = c.at_most(pairs[:1], d[:1]) + c.at_least(pairs[1:], d[1:]) + c.closer([(4, 5, 6)], 3.0)
+    side = side + c.similarity([(0, 3), (7, 7)], [abs(K[0, 3]), K[7, 7]], "<=")
+    prior = None if prior_scale is None else prior_scale * cases.positive_definite(rng, r)
+    return nw.Problem(G, side, divergence, prior, penalty)
+
+
+SHAPES = pytest.mark.parametrize(
+    ("r", "prior_scale"), [(3, None), (3, 1.0), (3, 1e5), (14, None), (14, 1.0), (14, 1e-3)]
+)
+
+
+@divergences
+@SHAPES
+@given(seed=seeds)
+@settings(max_examples=5)
+def test_reduced_problem_has_the_same_values_objective_and_dual(
+    divergence: nw.Divergence, r: int, prior_scale: float | None, seed: int
+) -> None:
+    """At any M' = B' B'^T and y', not only at the optimum: B = lift(B'), y = dual_scale y'."""
+    form = random_problem(divergence, r, prior_scale, seed).formulation
+    small = reduced(form)
+    rng = np.random.default_rng(seed)
+    k = small.formulation.measurements.rank
+    inside = cases.positive_definite(rng, k)
+    B = small.lift(root(inside))
+    M = B @ B.T
+
+    values, small_values = form.measurements.values(M), small.formulation.measurements.values(inside)
+    scale = small.formulation.losses.bounds / form.losses.bounds
+    assert_allclose(small_values, scale * values, rtol=1e-9, atol=1e-9 * np.abs(small_values).max())
+
+    y = 0.1 * np.where(form.losses.relations > 0, -1.0, 1.0) * rng.random(form.measurements.n_rows)
+    unit = form.unit / small.formulation.unit
+    ours, theirs = grade(form, root(M), y * small.dual_scale), grade(small.formulation, root(inside), y)
+    assert_allclose(ours.primal, unit * theirs.primal, rtol=1e-8)
+    assert_allclose(ours.dual, unit * theirs.dual, rtol=1e-6, atol=1e-8 * ours.primal)
+    assert_allclose(ours.violation, theirs.violation, rtol=1e-8)
+
+
+@divergences
+@SHAPES
+def test_reduced_prior_is_the_prior(divergence: nw.Divergence, r: int, prior_scale: float | None) -> None:
+    form = random_problem(divergence, r, prior_scale, 0).formulation
+    small = reduced(form)
+    lifted = small.lift(np.diag(np.sqrt(np.maximum(small.formulation.prior, 0.0))))
+    assert_allclose(lifted @ lifted.T, np.diag(form.prior), rtol=1e-12, atol=1e-12 * form.prior.max())
+
+
+@built_in
+@SHAPES
+@pytest.mark.parametrize("penalty", [0.6, math.inf])
+def test_reduced_solution_solves_the_original(
+    divergence: nw.Divergence, r: int, prior_scale: float | None, penalty: float
+) -> None:
+    """The certificate of the result is computed on the original data, so it needs no second solver."""
+    problem = random_problem(divergence, r, prior_scale, 4, penalty)
+    result = nw.solve(problem, tol=1e-9)
+    assert result.status is nw.Status.SOLVED
+    assert result.certificate.gap <= 1e-8
+    assert result.certificate.hard_violation <= 1e-8
+
+
+def test_few_constraints_reduce_to_their_span() -> None:
+    rng = np.random.default_rng(0)
+    G = rng.normal(size=(40, 25))
+    pairs = [(0, 1), (1, 2), (0, 2), (5, 6)]  # three objects span two dimensions
+    prior = cases.positive_definite(rng, 25)
+    for divergence in cases.DIVERGENCES:
+        problem = nw.Problem(G, c.at_most(pairs, 3.0), divergence, penalty=math.inf)
+        assert reduced(problem.formulation).formulation.measurements.rank == 3
+        M = nw.solve(problem, tol=1e-10).matrix
+        Z = np.array([G[i] - G[j] for i, j in pairs])
+        outside = np.linalg.svd(Z)[2][3:]
+        assert_allclose(M @ outside.T, outside.T, atol=1e-10)  # the representer theorem
+        assert np.linalg.norm(M - np.eye(25)) > 0.5
+    # LogDet moves any prior into the features; a prior that does not commute forbids this for the others
+    logdet = nw.Problem(G, c.at_most(pairs, 3.0), nw.LogDet(), prior)
+    assert reduced(logdet.formulation).formulation.measurements.rank == 3
+    other = nw.Problem(G, c.at_most(pairs, 3.0), nw.VonNeumann(), prior)
+    assert reduced(other.formulation).formulation.measurements.rank == 25
+
+
+@divergences
+def test_reduced_rows_have_size_one(divergence: nw.Divergence) -> None:
+    form = reduced(random_problem(divergence, 5, 1e4, 0).formulation).formulation
+    assert 0.25 <= np.median(form.losses.sizes) <= 4.0
+
+
+# --- the unit of the data ----------------------------------------------------------------------------------
+
+
+def scaled_problem(divergence: nw.Divergence, scale: float, penalty: float, seed: int = 0) -> nw.Problem:
+    """Features times `scale`, bounds times its square: the same problem in another unit."""
+    rng = np.random.default_rng(seed)
+    G = rng.normal(size=(8, 3))
+    K = G @ cases.positive_definite(rng, 3) @ G.T
+
+    def d(i: int, j: int) -> float:
+        return K[i, i] + K[j, j] - 2 * K[i, j]
+
+    square = scale**2
+    near, far = sorted([(0, 5), (1, 6)], key=lambda pair: d(*pair))
+    margin = (d(*far) - d(*near)) / 2
+    side = (
+        c.at_most([(0, 1), (2, 3)], np.array([d(0, 1), d(2, 3)]) * square)
+        + c.at_least([(4, 5)], d(4, 5) * square)
+        + c.equal([(6, 7)], d(6, 7) * square)
+        + c.closer([(*near, *far)], margin * square)
+        + c.similarity([(0, 4), (3, 3)], np.array([K[0, 4], K[3, 3]]) * square, ">=")
+    )
+    return nw.Problem(G * scale, side, divergence, penalty=penalty)
+
+
+def assert_same_answer(
+    divergence: nw.Divergence, scale: float, penalty: float, scaled_penalty: float
+) -> None:
+    here = nw.solve(scaled_problem(divergence, 1.0, penalty), tol=1e-11)
+    there = nw.solve(scaled_problem(divergence, scale, scaled_penalty), tol=1e-11)
+    assert here.status is there.status is nw.Status.SOLVED
+    assert here.certificate.primal > 1e-3
+    assert_allclose(there.matrix, here.matrix, atol=1e-5)
+    assert_allclose(there.certificate.primal, here.certificate.primal, rtol=1e-8)
+    # multipliers are slopes with respect to squared distances
+    assert_allclose(there.dual * scale * scale, here.dual, rtol=1e-3, atol=1e-3 * np.abs(here.dual).max())
+
+
+EXTREME = [1e-150, 1e-100, 1e-30, 1e-3, 7.0, 1e30, 1e100, 1e150]
+
+
+@built_in
+@pytest.mark.parametrize("scale", EXTREME)
+def test_hard_problems_do_not_depend_on_the_unit(divergence: nw.Divergence, scale: float) -> None:
+    assert_same_answer(divergence, scale, math.inf, math.inf)
+
+
+@pytest.mark.parametrize("scale", EXTREME)
+def test_soft_logdet_does_not_depend_on_the_unit(scale: float) -> None:
+    assert_same_answer(nw.LogDet(), scale, 2.0, 2.0)
+
+
+@pytest.mark.parametrize("scale", [1e-40, 1e-6, 0.3, 1e3, 1e40])
+@pytest.mark.parametrize(("divergence", "power"), [(nw.VonNeumann(), 2), (nw.Frobenius(), 4)])
+def test_soft_problems_depend_on_the_unit_as_their_slack_does(
+    divergence: nw.Divergence, power: int, scale: float
+) -> None:
+    assert_same_answer(divergence, scale, 2.0, 2.0 / scale**power)
+
+
+@built_in
+@pytest.mark.parametrize("exponent", [-400, -1, 1, 300])
+def test_powers_of_two_change_no_bit(divergence: nw.Divergence, exponent: int) -> None:
+    here = nw.solve(scaled_problem(divergence, 1.0, math.inf))
+    there = nw.solve(scaled_problem(divergence, 2.0**exponent, math.inf))
+    assert np.array_equal(there.matrix, here.matrix)
+
+
+@built_in
+@pytest.mark.parametrize("scale", [1e-100, 1e-8, 1e8, 1e100])
+def test_priors_of_any_size_are_equal(divergence: nw.Divergence, scale: float) -> None:
+    """Prior and bounds times `scale` give M times `scale`."""
+    plain = scaled_problem(divergence, 1.0, math.inf)
+    tiny = scaled_problem(divergence, math.sqrt(scale), math.inf)
+    here = nw.solve(nw.Problem(plain.features, plain.constraints, divergence, penalty=math.inf), tol=1e-11)
+    there = nw.solve(
+        nw.Problem(plain.features, tiny.constraints, divergence, scale * np.eye(3), math.inf), tol=1e-11
+    )
+    assert there.status is nw.Status.SOLVED
+    assert_allclose(there.matrix / scale, here.matrix, atol=1e-5)
+
+
+def test_outside_the_measured_span_a_negative_prior_leaves_nothing() -> None:
+    """Frobenius to -I/2 with one measured direction: M is 0 in all others, by the optimality condition."""
+    z = np.array([1.0, 2.0, 0.0, -1.0])
+    side = c.at_least([(0, 1)], 3.0)
+    problem = nw.Problem([z, 0 * z], side, nw.Frobenius(), prior=-0.5 * np.eye(4), penalty=np.inf)
+    result = nw.solve(problem)
+    assert result.status is nw.Status.SOLVED
+    assert result.matrix == pytest.approx(3.0 / (z @ z) ** 2 * np.outer(z, z), abs=1e-6)
