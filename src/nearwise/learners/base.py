@@ -226,6 +226,9 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             warnings.warn(f"{name} returns the prior: {cause}", PriorKeptWarning, stacklevel=5)
         elif learned.result is not None and learned.result.status is Status.INFEASIBLE:
             raise ValueError(f"{learned.result.message}; a finite penalty lets them give way")
+        elif learned.result is not None and not learned.factor.any():
+            cause = "which meets all constraints; dissimilar pairs keep objects apart"
+            warnings.warn(f"{name} learned the zero matrix, {cause}", PriorKeptWarning, stacklevel=5)
         elif learned.result is not None and learned.result.status is not Status.SOLVED:
             warnings.warn(f"{name}: {learned.result.message}", ConvergenceWarning, stacklevel=5)
 

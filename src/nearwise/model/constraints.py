@@ -128,6 +128,7 @@ def from_labels(
     draw: Literal["random", "local"] = "random",
     n_pairs: int | None = None,
     random_state: int | np.random.RandomState | None = None,
+    per_class: int | None = None,
 ) -> Constraints:
     """Similar pairs of equal labels, dissimilar pairs of different labels; bounds are filled from the data.
 
@@ -140,13 +141,15 @@ def from_labels(
         "local" takes every object with its five nearest objects of its class and of the other classes
     n_pairs : the number of pairs, if there are as many; by default 40 c^2 for c classes, and all for "local"
     random_state : seed or `numpy.random.RandomState`, as in scikit-learn
+    per_class : in place of `n_pairs`, so many pairs within each class and so many of its objects with others,
+        or all if there are fewer (JKDD12 6 takes 100), so that small classes say as much as large ones
 
     >>> from nearwise import constraints as c
     >>> c.from_labels(["a", "a", "b", "b"], random_state=0)
     <Constraints: 2 distances <=, 4 distances >=>
     """
     codes = labelling.read(y).for_pairs(stacklevel=2)
-    same, different = drawing.pairs_of_classes(codes, X, draw, n_pairs, random_state)
+    same, different = drawing.pairs_of_classes(codes, X, draw, n_pairs, random_state, per_class)
     return similar(same) + dissimilar(different)
 
 

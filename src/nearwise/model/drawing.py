@@ -26,16 +26,24 @@ SMALL_CLASS = 30
 
 
 def pairs_of_classes(
-    codes: Codes, X: Any, draw: str, n_pairs: int | None, random_state: int | np.random.RandomState | None
+    codes: Codes,
+    X: Any,
+    draw: str,
+    n_pairs: int | None,
+    random_state: int | np.random.RandomState | None,
+    per_class: int | None = None,
 ) -> tuple[Pairs, Pairs]:
     """Checks the arguments of `constraints.from_labels`, the labels being class numbers, and draws."""
     from sklearn.utils import check_array, check_random_state  # slow to import, and needed only here
 
     if draw not in ("random", "local"):
         raise ValueError(f"draw must be 'random' or 'local', got {draw!r}")
-    countable = isinstance(n_pairs, Integral) and not isinstance(n_pairs, bool)
-    if n_pairs is not None and not (countable and n_pairs >= 1):
-        raise ValueError(f"n_pairs must be an integer >= 1 or None, got {n_pairs!r}")
+    for name, count in (("n_pairs", n_pairs), ("per_class", per_class)):
+        countable = isinstance(count, Integral) and not isinstance(count, bool)
+        if count is not None and not (countable and count >= 1):
+            raise ValueError(f"{name} must be an integer >= 1 or None, got {count!r}")
+    if per_class is not None and (n_pairs is not None or draw != "random"):
+        raise ValueError("per_class is how many pairs draw='random' takes of each class, without n_pairs")
     rng = check_random_state(random_state)
     if X is None and draw == "local":
         raise ValueError("draw='local' needs X, the data whose neighbours it takes")
@@ -43,6 +51,8 @@ def pairs_of_classes(
         X = check_array(X, accept_sparse="csr", input_name="X")
         if X.shape[0] != codes.size:
             raise ValueError(f"X has {X.shape[0]} rows, but there are {codes.size} labels")
+    if per_class is not None:
+        return class_pairs(codes, per_class, rng)
     return random_pairs(codes, n_pairs, rng) if draw == "random" else nearest_pairs(codes, X, n_pairs, rng)
 
 
@@ -71,6 +81,24 @@ def random_pairs(codes: Codes, n_pairs: int | None, rng: np.random.RandomState) 
     different = np.stack([starts[group] + rank // later[group], partner], axis=1)
     by_class = np.argsort(codes, kind="stable")
     return by_class[same], by_class[different]
+
+
+def class_pairs(codes: Codes, per_class: int, rng: np.random.RandomState) -> tuple[Pairs, Pairs]:
+    """Of every class, so many pairs within it and so many with other classes: JKDD12 6; fewer if there are.
+
+    A pair across two classes that both have drawn counts once.
+    """
+    labelled = np.flatnonzero(codes >= 0)
+    same, different = [_no_pairs()], [_no_pairs()]
+    for code in range(int(codes.max(initial=-1)) + 1):
+        group, others = np.flatnonzero(codes == code), labelled[codes[labelled] != code]
+        within, across = len(group) * (len(group) - 1) // 2, len(group) * len(others)
+        low, high = _triangle(_distinct(min(per_class, within), within, rng))
+        same.append(np.stack([group[low], group[high]], axis=1))
+        if across:
+            drawn = _distinct(min(per_class, across), across, rng)
+            different.append(np.stack([group[drawn // len(others)], others[drawn % len(others)]], axis=1))
+    return np.concatenate(same), _distinct_pairs(np.concatenate(different), codes.size)
 
 
 def nearest_pairs(
