@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         MetricLearner as MetricLearner,
         OnlineLearner as OnlineLearner,
         PriorKeptWarning as PriorKeptWarning,
+        TruncationWarning as TruncationWarning,
         UnknownIdsWarning as UnknownIdsWarning,
         WorseThanEuclideanWarning as WorseThanEuclideanWarning,
     )
@@ -114,6 +115,7 @@ _EXPORTS: dict[str, str | None] = {
     "KernelReducer": "learners",
     "LeftOutWarning": "model.binding",
     "PriorKeptWarning": "learners",
+    "TruncationWarning": "learners",
     "UnknownIdsWarning": "learners",
     "WorseThanEuclideanWarning": "learners",
     "nearest_correlation": "named",

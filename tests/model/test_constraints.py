@@ -696,6 +696,21 @@ def test_pairs_are_decoded_exactly_at_any_size():
         assert (found[0].tolist(), found[1].tolist()) == (low.tolist(), high.tolist())
 
 
+def test_every_class_says_as_much_as_the_others():
+    """JKDD12 6: 100 pairs within each class and 100 of its objects with others; small classes have fewer."""
+    y = np.repeat([0, 1, -1], [55, 5, 3])
+    y = np.where(y < 0, None, y)
+    same, different = map(np.array, pairs_of(c.from_labels(y, per_class=100, random_state=0)))
+    assert np.sum(y[same[:, 0]] == 0) == 100
+    assert np.sum(y[same[:, 0]] == 1) == 10
+    assert (y[same[:, 0]] == y[same[:, 1]]).all()
+    assert (y[different[:, 0]] != y[different[:, 1]]).all()
+    assert 100 <= len(different) <= 200
+    for pairs in (same, different):
+        assert len({frozenset(pair) for pair in pairs.tolist()}) == len(pairs)
+        assert pairs.max() < 60
+
+
 def test_many_pairs_of_many_objects_are_drawn_without_listing_all_pairs():
     y = np.random.default_rng(0).integers(10, size=60_000)  # 1.8e9 pairs
     side = c.from_labels(y, n_pairs=200_000, random_state=0)
@@ -776,6 +791,8 @@ def test_wrong_labels(y, message):
     [
         ({"draw": "nearest"}, "draw must be 'random' or 'local', got 'nearest'"),
         ({"draw": "local"}, "draw='local' needs X"),
+        ({"per_class": 0}, "per_class must be an integer >= 1 or None, got 0"),
+        ({"per_class": 3, "n_pairs": 5}, "per_class is how many pairs draw='random' takes of each class"),
         ({"n_pairs": 0}, "n_pairs must be an integer >= 1 or None, got 0"),
         ({"n_pairs": 2.5}, "n_pairs must be an integer >= 1 or None, got 2.5"),
         ({"n_pairs": True}, "n_pairs must be an integer >= 1 or None, got True"),

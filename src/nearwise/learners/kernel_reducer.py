@@ -20,6 +20,7 @@ from nearwise.learners.metric import KernelMap
 from nearwise.linalg.directions import with_fixed_signs
 from nearwise.model import constraints as c, drawing
 from nearwise.model.blocks import Constraints
+from nearwise.model.certificate import SATISFIED
 from nearwise.model.divergences import Frobenius
 from nearwise.model.problem import Problem
 from nearwise.solving.driver import solve
@@ -29,6 +30,10 @@ from nearwise.solving.thin import ThinFactor
 Array = NDArray[np.float64]
 
 _THIN = 200  # from this order of W on, its leading eigenpairs take less time than all of W
+
+
+class TruncationWarning(UserWarning):
+    """Hard constraints hold for the matrix that was learned, but not for the coordinates that were kept."""
 
 
 class KernelReducer(KernelLearner):
@@ -56,6 +61,10 @@ class KernelReducer(KernelLearner):
     ----------
     metric_ : the learned `KernelMap`
     eigenvalues_ : of W, all that are positive, in falling order
+    satisfied_ : the share of the constraints that hold in the coordinates, up to 0.1 % of their bounds.
+        `status_` and `result_` are about W; where W has more positive eigenvalues than there are
+        coordinates, distances in these are less, and lower bounds may fail. With penalty=inf, a
+        `TruncationWarning` says so.
     components_ : (n_components, n_points) coefficients: coordinates are kernel values with the points of
         the basis times the transpose of these
     rank_, n_features_in_, feature_names_in_, result_, status_, n_iter_, penalty_, kept_prior_,
@@ -82,7 +91,7 @@ class KernelReducer(KernelLearner):
         trace_weight: float = 1.0,
         penalty: float = 1.0,
         rank: int | None = None,
-        basis: str = "auto",
+        basis: str | ArrayLike = "auto",
         n_pairs: int | None = None,
         tol: float = 1e-6,
         max_iter: int | None = None,
@@ -129,7 +138,7 @@ class KernelReducer(KernelLearner):
             raise ValueError(f"trace_weight must be a number > 0, got {self.trace_weight!r}")
         side = _side.read(X.shape[0], y, constraints, sample_ids)
         kernel = self._input_kernel(X)
-        basis = self._kernel_basis(kernel, X)
+        basis = self._kernel_basis(kernel, X, side.codes)
         scale = _unit_scale(basis.features)
         directions = scale * self._directions(X, y, scale * basis.features, side, count)
         directions = with_fixed_signs(directions, basis.features @ directions)
@@ -147,7 +156,7 @@ class KernelReducer(KernelLearner):
         if penalty_wanted(self.penalty) != np.inf:
             side = _side.without_unreachable(side, features, Frobenius(), None)
         rows = _with_bounds(features, _all_constraints(features, side, self.n_pairs, self.random_state))
-        self.n_constraints_used_ = len(rows)
+        self.n_constraints_used_, self.satisfied_ = len(rows), 1.0
         self.n_constraints_dropped_ = side.n_dropped
         self.result_: Result | None = None
         self.status_, self.n_iter_, self.penalty_scores_ = Status.SOLVED, 0, ()
@@ -177,7 +186,24 @@ class KernelReducer(KernelLearner):
         B = np.zeros((features.shape[1], min(count, features.shape[1])))
         width = min(B.shape[1], len(values))
         B[:, :width] = V[:, :width] * np.sqrt(values[:width])
+        if len(rows):
+            self._grade(Problem(features, rows, Frobenius()), B)
         return B
+
+    def _grade(self, problem: Problem, B: Array) -> None:
+        """What holds for the coordinates themselves."""
+        violations = problem.formulation.losses.violations(problem.values(B @ B.T))
+        broken = violations > SATISFIED
+        self.satisfied_ = 1.0 - float(np.mean(broken))
+        if self.penalty_ == np.inf and broken.any():
+            worst = problem.describe(int(np.argmax(violations)))
+            warnings.warn(
+                f"KernelReducer: {int(broken.sum())} of {len(broken)} constraints do not hold in "
+                f"{B.shape[1]} coordinates, {worst} least of all; W meets them with "
+                f"{len(self.eigenvalues_)} positive eigenvalues; raise n_components or trace_weight",
+                TruncationWarning,
+                stacklevel=5,
+            )
 
     def _report_status(self, found: Result) -> None:
         if found.status is Status.INFEASIBLE:

@@ -122,11 +122,13 @@ def bind_problem(
     divergence: Divergence,
     prior: ArrayLike | None,
     sample_ids: ArrayLike | None,
+    fixed: ArrayLike | None = None,
 ) -> BoundProblem:
     """Check features and prior, then bind the constraints to the features in the eigenbasis of the prior."""
     G = _checked_features(features)
     values, basis = _checked_prior(prior, G.shape[1], divergence)
-    return _bound(G, constraints, divergence, values, basis, sample_ids)
+    offsets = _checked_offsets(fixed, constraints)
+    return _bound(G, constraints, divergence, values, basis, sample_ids, offsets=offsets)
 
 
 def bind_kernel(
@@ -181,6 +183,7 @@ def _bound(
     basis: Array | None,
     sample_ids: ArrayLike | None,
     scale: Array | None = None,
+    offsets: Array | None = None,
 ) -> BoundProblem:
     measurements = bind(constraints.resolve(len(G), sample_ids), G, basis, scale)
     reference = _reference(values, divergence)
@@ -191,24 +194,32 @@ def _bound(
             f"{constraints.describe(row)}: the squared size of its features overflows; rescale them"
         )
     bounds = _filled_bounds(constraints, G, basis, reference, scale)
-    lost = _unreachable(constraints, bounds, sizes)
+    lost = _unreachable(constraints, bounds if offsets is None else bounds - offsets, sizes)
+    if offsets is not None:
+        offsets = np.where(lost, 0.0, offsets)
+        sizes, measurements = sizes + np.abs(offsets), replace(measurements, offsets=offsets)
     return BoundProblem(
         G, constraints, divergence, values, basis, measurements, sizes, bounds, lost, sample_ids
     )
 
 
 def unreachable(
-    features: Array, constraints: Constraints, divergence: Divergence, prior: Array | None
+    features: Array,
+    constraints: Constraints,
+    divergence: Divergence,
+    prior: Array | None,
+    fixed: Array | None = None,
 ) -> Mask:
-    """Which constraints, by row number, have a value that is 0 for every matrix, and do not allow it.
+    """Which constraints, by row number, have the same value for every matrix, and do not allow it.
 
-    Open bounds are meant to be > 0.
+    That value is 0, or the fixed part. Open bounds are meant to be > 0, and more than the fixed part.
     """
     values, basis = _checked_prior(prior, features.shape[1], divergence)
     scale = np.exp2(-np.frexp(np.abs(features).max(initial=0.0))[1])  # squares neither overflow nor vanish
     measured = bind(constraints.resolve(len(features)), features * scale, basis)
     sizes = measured.sizes(_reference(values, divergence))
-    return _unreachable(constraints, np.nan_to_num(constraints.bounds, nan=1.0), sizes)
+    bounds = constraints.bounds if fixed is None else constraints.bounds - fixed
+    return _unreachable(constraints, np.nan_to_num(bounds, nan=1.0), sizes)
 
 
 def random_orthonormal(n: int, rank: int, seed: int) -> Array:
@@ -244,6 +255,21 @@ def _checked_penalties(penalty: ArrayLike, constraints: Constraints) -> Array:
             f"penalty{place} must be positive (inf for hard), got {np.atleast_1d(gamma)[wrong[0]]}"
         )
     return np.broadcast_to(gamma, (len(constraints),)).copy()
+
+
+def _checked_offsets(fixed: ArrayLike | None, constraints: Constraints) -> Array | None:
+    if fixed is None:
+        return None
+    offsets = finite(fixed, "fixed", ndim=1)
+    if len(offsets) != len(constraints):
+        raise ValueError(f"fixed must be {len(constraints)} numbers, one per constraint, got {len(offsets)}")
+    unknown = np.flatnonzero(np.isnan(constraints.bounds))
+    if unknown.size:
+        raise ValueError(
+            f"{constraints.describe(int(unknown[0]))}: beside a fixed part, which the features do not tell, "
+            "a bound cannot be filled from them; give it"
+        )
+    return offsets
 
 
 def _checked_prior(prior: ArrayLike | None, r: int, divergence: Divergence) -> tuple[Array, Array | None]:

@@ -133,6 +133,7 @@ def from_labels(
     n_pairs: int | None = None,
     random_state: int | np.random.RandomState | None = None,
     bounds: tuple[float, float] | None = None,
+    per_class: int | None = None,
 ) -> Constraints:
     """Similar pairs of equal labels, dissimilar pairs of different labels; bounds are filled from the data.
 
@@ -148,13 +149,15 @@ def from_labels(
     bounds : two factors, as (0.75, 1.25): a similar pair shall come below the first times its own squared
         distance in X, a dissimilar one above the second times it (KSD09 7.1, MBS11 10.2). Pairs of equal rows
         are left out then. By default bounds are left open, and filled by who learns from them.
+    per_class : in place of `n_pairs`, so many pairs within each class and so many of its objects with others,
+        or all if there are fewer (JKDD12 6 takes 100), so that small classes say as much as large ones
 
     >>> from nearwise import constraints as c
     >>> c.from_labels(["a", "a", "b", "b"], random_state=0)
     <Constraints: 2 distances <=, 4 distances >=>
     """
     codes = labelling.read(y).for_pairs(stacklevel=2)
-    same, different = drawing.pairs_of_classes(codes, X, draw, n_pairs, random_state)
+    same, different = drawing.pairs_of_classes(codes, X, draw, n_pairs, random_state, per_class)
     if bounds is None:
         return similar(same) + dissimilar(different)
     if X is None:

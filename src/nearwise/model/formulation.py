@@ -180,6 +180,12 @@ class Formulation:
         size = float(np.mean(np.abs(self.prior))) if len(self.prior) else 1.0
         return size**degree if degree is not None and size > 0 else 1.0
 
+    @property
+    def _bounds(self) -> Array:
+        """On the part of every value that depends on M."""
+        offsets = self.measurements.offsets
+        return self.losses.bounds if offsets is None else self.losses.bounds - offsets
+
     def check_infeasibility(self, ray: Array) -> InfeasibilityCheck:
         """Whether multipliers prove that the hard rows contradict each other; soft rows are left out.
 
@@ -190,8 +196,8 @@ class Formulation:
         total = float(share.sum())
         if not np.isfinite(total) or total == 0:
             return InfeasibilityCheck(False, -np.inf, 0.0, ())
-        bound = float(y @ self.losses.bounds)
-        magnitude = float(np.abs(y) @ np.abs(self.losses.bounds))
+        bound = float(y @ self._bounds)
+        magnitude = float(np.abs(y) @ np.abs(self._bounds))
         order = np.argsort(-share, kind="stable")
         rows = tuple(int(i) for i in order[: int(np.sum(share > 1e-6 * total))])
         if magnitude == 0 and self.is_strict:
@@ -211,8 +217,8 @@ class Formulation:
         smallest of them may spoil a proof: along what such a row alone measures, nothing outweighs it.
         """
         y = np.where(self.losses.is_hard, ray, 0.0)
-        if not y @ self.losses.bounds < 0:
-            y = np.where(self.losses.bounds == 0, y, 0.0)
+        if not y @ self._bounds < 0:
+            y = np.where(self._bounds == 0, y, 0.0)
             if not (self.is_strict and y.any()):
                 return None
         share = np.abs(y) * self.losses.references

@@ -40,6 +40,8 @@ class Problem:
         its range (KSD09 4.2). For Frobenius it may be indefinite.
     penalty : gamma > 0, the cost of violating a constraint; inf makes it hard. One number or one per row.
     sample_ids : the ids by which the constraints name the objects; row numbers by default
+    fixed : one number per constraint, by default 0: the part of its value that does not depend on M, such as
+        a squared distance outside the span of the features (JKDD12 (10)). Bounds must be given then.
 
     Bounds that were left open (`similar`, `dissimilar`) become the 5th and 95th percentile of the squared
     distances between objects under the prior (KSD09 7.2).
@@ -60,10 +62,11 @@ class Problem:
         prior: ArrayLike | None = None,
         penalty: ArrayLike = 1.0,
         sample_ids: ArrayLike | None = None,
+        fixed: ArrayLike | None = None,
     ) -> None:
         divergence = LogDet() if divergence is None else divergence
         binding.check_arguments(constraints, divergence, penalty)
-        bound = binding.bind_problem(features, constraints, divergence, prior, sample_ids)
+        bound = binding.bind_problem(features, constraints, divergence, prior, sample_ids, fixed)
         self._take(bound, penalty)
         bound.tell_of_lost(stacklevel=3)
 
@@ -198,7 +201,10 @@ class Problem:
         return (V * self.formulation.prior) @ V.T
 
     def values(self, M: ArrayLike) -> Array:
-        """<A_i, M> for every constraint: a squared distance, a difference of two, an inner product."""
+        """<A_i, M> for every constraint: a squared distance, a difference of two, an inner product.
+
+        Where a part of it is fixed, that is added.
+        """
         return self.formulation.measurements.values(self._restrict(M))
 
     def objective(self, M: ArrayLike) -> float:

@@ -56,7 +56,8 @@ class Recheck:
         inside: Pair | Array = factor if self.range is None else product(self.range.T, factor)
         rows = self._rows
         images = rows.mapped(inside)
-        values = images.values(rows)
+        values, offsets = images.values(rows), self.form.measurements.offsets
+        values = values if offsets is None else values.plus(offsets)
         p = values.rounded
         if self.form.divergence.congruence_invariant:
             distance, y = self._logarithmic_distance(factor, images, y)

@@ -102,6 +102,8 @@ class CyclicProjections:
         return sweeps(self._engine(form), form, self)
 
     def _engine(self, form: Formulation) -> Engine:
+        if form.measurements.offsets is not None:
+            raise ValueError("CyclicProjections knows no values with a fixed part; use Newton() for them")
         if isinstance(form.divergence, LogDet):
             return LogDetEngine(form, self.form == "factored")
         if isinstance(form.divergence, VonNeumann):
