@@ -15,7 +15,7 @@ from nearwise._common.reading import symmetric
 from nearwise.learners import _bases, _side
 from nearwise.learners._progress import with_callbacks
 from nearwise.learners.base import Learner, one_of, rank_wanted
-from nearwise.learners.input_kernels import dense_product, in_parts, paired_products
+from nearwise.learners.input_kernels import dense_product, first_equal_rows, in_parts, paired_products
 from nearwise.learners.metric import Metric, symmetric_root
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence
@@ -153,7 +153,7 @@ class MetricLearner(Learner):
         X = self._training_data(X)
         side = _side.read(X.shape[0], y, constraints, sample_ids)
         basis = self._subspace(X, side)
-        features = X if basis is None else dense_product(X, basis)
+        features = X if basis is None else dense_product(X, basis)[first_equal_rows(X)]
         if basis is not None:
             side = side.inside(lambda i, j: _outside(X, features, i, j))
         prior = self._prior(X) if basis is None else None
