@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import linalg, sparse
 
 from nearwise._common.reading import finite, symmetric
-from nearwise.learners.input_kernels import InputKernel
+from nearwise.learners.input_kernels import InputKernel, first_equal_rows
 from nearwise.linalg.directions import with_fixed_signs
 
 Array = NDArray[np.float64]
@@ -157,17 +157,7 @@ def _first_equal(kernel: InputKernel, X: Any) -> NDArray[np.int64]:
     if kernel.is_precomputed:
         size = np.diag(X)[:, None] + np.diag(X)
         return np.argmax(size - 2.0 * X <= _EQUAL * size, axis=1)
-    rows = sparse.csr_array(X) if sparse.issparse(X) else X
-    first: dict[bytes, int] = {}
-    keys = (_bytes_of(rows, i) for i in range(rows.shape[0]))
-    return np.array([first.setdefault(key, i) for i, key in enumerate(keys)], dtype=np.int64)
-
-
-def _bytes_of(rows: Any, i: int) -> bytes:
-    if sparse.issparse(rows):
-        part = slice(rows.indptr[i], rows.indptr[i + 1])
-        return bytes(rows.indices[part].tobytes() + b"|" + rows.data[part].tobytes())
-    return bytes((rows[i] + 0.0).tobytes())  # -0.0 becomes 0.0
+    return first_equal_rows(X)
 
 
 def _spectrum(K: Array) -> tuple[Array, Array]:

@@ -66,7 +66,8 @@ class KernelReducer(KernelLearner):
         coordinates, distances in these are less, and lower bounds may fail. With penalty=inf, a
         `TruncationWarning` says so.
     components_ : (n_components, n_points) coefficients: coordinates are kernel values with the points of
-        the basis times the transpose of these
+        the basis times the transpose of these. Their sign is such that the largest value of a coordinate
+        among the training objects, or the first of several, is positive
     rank_, n_features_in_, feature_names_in_, result_, status_, n_iter_, penalty_, kept_prior_,
     n_constraints_used_, n_constraints_dropped_ : as for `KernelLearner`; `kept_prior_` is true where nothing
         was learned and the coordinates are those of kernel PCA

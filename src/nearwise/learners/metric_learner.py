@@ -16,7 +16,7 @@ from nearwise.learners import _bases, _side
 from nearwise.learners._progress import with_callbacks
 from nearwise.learners._space import Outside
 from nearwise.learners.base import Learner, one_of, rank_wanted
-from nearwise.learners.input_kernels import InputKernel, dense_product
+from nearwise.learners.input_kernels import InputKernel, dense_product, first_equal_rows
 from nearwise.learners.metric import Metric, symmetric_root
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence
@@ -155,7 +155,7 @@ class MetricLearner(Learner):
         X = self._training_data(X)
         side = _side.read(X.shape[0], y, constraints, sample_ids)
         basis = self._subspace(X, side)
-        features = X if basis is None else dense_product(X, basis)
+        features = X if basis is None else dense_product(X, basis)[first_equal_rows(X)]
         outside = None if basis is None else Outside(InputKernel("linear"), X, features)
         prior = self._prior(X) if basis is None else None
         # in a basis that is made of the classes' objects, these have neighbours that others do not have
