@@ -45,7 +45,7 @@ _FROM = (
 _SPARSER = 4  # searches for a proof of fewer rows
 _MOST_STEPS = 50  # from one start
 _DEPENDENT = 1e-14  # added to the diagonal of the rows' Gram matrix, relatively: they may be dependent
-_FLATTEST = 1e-12  # direction of the rows, relative to the largest, that is stretched to equal size
+_FLATTEST = 1e-12  # relative size of a direction of the rows that is one, and is stretched to equal size
 _FEASIBLE = 1e-7  # violation of rows that are not contradictory
 _DEAR = 1e10  # penalty on violations where only feasibility matters, in units of the rows
 
@@ -96,12 +96,13 @@ def _runs(form: Formulation) -> Iterator[_Run]:
 
 
 def _equalising(measurements: Measurements) -> Array:
-    """T such that the vectors T^T x of the rows have about the same size in all directions."""
+    """T such that the vectors T^T x of the rows have about the same size in all directions that they have."""
     rows = measurements.spanning_rows()
     norms = np.linalg.norm(rows, axis=1)
     unit = rows[norms > 0] / norms[norms > 0, None]
     _, s, Vt = np.linalg.svd(np.vstack([unit, np.zeros((rows.shape[1], rows.shape[1]))]), full_matrices=False)
-    return np.asarray(Vt.T / np.maximum(s, _FLATTEST * max(s[0], _FLATTEST)))
+    largest = max(s[0], _FLATTEST)
+    return np.asarray(Vt.T / np.where(s > _FLATTEST * largest, s, largest))
 
 
 @np.errstate(all="ignore")
