@@ -1,4 +1,4 @@
-"""Problems of the random campaign that were once answered wrongly or not at all, judged by definition."""
+"""Problems of the random campaign that were once answered wrongly, or not at all: judged by definition."""
 
 from __future__ import annotations
 
