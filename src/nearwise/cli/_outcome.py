@@ -348,7 +348,7 @@ def _aligned(rows: Sequence[Sequence[str]], numbers: Sequence[int]) -> list[str]
 
 def _given_pairs(split: Split) -> Pairs | None:
     """Held-out pairs that are known as similar or dissimilar."""
-    blocks = [block for block in split.held.blocks if block.kind == "distance" and block.relation != 0]
+    blocks = [block for block in split.held.blocks if block.tells_pairs]
     if not blocks:
         return None
     is_similar = [np.full(len(block), block.relation < 0) for block in blocks]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 import nearwise as nw
 from nearwise import constraints as c
-from nearwise.model.blocks import Block, Constraints
+from nearwise.model.blocks import Constraints
 from nearwise.online.feedback import Pieces, of_blocks
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def learn(
     stored, stop = time.perf_counter(), False
     while learner.n_feedback_ < len(pieces) and not stop:
         first = learner.n_feedback_
-        learner.partial_fit(X, constraints=_constraints(pieces, first, first + _AT_A_TIME))
+        learner.partial_fit(X, constraints=pieces.constraints(first, first + _AT_A_TIME))
         stop = watch.step(f"{learner.n_feedback_:,} of {len(pieces):,} pieces of feedback")
         unfinished = learner.n_feedback_ < len(pieces)
         if path is not None and unfinished and (stop or time.perf_counter() - stored > _STORED_EVERY):
@@ -73,19 +73,6 @@ def learn(
 def _shuffled(pieces: Pieces, seed: int) -> Pieces:
     order = np.random.RandomState(seed).permutation(len(pieces))
     return Pieces(pieces.rows[order], pieces.relation[order], pieces.bound[order])
-
-
-def _constraints(pieces: Pieces, first: int, end: int) -> Constraints:
-    """Some pieces in their order: a block for each run of one kind and one relation."""
-    rows, relation, bound = pieces.rows[first:end], pieces.relation[first:end], pieces.bound[first:end]
-    compares = rows[:, 2] >= 0
-    starts = np.flatnonzero(np.diff(2 * relation + compares, prepend=99))
-    blocks = []
-    for low, high in zip(starts, [*starts[1:], len(rows)], strict=True):
-        width = 4 if compares[low] else 2
-        kind: c.Kind = "comparison" if compares[low] else "distance"
-        blocks.append(Block(kind, int(relation[low]), rows[low:high, :width].copy(), bound[low:high].copy()))
-    return Constraints(tuple(blocks))
 
 
 def _started(X: Array, settings: Settings) -> nw.OnlineLearner:

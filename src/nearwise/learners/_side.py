@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 from sklearn.metrics import roc_auc_score
 from sklearn.utils import column_or_1d
 
@@ -23,6 +22,7 @@ from nearwise.model import drawing, labelling
 from nearwise.model.binding import LeftOutWarning, left_out, unreachable
 from nearwise.model.blocks import Block, Constraints
 from nearwise.model.divergences import Divergence
+from nearwise.model.kinds import OfProducts
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -67,7 +67,8 @@ class SideInformation:
 
         `outside` gives the inner products of objects i and j less those of their projections on the subspace.
         Open bounds stay open: they are filled from distances in the subspace. An upper bound on a distance
-        that the part outside already exceeds is refused, and a lower bound that it already meets is left out.
+        or a squared length that the part outside already exceeds is refused, and a lower bound that it
+        already meets is left out.
         """
         blocks: list[Block] = []
         first = 0
@@ -75,10 +76,11 @@ class SideInformation:
             if np.isnan(block.bounds).all():
                 blocks.append(block)
             else:
-                shifted = replace(block, bounds=block.bounds - _values(block, outside, self.n_objects))
-                if block.kind == "distance":
-                    _refuse_exceeded(self.constraints, shifted, first)
-                    shifted = _without_met(shifted)
+                fixed = block.of_kind.values(block, OfProducts(outside))
+                shifted = replace(block, bounds=block.bounds - fixed)
+                never_negative = block.of_kind.is_definite(block)
+                _refuse_exceeded(self.constraints, shifted, never_negative, first)
+                shifted = shifted.part(np.flatnonzero(~((shifted.bounds <= 0) & never_negative)))
                 if len(shifted):
                     blocks.append(shifted)
             first += len(block)
@@ -147,7 +149,7 @@ def without_unreachable(
     warnings.warn(f"{left_out(int(lost.sum()))}, {example}", LeftOutWarning, stacklevel=5)
     starts = np.cumsum([0, *map(len, side.constraints.blocks)])
     parts = [
-        part_of(block, np.flatnonzero(~lost[start : start + len(block)]))
+        block.part(np.flatnonzero(~lost[start : start + len(block)]))
         for block, start in zip(side.constraints.blocks, starts, strict=False)
     ]
     kept = Constraints(tuple(block for block in parts if len(block)))
@@ -168,7 +170,7 @@ def share_in_order(
     objects have weights, a pair or comparison counts with the product of those of its objects.
     """
     similar, dissimilar = (_counting(pairs, weights) for pairs in _graded_pairs(side, rng))
-    comparisons = [block.ids for block in side.constraints.blocks if block.kind == "comparison"]
+    comparisons = [block.ids for block in side.constraints.blocks if block.of_kind.n_distances == 2]
     parts: list[tuple[float, float]] = []
     if len(similar) and len(dissimilar):
         pairs = np.concatenate([similar, dissimilar])
@@ -192,13 +194,6 @@ def share_in_order(
         )
     values, sums = np.array(parts).T
     return float(np.average(values, weights=sums))
-
-
-def part_of(block: Block, rows: Index) -> Block:
-    """Some rows of a block."""
-    ids = block.ids if block.kind == "linear" or block.ids is None else block.ids[rows]
-    matrices = tuple(block.matrices[row] for row in rows) if block.matrices else ()
-    return replace(block, ids=ids, bounds=block.bounds[rows], matrices=matrices)
 
 
 def _counting(rows: Index, weights: Array | None) -> Index:
@@ -266,7 +261,7 @@ def _codes(y: ArrayLike, n_objects: int, complete: bool) -> tuple[Codes | None, 
 
 
 def _graded_pairs(side: SideInformation, rng: np.random.RandomState) -> tuple[Index, Index]:
-    blocks = [block for block in side.constraints.blocks if block.kind == "distance" and block.relation != 0]
+    blocks = [block for block in side.constraints.blocks if block.tells_pairs]
     similar = [block.ids for block in blocks if block.relation < 0 and block.ids is not None]
     dissimilar = [block.ids for block in blocks if block.relation > 0 and block.ids is not None]
     if side.codes is not None:
@@ -277,41 +272,14 @@ def _graded_pairs(side: SideInformation, rng: np.random.RandomState) -> tuple[In
     return np.concatenate([none, *similar]), np.concatenate([none, *dissimilar])
 
 
-def _values(block: Block, inner: InnerProducts, n_objects: int) -> Array:
-    """<A, K> of every row of a block, for the matrix K of given inner products."""
-
-    def distance(i: Index, j: Index) -> Array:
-        return inner(i, i) + inner(j, j) - 2.0 * inner(i, j)
-
-    if block.kind == "linear":
-        rows = np.arange(n_objects) if block.ids is None else block.ids
-        K = np.stack([inner(np.full_like(rows, row), rows) for row in rows])
-        return np.array([_trace(matrix, K) for matrix in block.matrices])
-    assert block.ids is not None
-    columns = block.ids.T
-    if block.kind == "similarity":
-        return inner(*columns)
-    if block.kind == "comparison":
-        return distance(*columns[:2]) - distance(*columns[2:])
-    return distance(*columns)
-
-
-def _trace(A: Any, K: Array) -> float:
-    if A.factor is not None:
-        return float(np.einsum("ik,ij,jk,k->", A.factor, K, A.factor, A.weights, optimize=True))
-    return float(A.matrix.multiply(K).sum() if sparse.issparse(A.matrix) else np.sum(A.matrix * K))
-
-
-def _without_met(block: Block) -> Block:
-    return part_of(block, np.flatnonzero(~(block.bounds <= 0)))
-
-
-def _refuse_exceeded(constraints: Constraints, shifted: Block, first: int) -> None:
-    wrong = np.flatnonzero((shifted.bounds <= 0) & (shifted.relation <= 0))
+def _refuse_exceeded(
+    constraints: Constraints, shifted: Block, never_negative: NDArray[np.bool_], first: int
+) -> None:
+    wrong = np.flatnonzero((shifted.bounds <= 0) & never_negative & (shifted.relation <= 0))
     if wrong.size:
         row = first + int(wrong[0])
         excess = -float(shifted.bounds[wrong[0]])
         raise ValueError(
-            f"{constraints.describe(row)}: outside the basis this distance is fixed, and there it already is "
+            f"{constraints.describe(row)}: outside the basis its value is fixed, and there it already is "
             f"{excess:.3g} above the bound; raise rank or the bound"
         )

@@ -281,7 +281,9 @@ def with_margins(side: Constraints, margin: float) -> Array:
     W = 0 satisfies every comparison without a margin, and a descent that may shrink W would end there.
     """
     bounds = side.bounds
-    comparison = np.repeat([block.kind == "comparison" for block in side.blocks], list(map(len, side.blocks)))
+    comparison = np.repeat(
+        [block.of_kind.n_distances == 2 for block in side.blocks], list(map(len, side.blocks))
+    )
     return np.where(comparison.astype(bool) & (bounds == 0.0), -margin, bounds)
 
 

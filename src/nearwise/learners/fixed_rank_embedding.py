@@ -21,6 +21,7 @@ from nearwise.fixed_rank.regression import Regression, constraint_forms, root_me
 from nearwise.learners import _side, fixed_rank as shared
 from nearwise.learners.base import PriorKeptWarning, one_of
 from nearwise.model.blocks import Block, Constraints
+from nearwise.model.kinds import DISTANCE
 from nearwise.solving.result import Status
 
 Array = NDArray[np.float64]
@@ -233,7 +234,7 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
             known = np.isfinite(matrix[i, j])
             pairs, squares = np.stack([i, j], axis=1)[known], matrix[i, j][known]
             # a bound of 0 is a target like any other here, though no constraint on a metric
-            side = Constraints((Block("distance", 0, pairs, squares),)) + side
+            side = Constraints((Block(DISTANCE, 0, pairs, squares),)) + side
             if not len(side):
                 raise ValueError(
                     "nothing to learn from: X has no known distance, and there are no constraints"

@@ -20,12 +20,12 @@ from nearwise.fixed_rank.regression import Regression, matrix_forms, root_mean_s
 from nearwise.learners import fixed_rank as shared
 from nearwise.learners._progress import Callbacks, progress, with_callbacks
 from nearwise.learners.kernel_features import KernelFeatures, is_precomputed, kernel_features
+from nearwise.model.relations import signs_of
 from nearwise.solving.result import Status
 
 Array = NDArray[np.float64]
 
 _ACCEPTED: dict[str, Any] = {"dtype": np.float64, "allow_nd": True}
-_RELATIONS = {"<=": -1, ">=": 1, "==": 0}
 
 
 class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -259,13 +259,8 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
 
 
 def _signs(relations: Any, n: int) -> NDArray[np.int8] | None:
+    """The sign of every sample; None where all are equalities."""
     if relations is None:
         return None
-    names = np.broadcast_to(np.asarray(relations), (n,)) if np.ndim(relations) == 0 else np.asarray(relations)
-    if names.shape != (n,):
-        raise ValueError(f"relations must be one text or one per sample, {n} in all, got shape {names.shape}")
-    wrong = [k for k, name in enumerate(names) if name not in _RELATIONS]
-    if wrong:
-        raise ValueError(f"relations[{wrong[0]}] must be '<=', '>=' or '==', got {str(names[wrong[0]])!r}")
-    signs = np.array([_RELATIONS[name] for name in names], dtype=np.int8)
+    signs = signs_of(relations, n)
     return signs if signs.any() else None

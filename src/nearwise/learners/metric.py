@@ -18,7 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from nearwise.learners.input_kernels import InputKernel, dense_product, in_parts, paired_squared_distances
+from nearwise.learners.input_kernels import (
+    InputKernel,
+    dense_product,
+    in_parts,
+    paired_products,
+    paired_squared_distances,
+)
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -96,6 +102,14 @@ class Metric:
         outside -= in_parts(paired_squared_distances, inside, i, j)
         learned = in_parts(paired_squared_distances, dense_product(inside, self.factor), i, j)
         return learned + np.maximum(outside, 0.0)
+
+    def pair_products(self, X: Any, i: Index, j: Index) -> Array:
+        """The learned inner products x^T M y of the rows i of X and the rows j."""
+        learned = in_parts(paired_products, self.transform(X), i, j)
+        if self.basis is None:
+            return learned
+        inside = in_parts(paired_products, dense_product(X, self.basis), i, j)
+        return learned + in_parts(paired_products, X, i, j) - inside
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -178,6 +192,14 @@ class KernelMetric:
         outside -= in_parts(paired_squared_distances, inside, i, j)
         return learned + np.maximum(outside, 0.0)
 
+    def pair_products(self, X: Any, i: Index, j: Index) -> Array:
+        """The learned kernel of the rows i of X with the rows j."""
+        inside = self.features(X)
+        learned = in_parts(paired_products, inside @ self.factor, i, j)
+        if self.kernel.is_precomputed:
+            return learned
+        return learned + in_parts(self.kernel.paired, X, i, j) - in_parts(paired_products, inside, i, j)
+
     @property
     def _training(self) -> Array:
         assert self.training is not None
@@ -226,6 +248,10 @@ class KernelMap:
     def pair_squared_distances(self, X: Any, i: Index, j: Index) -> Array:
         """Of the rows i of X to the rows j."""
         return in_parts(paired_squared_distances, self.transform(X), i, j)
+
+    def pair_products(self, X: Any, i: Index, j: Index) -> Array:
+        """Of the rows i of X and the rows j."""
+        return in_parts(paired_products, self.transform(X), i, j)
 
     def _others(self, left: Array, Y: Any) -> Array:
         if Y is not None:

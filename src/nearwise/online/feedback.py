@@ -15,7 +15,8 @@ from sklearn.utils import column_or_1d
 
 from nearwise._common import reading
 from nearwise.model import labelling
-from nearwise.model.blocks import Block
+from nearwise.model.blocks import Block, Constraints
+from nearwise.model.kinds import COMPARISON, DISTANCE
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -53,6 +54,18 @@ class Pieces:
         fixed = outside[:, 0] - np.where(self.rows[:, 2] >= 0, outside[:, 1], 0.0)
         return replace(self, bound=self.bound - fixed)
 
+    def constraints(self, first: int, end: int) -> Constraints:
+        """Some pieces in their order, the inverse of `of_blocks`: a block for each run of one sort."""
+        rows, relation, bound = self.rows[first:end], self.relation[first:end], self.bound[first:end]
+        compares = rows[:, 2] >= 0
+        starts = np.flatnonzero(np.diff(2 * relation + compares, prepend=99))
+        blocks = []
+        for low, high in zip(starts, [*starts[1:], len(rows)], strict=True):
+            kind, width = (COMPARISON, 4) if compares[low] else (DISTANCE, 2)
+            ids = rows[low:high, :width].copy()
+            blocks.append(Block(kind, int(relation[low]), ids, bound[low:high].copy()))
+        return Constraints(tuple(blocks))
+
 
 def nothing() -> Pieces:
     """No feedback."""
@@ -84,7 +97,7 @@ def of_blocks(blocks: tuple[Block, ...]) -> Pieces:
     found = nothing()
     first = 0
     for block in blocks:
-        if block.kind not in ("distance", "comparison"):
+        if block.of_kind.n_distances == 0:
             hint = "an online learner learns from distances and comparisons"
             raise ValueError(f"row {first}: {block.describe(0)} is no bound on distances; {hint}")
         assert block.ids is not None

@@ -6,6 +6,7 @@ no prior, the distance of their input as it is. `Missing` says why a model has n
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +24,7 @@ from nearwise.learners import (
     OnlineLearner,
 )
 from nearwise.learners.base import Learner
-from nearwise.learners.input_kernels import InputKernel, in_parts, paired_squared_distances
+from nearwise.learners.input_kernels import InputKernel, in_parts, paired_products, paired_squared_distances
 from nearwise.learners.kernel_features import LowRankKernelMetric
 from nearwise.learners.metric import KernelMap, KernelMetric, Metric, root_of
 from nearwise.learners.starts import prior as read_prior
@@ -58,7 +59,7 @@ def measures(model: Any, X: Any) -> tuple[Measured | Given | None, Measured]:
     centre = rows.mean(axis=0) if centred else None
     after = Measured(learner.metric_, rows, centre)
     if isinstance(learner, KernelReducer) and learner.metric_.kernel.is_precomputed:
-        return (Given(_of_inner_products(rows)) if rows.shape[0] == rows.shape[1] else None), after
+        return (Given(_of_inner_products(rows), rows) if rows.shape[0] == rows.shape[1] else None), after
     return Measured(prior_metric(learner, rows), rows, centre), after
 
 
@@ -116,10 +117,10 @@ class Measured:
         return int(self.rows.shape[0])
 
     def pairs(self, i: Index, j: Index) -> Array:
-        # of many rows, most may not be asked for
-        used, places = np.unique(np.stack([i, j]), return_inverse=True)
-        first, second = places.reshape(2, -1)
-        return np.asarray(self.metric.pair_squared_distances(self.rows[used], first, second))
+        return self._of_pairs(self.metric.pair_squared_distances, i, j)
+
+    def products(self, i: Index, j: Index) -> Array:
+        return self._of_pairs(self.metric.pair_products, i, j)
 
     def between(self, rows: Index, others: Index) -> Array:
         left, right = (self.rows[part] for part in (rows, others))
@@ -127,15 +128,27 @@ class Measured:
             left, right = left - self.centre, right - self.centre
         return np.asarray(self.metric.squared_distances(left, right))
 
+    def _of_pairs(self, measure: Callable[[Any, Index, Index], Array], i: Index, j: Index) -> Array:
+        # of many rows, most may not be asked for
+        used, places = np.unique(np.stack([i, j]), return_inverse=True)
+        first, second = places.reshape(2, -1)
+        return np.asarray(measure(self.rows[used], first, second))
+
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """Squared distances that are known themselves."""
+    """Squared distances that are known themselves, and perhaps inner products."""
 
     squared: Array
+    kernel: Array | None = None
 
     def pairs(self, i: Index, j: Index) -> Array:
         return self.squared[i, j]
+
+    def products(self, i: Index, j: Index) -> Array:
+        if self.kernel is None:
+            raise Missing("Distances alone do not tell the inner products that the constraints are about.")
+        return self.kernel[i, j]
 
     def between(self, rows: Index, others: Index) -> Array:
         return self.squared[np.ix_(rows, others)]
@@ -147,6 +160,9 @@ class _Euclidean:
 
     def pair_squared_distances(self, X: Any, i: Index, j: Index) -> Array:
         return in_parts(paired_squared_distances, X, i, j)
+
+    def pair_products(self, X: Any, i: Index, j: Index) -> Array:
+        return in_parts(paired_products, X, i, j)
 
     def squared_distances(self, X: Any, Y: Any) -> Array:
         from sklearn.metrics.pairwise import euclidean_distances  # slow to import, and needed only here
@@ -163,6 +179,9 @@ class _OfKernel:
     def pair_squared_distances(self, X: Any, i: Index, j: Index) -> Array:
         return np.maximum(in_parts(self.kernel.paired_squared_distances, X, i, j), 0.0)
 
+    def pair_products(self, X: Any, i: Index, j: Index) -> Array:
+        return in_parts(self.kernel.paired, X, i, j)
+
     def squared_distances(self, X: Any, Y: Any) -> Array:
         lengths = self.kernel.paired(X, X)[:, None] + self.kernel.paired(Y, Y)
         return np.maximum(lengths - 2.0 * self.kernel.gram(X, Y), 0.0)
@@ -176,7 +195,7 @@ def _given(learner: FixedRankEmbedding, X: Any) -> Given | None:
     if matrix.shape != (len(learner.embedding_),) * 2:
         n = len(learner.embedding_)
         raise ValueError(f"X must be the {n} x {n} matrix of the fit, got shape {matrix.shape}")
-    return Given(matrix if learner.input == "distances" else _of_inner_products(matrix))
+    return Given(matrix) if learner.input == "distances" else Given(_of_inner_products(matrix), matrix)
 
 
 def _of_inner_products(K: Array) -> Array:
