@@ -18,6 +18,7 @@ import nearwise as nw
 from nearwise import constraints as c
 from nearwise.learners import _pairs, _selection
 from nearwise.learners._learning import Learned, learn
+from nearwise.model import binding
 
 RNG = np.random.default_rng(0)
 DIVERGENCES = [nw.LogDet(), nw.VonNeumann(), nw.Frobenius()]
@@ -388,3 +389,22 @@ def test_an_interruption_gives_the_best_that_was_tried_and_not_what_had_just_beg
     n_iterations = nw.MetricLearner(random_state=0).fit(X, y).n_iter_
     late = [score(stop) for stop in range(n_iterations // 2, n_iterations)]
     assert min(late) > (prior + full) / 2
+
+
+@pytest.mark.parametrize("divergence", ["logdet", "vonneumann", "frobenius"])
+def test_constraints_are_bound_once_for_all_penalties(
+    divergence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neighbours are drawn twice for the path and twice for the fit, and each draw is bound once."""
+    bound: list[int] = []
+    bind = binding.bind
+
+    def counted(*arguments: Any) -> Any:
+        bound.append(1)
+        return bind(*arguments)
+
+    monkeypatch.setattr(binding, "bind", counted)
+    X, y = load_iris(return_X_y=True)
+    learner = nw.MetricLearner(divergence=divergence, random_state=0).fit(X, y)
+    assert len(learner.penalty_scores_) > 3
+    assert len(bound) == 4

@@ -19,7 +19,7 @@ from sklearn.model_selection import cross_validate
 from sklearn.utils import check_array
 
 from nearwise import constraints as c
-from nearwise.model import blocks, constraints as constructors, drawing, labelling
+from nearwise.model import blocks, constraints, drawing, labelling
 
 DISTANCES = [(c.at_most, -1), (c.at_least, 1), (c.equal, 0)]
 
@@ -930,6 +930,6 @@ def test_a_million_pairs():
 
 
 def test_the_examples_in_the_docstrings_are_true():
-    results = [doctest.testmod(module) for module in (blocks, constructors)]
-    assert sum(found.attempted for found in results) >= 8
-    assert not any(found.failed for found in results)
+    done = [doctest.testmod(module) for module in (blocks, constraints)]
+    assert sum(results.attempted for results in done) >= 8
+    assert not any(results.failed for results in done)

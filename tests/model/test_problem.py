@@ -366,3 +366,31 @@ def test_rows_outside_the_range_may_ask_for_zero() -> None:
     result = nw.solve(problem)
     assert result.status is nw.Status.SOLVED
     assert_allclose(result.matrix, np.diag([1.0, 0.0]), atol=1e-15)
+
+
+def test_another_penalty_is_another_problem_on_the_same_rows() -> None:
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(12, 3))
+    side = c.similar([(0, 1), (2, 3)]) + c.at_least([(4, 5), (6, 7)], [9.0, 16.0])
+    for divergence in (nw.LogDet(), nw.VonNeumann(), nw.Frobenius()):
+        first = nw.Problem(X, side, divergence, np.diag([1.0, 2.0, 3.0]), 1.0)
+        changed, anew = (
+            first.with_penalty([2.0, 3.0, np.inf, 5.0]),
+            nw.Problem(X, side, divergence, np.diag([1.0, 2.0, 3.0]), [2.0, 3.0, np.inf, 5.0]),
+        )
+        assert changed.formulation.measurements is first.formulation.measurements
+        assert np.array_equal(changed.penalties, anew.penalties)
+        assert np.array_equal(changed.bounds, anew.bounds)
+        assert np.array_equal(nw.solve(changed).matrix, nw.solve(anew).matrix)
+        assert np.array_equal(first.penalties, np.ones(4))
+    with pytest.raises(ValueError, match="penalty must be positive"):
+        first.with_penalty(0.0)
+
+
+def test_another_penalty_says_no_second_time_what_was_left_out() -> None:
+    X = np.array([[0.0], [0.0], [1.0]])
+    with pytest.warns(nw.LeftOutWarning, match="1 constraint is left out"):
+        problem = nw.Problem(X, c.at_least([(0, 1), (0, 2)], 4.0))
+    assert nw.solve(problem.with_penalty(2.0)).status is nw.Status.SOLVED  # and no warning
+    with pytest.raises(ValueError, match=r"row 0: d\(0, 1\) >= 4: its objects have the same features"):
+        problem.with_penalty(np.inf)

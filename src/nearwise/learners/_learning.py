@@ -191,12 +191,13 @@ class _Run:
         features, start = task.features, None
         if task.draws_again:
             first = penalty if penalty is not None else _per_row(FIRST_ROUND, features, drawn)
-            start = self._coarse(features, drawn, first)
+            start = self._coarse(self._stated(features, drawn, first), first)
             drawn = task.side(start)
         gamma = penalty if penalty is not None else _per_row(share, features, drawn)
+        problem = self._stated(features, drawn, gamma)
 
         def solved(start: Array | None, max_iter: int | None) -> Result:
-            return self._solve(features, drawn, gamma, self.tol, max_iter, start)
+            return self._solve(problem, gamma, self.tol, max_iter, start)
 
         if self.checkpoint is None:
             result = solved(start, self.max_iter)
@@ -215,43 +216,37 @@ class _Run:
         steps.append(_Step(0.0, trial.score(task.root), task.root))
         if part.draws_again:
             penalty = _per_row(FIRST_ROUND, part.features, drawn)
-            drawn = part.side(self._coarse(part.features, drawn, penalty))
-        factor = None
+            drawn = part.side(self._coarse(self._stated(part.features, drawn, penalty), penalty))
+        problem, factor = self._stated(part.features, drawn, _per_row(PATH[0], part.features, drawn)), None
         for share in PATH:
-            penalty = _per_row(share, part.features, drawn)
-            factor = self._coarse(part.features, drawn, penalty, factor)
+            factor = self._coarse(problem, _per_row(share, part.features, drawn), factor)
             steps.append(_Step(share, trial.score(factor), factor))
             if all(step.score < _best(steps).score for step in steps[-_PATIENCE:]):
                 break
 
-    def _coarse(
-        self, features: Array, side: Constraints, penalty: float, start: Array | None = None
-    ) -> Array:
+    def _coarse(self, problem: Problem, penalty: float, start: Array | None = None) -> Array:
         def solved() -> Result:
             tol = max(self.tol, _COARSE)
-            result = self._solve(features, side, penalty, tol, self.coarse_limit, start)
+            result = self._solve(problem, penalty, tol, self.coarse_limit, start)
             if result.status is Status.INTERRUPTED:
                 raise _Interrupted(result, penalty)
             return result
 
         return solved().factor if self.checkpoint is None else self.checkpoint.stage(solved)
 
+    def _stated(self, features: Array, side: Constraints, penalty: float) -> Problem:
+        """The problem, at one of the penalties with which it will be solved."""
+        return Problem(features, side, self.divergence, self.prior, penalty)
+
     def _solve(
-        self,
-        features: Array,
-        side: Constraints,
-        penalty: float,
-        tol: float,
-        max_iter: int | None,
-        start: Array | None,
+        self, problem: Problem, penalty: float, tol: float, max_iter: int | None, start: Array | None
     ) -> Result:
-        problem = Problem(features, side, self.divergence, self.prior, penalty)
-        if self.divergence.degree:
+        gamma, degree = penalty, self.divergence.degree
+        if degree:
             # Only LogDet's penalty has no unit: others are meant where the median row and the prior are 1.
-            size = float(np.median(problem.formulation.losses.sizes)) ** self.divergence.degree
-            gamma = penalty * problem.formulation.unit / size
-            problem = Problem(features, side, self.divergence, self.prior, gamma)
-        return solve(problem, None, tol, max_iter, None, self.callback, start)
+            form = problem.formulation
+            gamma = penalty * form.unit / float(np.median(form.losses.sizes)) ** degree
+        return solve(problem.with_penalty(gamma), None, tol, max_iter, None, self.callback, start)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -48,7 +48,8 @@ class Problem:
     constraints: Constraints
     divergence: Divergence
     formulation: Formulation
-    prior_basis: Array | None = field(default=None)
+    prior_basis: Array | None
+    _bound: binding.BoundProblem
 
     def __init__(
         self,
@@ -60,18 +61,28 @@ class Problem:
         sample_ids: ArrayLike | None = None,
     ) -> None:
         divergence = LogDet() if divergence is None else divergence
-        bound = binding.bind_problem(features, constraints, divergence, prior, penalty, sample_ids)
-        self._take(bound, constraints, divergence)
+        binding.check_arguments(constraints, divergence, penalty)
+        bound = binding.bind_problem(features, constraints, divergence, prior, sample_ids)
+        self._take(bound, penalty)
+        bound.tell_of_lost(stacklevel=3)
 
-    def _take(self, bound: binding.BoundProblem, constraints: Constraints, divergence: Divergence) -> None:
+    def _take(self, bound: binding.BoundProblem, penalty: ArrayLike) -> None:
+        losses = bound.losses(penalty)
         for name, value in (
             ("features", bound.features),
-            ("constraints", constraints),
-            ("divergence", divergence),
-            ("formulation", Formulation(divergence, bound.prior, bound.measurements, bound.losses)),
+            ("constraints", bound.constraints),
+            ("divergence", bound.divergence),
+            ("formulation", Formulation(bound.divergence, bound.prior, bound.measurements, losses)),
             ("prior_basis", bound.prior_basis),
+            ("_bound", bound),
         ):
             object.__setattr__(self, name, value)
+
+    def with_penalty(self, penalty: ArrayLike) -> Problem:
+        """The same problem at another penalty; nothing is read, checked or bound again."""
+        problem = Problem.__new__(Problem)
+        problem._take(self._bound, penalty)
+        return problem
 
     @classmethod
     def from_kernel(
@@ -91,9 +102,11 @@ class Problem:
         space, so that the learned kernel may leave the range of K0 (KSD09 6.5); its unit is K0's.
         """
         divergence = LogDet() if divergence is None else divergence
-        bound = binding.bind_kernel(K0, constraints, divergence, penalty, sample_ids, widening)
+        binding.check_arguments(constraints, divergence, penalty)
+        bound = binding.bind_kernel(K0, constraints, divergence, sample_ids, widening)
         problem = cls.__new__(cls)
-        problem._take(bound, constraints, divergence)
+        problem._take(bound, penalty)
+        bound.tell_of_lost(stacklevel=3)
         return problem
 
     @classmethod
