@@ -1,9 +1,7 @@
 """What labels and open bounds become: pairs of objects with bounds on their squared distances.
 
-Every rule here works with ratios of distances under the prior, so it means the same in every unit. A
-threshold t lies between what is similar and what is not, the geometric mean of the medians of both; similar
-pairs shall come below t / 2 and dissimilar ones above 2 t. Pairs between near neighbours get the threshold
-of their own neighbourhood, random pairs and pairs that the user gives one threshold in common.
+`model.bounds` has the rule that fills bounds. Pairs between near neighbours get the threshold of their own
+neighbourhood, random pairs and pairs that the user gives one threshold in common.
 """
 
 from __future__ import annotations
@@ -13,14 +11,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from nearwise.model import constraints as c, drawing
+from nearwise.model import bounds, constraints as c, drawing
 from nearwise.model.blocks import Constraints
 from nearwise.model.drawing import Pairs
 from nearwise.model.labelling import Codes
 
 Array = NDArray[np.float64]
 
-MARGIN = 2.0  # similar pairs shall come below threshold / MARGIN, dissimilar ones above threshold * MARGIN
 LOCAL_PAIRS = 20_000  # drawn at most by default: the neighbours of 2,000 objects
 _LEAST = 1e-3  # of the median threshold: objects whose neighbours are nearly equal get no smaller one
 _EQUAL = 1e-12  # of the median squared distance, below which two objects count as equal
@@ -59,7 +56,8 @@ def local_pairs(
     threshold = np.sqrt(np.where(below > 0, below, above) * np.where(above > 0, above, below))
     threshold = np.maximum(threshold, _LEAST * np.median(threshold[threshold > 0]))
     near, far = _at_most(near, limit - limit // 2, rng), _at_most(far, max(limit // 2, 1), rng)
-    return c.at_most(near, threshold[near[:, 0]] / MARGIN) + c.at_least(far, threshold[far[:, 0]] * MARGIN)
+    upper, lower = threshold[near[:, 0]] / bounds.MARGIN, threshold[far[:, 0]] * bounds.MARGIN
+    return c.at_most(near, upper) + c.at_least(far, lower)
 
 
 def random_pairs(
@@ -76,25 +74,16 @@ def random_pairs(
 
 
 def with_bounds(constraints: Constraints, prior_rows: Array) -> Constraints:
-    """The constraints, by row number, with their open bounds filled by the common threshold."""
-    of_relation: dict[int, list[Array]] = {-1: [], 1: []}
+    """The constraints, by row number, with their open bounds filled from the pairs in question."""
+    of_relation: dict[int, list[Array]] = {-1: [np.empty(0)], 1: [np.empty(0)]}
     for block in constraints.blocks:
         open_rows = np.isnan(block.bounds)
-        if open_rows.any() and block.ids is not None:
-            distances = squared_distances(prior_rows, block.ids[open_rows])
-            of_relation[block.relation].append(distances[distances > 0])
-    medians = [np.median(np.concatenate(found)) for found in of_relation.values() if sum(map(len, found))]
-    if not medians:
-        return constraints
-    threshold = float(np.exp(np.mean(np.log(medians))))
-    filled = [
-        replace(
-            block,
-            bounds=np.where(np.isnan(block.bounds), threshold * MARGIN**block.relation, block.bounds),
-        )
-        for block in constraints.blocks
-    ]
-    return Constraints(tuple(filled))
+        if open_rows.any():
+            distances = squared_distances(prior_rows, block.object_ids[open_rows])
+            of_relation[block.relation].append(distances)
+    similar, dissimilar = (np.concatenate(parts) for parts in of_relation.values())
+    found = bounds.of_pairs(similar, dissimilar)
+    return constraints if found is None else found.filled(constraints)
 
 
 def squared_distances(rows: Array, pairs: Pairs) -> Array:

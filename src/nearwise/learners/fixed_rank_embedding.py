@@ -21,6 +21,7 @@ from nearwise.fixed_rank.regression import Regression, constraint_forms, root_me
 from nearwise.learners import _side, fixed_rank as shared
 from nearwise.learners.base import PriorKeptWarning, one_of
 from nearwise.model.blocks import Block, Constraints
+from nearwise.model.bounds import of_sample, sampled_pairs, with_margins
 from nearwise.model.kinds import DISTANCE
 from nearwise.solving.result import Status
 
@@ -28,7 +29,6 @@ Array = NDArray[np.float64]
 
 _MORE_DIMENSIONS = 3  # of the first embedding where distances are unknown
 _ROUGH_TOL = 1e-4  # to which it is found
-_SAMPLED_PAIRS = 100_000  # of which the median distance is taken
 _DENSE = 1000  # objects up to which all eigenvectors are computed
 
 
@@ -283,7 +283,7 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
 def _problem(
     side: Constraints, n: int, units: shared.Units | None, margin: float
 ) -> tuple[Regression, shared.Units]:
-    forms, bounds = constraint_forms(side.blocks, None, n), shared.with_margins(side, margin)
+    forms, bounds = constraint_forms(side.blocks, None, n), with_margins(side, margin)
     units = units or shared.Units(1.0, root_mean_square(bounds))
     relations = side.relations
     return Regression(forms, bounds / units.target, relations if relations.any() else None), units
@@ -291,14 +291,12 @@ def _problem(
 
 def _typical(matrix: Array, kind: str) -> float:
     """The median of the squared distances that are known and not 0; 1 where there are none."""
-    n = len(matrix)
-    few = n * n <= _SAMPLED_PAIRS
-    i, j = np.triu_indices(n, 1) if few else np.random.RandomState(0).randint(n, size=(2, _SAMPLED_PAIRS))
+    i, j = sampled_pairs(len(matrix)).T
     squares = matrix[i, j]
     if kind == "kernel":
         squares = matrix[i, i] + matrix[j, j] - 2 * squares
-    squares = squares[np.isfinite(squares) & (squares > 0)]
-    return float(np.median(squares)) if squares.size else 1.0
+    found = of_sample(squares[np.isfinite(squares)])
+    return 1.0 if found is None else found.threshold
 
 
 def _inner_products(squares: Array) -> Array:

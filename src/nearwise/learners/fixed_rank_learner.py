@@ -28,13 +28,12 @@ from nearwise.learners.kernel_features import (
     kernel_features,
 )
 from nearwise.learners.metric import Metric
-from nearwise.model import constraints as c, drawing
+from nearwise.model import bounds, constraints as c, drawing
 from nearwise.model.blocks import Constraints
 from nearwise.solving.result import Status
 
 Array = NDArray[np.float64]
 
-_PERCENTILES = (5.0, 50.0, 95.0)  # of squared distances under the start; for bounds: MBS11 10.3.1
 _COARSE = 1e-3  # tol of a run that only shows whether learning helps
 
 
@@ -82,8 +81,8 @@ class FixedRankLearner(Learner):
     components_ : (rank, d) array, the linear map of `transform`; not with a kernel
     rank_ : its rows
     bounds_ : the squared distances that similar pairs shall not exceed and dissimilar ones shall, where no
-    bound
-        is given: percentiles 5 and 95 of the squared distances under the start
+        bound is given: percentiles 5 and 95 of the squared distances under the start, but half their median
+        at most and twice it at least (`model.bounds` has the rule of all learners)
     margin_ : the margin of comparisons that have none, the median of the same distances: without one, the
         matrix 0 would do
     scores_ : `HeldOutScores` of the start, of what was learned and of the Euclidean distance on what was held
@@ -301,27 +300,26 @@ class FixedRankLearner(Learner):
         chosen = shared.settings(self, rows.shape[1])
         start = shared.start_factor(self.start, rows, rows.shape[1], chosen.rank, rng)
         H = np.asarray(rows @ start)
-        i, j = rng.randint(len(H), size=(2, 10_000))
-        squares = np.square(H[i] - H[j]).sum(axis=1)
-        squares = squares[squares > 0]
-        near, middle, far = np.percentile(squares, _PERCENTILES) if squares.size else (0.0, 1.0, 0.0)
-        self.bounds_, self.margin_ = (float(near), float(far)), float(middle)
+        i, j = bounds.sampled_pairs(len(H)).T
+        filling = bounds.of_sample(np.square(H[i] - H[j]).sum(axis=1)) or bounds.OpenBounds(0.0, 1.0, 0.0)
+        self.bounds_, self.margin_ = (filling.upper, filling.lower), filling.threshold
         return rows, start, chosen
 
     def _problem(
         self, side: _side.SideInformation, rows: Any, units: shared.Units | None
     ) -> tuple[Regression | None, shared.Units]:
         """The cost of the constraints; None where there is nothing to learn from."""
-        relations, bounds = side.constraints.relations, shared.with_margins(side.constraints, self.margin_)
-        is_open = np.isnan(bounds)
-        bounds[is_open] = np.where(relations[is_open] < 0, *self.bounds_)
-        if not len(bounds) or (is_open.all() and self.bounds_[1] == 0.0):
+        relations = side.constraints.relations
+        targets = bounds.with_margins(side.constraints, self.margin_)
+        all_open = bool(np.isnan(targets).all())
+        targets = bounds.OpenBounds(self.bounds_[0], self.margin_, self.bounds_[1]).fill(targets, relations)
+        if not len(targets) or (all_open and self.bounds_[1] == 0.0):
             return None, units or shared.Units()
         unit = None if units is None else units.feature
         forms = constraint_forms(side.constraints.blocks, rows, side.n_objects, unit)
-        units = units or shared.Units(forms.unit, root_mean_square(bounds))
+        units = units or shared.Units(forms.unit, root_mean_square(targets))
         # relations of constraints count the allowed side, as those of the regression do
-        return Regression(forms, bounds / units.target, relations if relations.any() else None), units
+        return Regression(forms, targets / units.target, relations if relations.any() else None), units
 
     def _keep(
         self,

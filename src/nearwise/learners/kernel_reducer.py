@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -17,7 +16,7 @@ from nearwise.learners._progress import progress, with_callbacks
 from nearwise.learners.base import PriorKeptWarning, penalty_wanted, whole_number
 from nearwise.learners.kernel_learner import KernelLearner
 from nearwise.learners.metric import KernelMap
-from nearwise.model import constraints as c, drawing
+from nearwise.model import bounds, constraints as c, drawing
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Frobenius
 from nearwise.model.problem import Problem
@@ -198,14 +197,13 @@ def _all_constraints(
 
 def _with_bounds(features: Array, rows: Constraints) -> Constraints:
     """Open bounds filled from the distances of the input kernel, not from the prior, which is no metric."""
-    if len(rows) == 0:
+    if not np.isnan(rows.bounds).any():
         return rows
-    bounds = Problem(features, rows, penalty=np.inf).bounds  # which refuses what no matrix can meet
-    blocks, first = [], 0
-    for block in rows.blocks:
-        blocks.append(replace(block, bounds=bounds[first : first + len(block)]))
-        first += len(block)
-    return Constraints(tuple(blocks))
+    i, j = bounds.sampled_pairs(len(features)).T
+    found = bounds.of_sample(np.square(features[i] - features[j]).sum(axis=1), bounds.NO_MARGIN)
+    if found is None:
+        raise ValueError(bounds.ALL_EQUAL)
+    return found.filled(rows)
 
 
 def _unit_scale(features: Array) -> float:

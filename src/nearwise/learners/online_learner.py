@@ -17,7 +17,7 @@ from nearwise.learners import _side, starts
 from nearwise.learners.base import METADATA, Learner, PriorKeptWarning, one_of, whole_number
 from nearwise.learners.input_kernels import paired_squared_distances
 from nearwise.learners.metric import Metric, symmetric_root
-from nearwise.model import drawing
+from nearwise.model import bounds, drawing
 from nearwise.model.blocks import Constraints
 from nearwise.online import feedback
 from nearwise.online.feedback import Pieces
@@ -26,7 +26,6 @@ from nearwise.online.streams import UPDATES, State, Stream, Update
 Array = NDArray[np.float64]
 
 _SETTLING = 100.0  # pieces of feedback after which the learning rate falls
-_CALIBRATION_PAIRS = 10_000  # drawn from the data of a fit
 
 
 class OnlineLearner(Learner):
@@ -134,8 +133,8 @@ class OnlineLearner(Learner):
             rng = check_random_state(self.random_state)
             self._start(X, side, rng)
             inside, features = self._features(X)
-            sample = rng.randint(0, X.shape[0], (_CALIBRATION_PAIRS, 2))
-            self._calibration = feedback.evenly_chosen(feedback.squared_lengths(features, sample))
+            sample = feedback.squared_lengths(features, bounds.sampled_pairs(X.shape[0]))
+            self._calibration = feedback.evenly_chosen(sample)
             pieces = feedback.nothing()
             if side.codes is not None:
                 same, different = drawing.random_pairs(side.codes, n_pairs, rng)

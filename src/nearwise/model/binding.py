@@ -12,6 +12,7 @@ from scipy import sparse
 
 from nearwise._common.reading import finite, symmetric
 from nearwise.model.blocks import Constraints
+from nearwise.model.bounds import ALL_EQUAL, NO_MARGIN, of_sample, sampled_pairs
 from nearwise.model.divergences import Divergence
 from nearwise.model.losses import Losses
 from nearwise.model.measurements import Measurements, bind
@@ -19,8 +20,6 @@ from nearwise.model.measurements import Measurements, bind
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-_PERCENTILES = {-1: 5.0, 1: 95.0}  # of squared distances, for open bounds: KSD09 7.2
-_SAMPLED_PAIRS = 10_000
 _RANK_TOLERANCE = 1e-12  # relative size below which an eigenvalue of a prior or kernel counts as zero
 _NEGATIVE_TOLERANCE = 1e-8  # relative size of a negative eigenvalue that is an error, not rounding
 _LARGEST_CHANGE = 1e25  # of a row's value under the prior that its bound may ask for
@@ -263,20 +262,13 @@ def _filled_bounds(constraints: Constraints, G: Array, basis: Array | None, refe
     open_rows = np.isnan(bounds)
     if not open_rows.any():
         return bounds
-    n = len(G)
-    if n * (n - 1) // 2 <= _SAMPLED_PAIRS:
-        i, j = np.triu_indices(n, 1)
-    else:
-        draw = np.random.default_rng(0).integers(0, n, (2, _SAMPLED_PAIRS))
-        i, j = draw[:, draw[0] != draw[1]]
+    i, j = sampled_pairs(len(G)).T
     z = G[i] - G[j]
     distances = np.square(z if basis is None else z @ basis) @ reference
     distances = distances[distances > 0]
-    if distances.size == 0:
-        raise ValueError("all objects have the same features, so no bound can be filled from their distances")
-    for relation, percentile in _PERCENTILES.items():
-        bounds[open_rows & (constraints.relations == relation)] = np.percentile(distances, percentile)
-    return bounds
+    if (found := of_sample(distances, NO_MARGIN)) is None:
+        raise ValueError(ALL_EQUAL)
+    return found.fill(bounds, constraints.relations)
 
 
 def _unreachable(constraints: Constraints, bounds: Array, sizes: Array) -> Mask:

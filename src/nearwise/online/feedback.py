@@ -16,16 +16,13 @@ from sklearn.utils import column_or_1d
 from nearwise._common import reading
 from nearwise.model import labelling
 from nearwise.model.blocks import Block, Constraints
+from nearwise.model.bounds import of_ascending
 from nearwise.model.kinds import COMPARISON, DISTANCE
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 CALIBRATED = 200  # distances from which open bounds are filled
-_PERCENTILES = (5.0, 50.0, 95.0)  # of them: upper bound, unit, lower bound; KSD09 7.2
-_MARGIN = (
-    2.0  # by which bounds are away from the median at least, so that the first pair is not its own bound
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,20 +145,20 @@ def of_labels(labels: list[Any], seen: list[Any]) -> tuple[Pieces, list[Any], li
 def calibrated(distances: Array, known: Array) -> tuple[Array, Array]:
     """Upper bound, unit and lower bound for each of some squared distances, and the distances known after.
 
-    They are percentiles of the first `CALIBRATED` distances that are not zero, of as many as there are so
-    far; the upper bound is half their median at most and the lower bound twice their median at least. The
-    distances known are in ascending order.
+    They come from the first `CALIBRATED` distances that are not zero, of as many as there are so far. Of one
+    distance alone the percentiles are itself, so that without the margin it would be its own bound and the
+    first pair would teach nothing. The distances known are in ascending order.
     """
     found = np.zeros((len(distances), 3))
     k = 0
     while k < len(distances) and len(known) < CALIBRATED:
         if distances[k] > 0.0:
             known = np.insert(known, np.searchsorted(known, distances[k]), distances[k])
-        if len(known):
-            found[k] = _bounds(known)
+        if (filling := of_ascending(known)) is not None:
+            found[k] = filling.upper, filling.threshold, filling.lower
         k += 1
-    if k < len(distances):
-        found[k:] = _bounds(known)
+    if k < len(distances) and (filling := of_ascending(known)) is not None:
+        found[k:] = filling.upper, filling.threshold, filling.lower
     return found, known
 
 
@@ -194,19 +191,6 @@ def squared_lengths(features: Array, rows: Index) -> Array:
     out = np.empty(len(rows))
     fill(features, np.ascontiguousarray(rows[:, 0]), np.ascontiguousarray(rows[:, 1]), out)
     return out
-
-
-def _bounds(ascending: Array) -> tuple[float, float, float]:
-    """From percentiles as `np.percentile` has them, in a tenth of the time."""
-    last = len(ascending) - 1
-    found = []
-    for percentile in _PERCENTILES:
-        place = percentile / 100.0 * last
-        low = int(place)
-        below, above = float(ascending[low]), float(ascending[min(low + 1, last)])
-        found.append(below + (place - low) * (above - below))
-    upper, unit, lower = found
-    return min(upper, unit / _MARGIN), unit, max(lower, unit * _MARGIN)
 
 
 def _numbered(vectors: Array, relation: NDArray[np.int8], bound: Array) -> tuple[Array, Pieces]:
