@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from numbers import Integral
 
@@ -11,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from nearwise._common.reading import finite, symmetric
+from nearwise._common.warning import warn
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence
 from nearwise.model.losses import Losses
@@ -263,7 +263,7 @@ def _tell_unreachable(constraints: Constraints, lost: Mask, is_hard: Mask, whole
     sentence = f"{constraints.describe(first)}: {reason}, so its value is always 0"
     if hard.size:
         raise ValueError(sentence)
-    warnings.warn(f"{left_out(int(lost.sum()))} ({sentence})", LeftOutWarning, stacklevel=6)
+    warn(f"{left_out(int(lost.sum()))} ({sentence})", LeftOutWarning)
 
 
 def left_out(count: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,7 @@ from nearwise._common.refused import Refused
 from nearwise.data.tables import Seen, Table
 from nearwise.model.blocks import Constraints
 from nearwise.study import evaluation
-from nearwise.study.before_after import measures
+from nearwise.study.before_after import StartUnknownWarning, measures, start_note
 from nearwise.study.fitted import Fitted
 from nearwise.study.holding_out import FEWEST, counts, listed, numbered, with_enough
 from nearwise.study.known import Known, class_codes
@@ -78,14 +79,17 @@ def measure(
         among = n + np.flatnonzero(codes[n:] >= 0)
         if len(among) < 2:
             raise Refused(f"{train.source}: two rows with a label or more are needed")
-    before, after = measures(fitted.learner, fitted.entered(X))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StartUnknownWarning)  # which is told as a notice
+        before, after = measures(fitted.learner, fitted.entered(X))
     if before is None:
         raise Refused(f"{fitted.path}: the model does not tell from which distance it started")
     figures: list[Figure] = []
     if codes is not None and len(given.rows):
         figures += evaluation.from_labels(before, after, codes, given.rows, among, seed)
     figures += evaluation.from_constraints(before, after, given.constraints, n, seed)
-    notices = tuple(notice for notice in (*known.notices, about, *given.notices) if notice)
+    start = start_note(fitted.learner)
+    notices = tuple(notice for notice in (*known.notices, about, *given.notices, start) if notice)
     return Measurement(given.text, tuple(figures), seen, notices, "" if unseen_only else about)
 
 
