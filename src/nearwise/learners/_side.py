@@ -7,7 +7,6 @@ restated for a subspace, outside which distances are fixed. `share_in_order` gra
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,6 +17,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.utils import column_or_1d
 
 from nearwise._common.reading import id_list, regular_array, show
+from nearwise._common.warning import warn
 from nearwise.model import drawing, labelling
 from nearwise.model.binding import LeftOutWarning, left_out, unreachable
 from nearwise.model.blocks import Block, Constraints
@@ -129,7 +129,7 @@ def read(
             f"{error}; in cross-validation, where a part of the data has its own row numbers, pass sample_ids"
         ) from None
     if useless and complete and blocks:
-        warnings.warn(f"the labels are not used: {useless}", UserWarning, stacklevel=4)
+        warn(f"the labels are not used: {useless}")
     return SideInformation(n_objects, codes, Constraints(blocks), dropped, useless)
 
 
@@ -146,7 +146,7 @@ def without_unreachable(
     example = (
         f"as in {first}, whose objects have the same features, or differ only outside the range of the prior"
     )
-    warnings.warn(f"{left_out(int(lost.sum()))}, {example}", LeftOutWarning, stacklevel=5)
+    warn(f"{left_out(int(lost.sum()))}, {example}", LeftOutWarning)
     starts = np.cumsum([0, *map(len, side.constraints.blocks)])
     parts = [
         block.part(np.flatnonzero(~lost[start : start + len(block)]))
@@ -224,11 +224,10 @@ def _tell_dropped(constraints: Constraints, dropped: int, sample_ids: ArrayLike)
     if not found:
         example = f"; they hold {show(known[0])}, for example" if len(known) else ""
         raise ValueError(f"no object that the constraints name is in sample_ids: {shown}{example}")
-    warnings.warn(
+    warn(
         f"{dropped} of {len(constraints)} constraints are left out, because they name objects that are not "
         f"in sample_ids: {shown}; where that is meant, constraints.restricted_to(sample_ids)[0] says so",
         UnknownIdsWarning,
-        stacklevel=4,
     )
 
 
@@ -256,7 +255,7 @@ def _codes(y: ArrayLike, n_objects: int, complete: bool) -> tuple[Codes | None, 
     labels = labelling.read(y, complete=complete)
     if len(labels.codes) != n_objects:
         raise ValueError(f"X has {n_objects} rows, but there are {len(labels.codes)} labels")
-    labels.warn(stacklevel=5)
+    labels.warn()
     return (None if labels.useless else labels.codes), labels.useless
 
 

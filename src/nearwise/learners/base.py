@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -12,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from nearwise._common.warning import warn
 from nearwise.learners import _side
 from nearwise.learners._learning import Learned, learn
 from nearwise.learners._progress import Callbacks, progress
@@ -59,6 +59,7 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     __metadata_request__score: ClassVar[dict[str, bool]] = {**METADATA, "sample_weight": True}
 
     metric_: Any
+    start_metric_: Any
 
     def transform(self, X: Any) -> Array:
         """Coordinates of new objects, in which the Euclidean distance is the learned one.
@@ -199,14 +200,14 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             left_out = "are left out: they name unknown objects, or equal ones"
             cause = f"all {dropped} constraints {left_out}" if dropped else ""
             cause = cause or side.nothing_known
-            warnings.warn(f"{name} returns the prior: {cause}", PriorKeptWarning, stacklevel=5)
+            warn(f"{name} returns the prior: {cause}", PriorKeptWarning)
         elif learned.kept_prior:
             cause = "no penalty that was tried does better on what was held out; a number learns anyway"
-            warnings.warn(f"{name} returns the prior: {cause}", PriorKeptWarning, stacklevel=5)
+            warn(f"{name} returns the prior: {cause}", PriorKeptWarning)
         elif learned.result is not None and learned.result.status is Status.INFEASIBLE:
             raise ValueError(f"{learned.result.message}; a finite penalty lets them give way")
         elif learned.result is not None and learned.result.status is not Status.SOLVED:
-            warnings.warn(f"{name}: {learned.result.message}", ConvergenceWarning, stacklevel=5)
+            warn(f"{name}: {learned.result.message}", ConvergenceWarning)
 
     def _training_data(self, X: Any) -> Any:
         return validate_data(

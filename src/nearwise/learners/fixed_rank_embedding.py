@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -14,6 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearwise._common.reading import symmetric
+from nearwise._common.warning import warn
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult, minimise
 from nearwise.fixed_rank.geometry import Flat
 from nearwise.fixed_rank.online import Schedule
@@ -46,8 +46,7 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
     input : "distances" or "kernel", default="distances"
         What `fit` is given: squared distances, NaN where unknown, or a kernel matrix.
     geometry, subspace_weight, solver, tol, max_iter, batch_size, epochs, annealing : as for
-    `FixedRankRegressor`,
-        but the geometry is "flat" by default, and steps of `partial_fit` do not shrink.
+        `FixedRankRegressor`, but the geometry is "flat" by default, and steps of `partial_fit` do not shrink.
     start : "principal", "random" or (n, rank) array, default="principal"
         "principal" is classical scaling, or kernel PCA for a kernel.
     random_state : int, RandomState or None, default=None
@@ -141,7 +140,7 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
             self.schedule_, self.n_seen_ = None, 0
         self._keep(found, units, problem)
         if found.status is Status.LIMIT and chosen.solver != "online":
-            warnings.warn(f"{type(self).__name__}: {found.message}", ConvergenceWarning, stacklevel=2)
+            warn(f"{type(self).__name__}: {found.message}", ConvergenceWarning)
         return self
 
     def partial_fit(
@@ -276,7 +275,7 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
         self.sstress_, self.status_, self.n_iter_, self.kept_prior_ = 0.0, Status.STATIONARY, 0, True
         self.schedule_, self.n_seen_ = None, 0
         cause = "there are no constraints on these objects, and the kernel alone says nothing new"
-        warnings.warn(f"{type(self).__name__} returns its start: {cause}", PriorKeptWarning, stacklevel=3)
+        warn(f"{type(self).__name__} returns its start: {cause}", PriorKeptWarning)
         return self
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -13,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from nearwise._common.warning import warn
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
 from nearwise.fixed_rank.online import Schedule
 from nearwise.fixed_rank.regression import Regression, constraint_forms, root_mean_square
@@ -21,13 +21,14 @@ from nearwise.learners._checkpoint import open_checkpoint
 from nearwise.learners._progress import progress, with_callbacks
 from nearwise.learners._selection import hold_out
 from nearwise.learners.base import METADATA, Learner, PriorKeptWarning, WorseThanEuclideanWarning, one_of
+from nearwise.learners.input_kernels import InputKernel
 from nearwise.learners.kernel_features import (
     KernelFeatures,
     LowRankKernelMetric,
     is_precomputed,
     kernel_features,
 )
-from nearwise.learners.metric import Metric
+from nearwise.learners.metric import Metric, euclidean
 from nearwise.model import bounds, constraints as c, drawing
 from nearwise.model.blocks import Constraints
 from nearwise.solving.result import Status
@@ -58,8 +59,7 @@ class FixedRankLearner(Learner):
     rank : int or None, default=2
         Dimensions of `transform`, at most d; None for d.
     geometry, subspace_weight, solver, start, kernel, kernel_params, n_basis, tol, max_iter, batch_size,
-    epochs,
-    annealing : as for `FixedRankRegressor`
+    epochs, annealing : as for `FixedRankRegressor`
     pairs : "random" or "local", default="random"
         How pairs are drawn from labels: uniformly, or between near neighbours.
     n_pairs : int, default=None
@@ -78,6 +78,7 @@ class FixedRankLearner(Learner):
     Attributes
     ----------
     metric_ : the learned `Metric`
+    start_metric_ : what measured before: the Euclidean distance, or that of the input kernel
     components_ : (rank, d) array, the linear map of `transform`; not with a kernel
     rank_ : its rows
     bounds_ : the squared distances that similar pairs shall not exceed and dissimilar ones shall, where no
@@ -184,7 +185,7 @@ class FixedRankLearner(Learner):
                     found = self._batch(problem, inward, chosen, callback)
         self._keep(found, units, start, side, 0 if problem is None else len(side.constraints))
         if found is not None and found.status is Status.LIMIT and chosen.solver != "online":
-            warnings.warn(f"{type(self).__name__}: {found.message}", ConvergenceWarning, stacklevel=2)
+            warn(f"{type(self).__name__}: {found.message}", ConvergenceWarning)
         return self
 
     def partial_fit(
@@ -261,6 +262,12 @@ class FixedRankLearner(Learner):
             return shared.batch(problem, start if factor is None else factor, limited, callback)
 
         return memory.last(solved, start, chosen.max_iter, FixedRankRecord)
+
+    @property
+    def start_metric_(self) -> Metric | InputKernel:
+        """The distance of the data, or of the input kernel."""
+        self._fitted_metric()
+        return euclidean(self.n_features_in_) if self.features_ is None else self.features_.kernel
 
     @property
     def components_(self) -> Array:
@@ -346,13 +353,13 @@ class FixedRankLearner(Learner):
             if n_used and scores is not None:
                 worse = f"scores {scores.learned:.3g} on the rest, the start {scores.start:.3g}"
                 cause = f"what is learned from a part of the data {worse}; check=False learns anyway"
-            warnings.warn(f"{name} returns its start: {cause}", PriorKeptWarning, stacklevel=3)
+            warn(f"{name} returns its start: {cause}", PriorKeptWarning)
         if scores is not None:
             reached = scores.start if self.kept_prior_ else scores.learned
             if reached < scores.euclidean:
                 cause = f"it scores {reached:.3g} on what was held out, the Euclidean distance of the data"
                 advice = f"{scores.euclidean:.3g}; a larger rank than {self.rank_} loses less"
-                warnings.warn(f"{name}: {cause} {advice}", WorseThanEuclideanWarning, stacklevel=3)
+                warn(f"{name}: {cause} {advice}", WorseThanEuclideanWarning)
 
     @property
     def _accept_sparse(self) -> str | bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
@@ -13,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from nearwise._common.warning import warn
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
 from nearwise.fixed_rank.forms import Forms
 from nearwise.fixed_rank.online import Schedule
@@ -133,8 +133,7 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
         X : (n, d) vectors, dense or sparse, or (n, d, d) matrices, of which the symmetric part counts
         y : n numbers
         relations : "==", "<=" or ">=", for all samples or one for each: whether tr(W X) shall be equal to y,
-        at
-            most y or at least y (section 8.2)
+            at most y or at least y (section 8.2)
         """
         X, targets = self._training_data(X, y, reset=True)
         signs = _signs(relations, len(targets))
@@ -152,7 +151,7 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
                 self.schedule_, self.n_seen_ = None, 0
         self._keep(found, units)
         if chosen.solver != "online" and found.status is Status.LIMIT:
-            warnings.warn(f"{type(self).__name__}: {found.message}", ConvergenceWarning, stacklevel=2)
+            warn(f"{type(self).__name__}: {found.message}", ConvergenceWarning)
         return self
 
     def partial_fit(self, X: Any, y: ArrayLike, *, relations: Any = None) -> Self:

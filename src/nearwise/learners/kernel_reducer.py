@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
@@ -11,9 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from nearwise._common.warning import warn
 from nearwise.learners import _side
 from nearwise.learners._progress import progress, with_callbacks
 from nearwise.learners.base import PriorKeptWarning, penalty_wanted, whole_number
+from nearwise.learners.input_kernels import InputKernel
 from nearwise.learners.kernel_learner import KernelLearner
 from nearwise.learners.metric import KernelMap
 from nearwise.model import bounds, constraints as c, drawing
@@ -53,6 +54,7 @@ class KernelReducer(KernelLearner):
     Attributes
     ----------
     metric_ : the learned `KernelMap`
+    start_metric_ : what measured before: the input kernel, by the distance of its feature space
     eigenvalues_ : of W, all that are positive, in falling order
     components_ : (n_components, n_points) coefficients: coordinates are kernel values with the points of
         the basis times the transpose of these
@@ -136,6 +138,12 @@ class KernelReducer(KernelLearner):
         return self
 
     @property
+    def start_metric_(self) -> InputKernel:
+        """The input kernel, which measures by the distance of its feature space."""
+        kernel: InputKernel = self.metric_.kernel
+        return kernel
+
+    @property
     def components_(self) -> Array:
         return np.asarray(self.metric_.factor.T)
 
@@ -168,7 +176,7 @@ class KernelReducer(KernelLearner):
         self.kept_prior_ = len(values) == 0
         if self.kept_prior_:
             cause = "W = 0 meets all constraints" if len(rows) else side.nothing_known
-            warnings.warn(f"KernelReducer returns kernel PCA: {cause}", PriorKeptWarning, stacklevel=5)
+            warn(f"KernelReducer returns kernel PCA: {cause}", PriorKeptWarning)
             _, s, rotation = np.linalg.svd(features - features.mean(axis=0), full_matrices=False)
             values, V = np.ones(len(s)), rotation.T
         B = np.zeros((features.shape[1], min(count, features.shape[1])))
@@ -180,7 +188,7 @@ class KernelReducer(KernelLearner):
         if found.status is Status.INFEASIBLE:
             raise ValueError(f"{found.message}; a finite penalty lets them give way")
         if found.status is not Status.SOLVED:
-            warnings.warn(f"KernelReducer: {found.message}", ConvergenceWarning, stacklevel=6)
+            warn(f"KernelReducer: {found.message}", ConvergenceWarning)
 
 
 def _all_constraints(

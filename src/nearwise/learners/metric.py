@@ -87,6 +87,8 @@ class Metric:
         """Of every row of X to every row of Y."""
         from sklearn.metrics.pairwise import euclidean_distances  # slow to import, and needed only here
 
+        if self.basis is not None and not self.basis.shape[1]:
+            return euclidean_distances(X, Y, squared=True)
         if self.basis is None or not (sparse.issparse(X) or sparse.issparse(Y)):
             return euclidean_distances(self.isometric(X), self.isometric(Y), squared=True)
         learned = euclidean_distances(self.transform(X), self.transform(Y), squared=True)
@@ -257,6 +259,11 @@ class KernelMap:
         if Y is not None:
             return self.transform(Y)
         return left if self.training is None else self.training
+
+
+def euclidean(n_features: int) -> Metric:
+    """The Euclidean distance, as the metric that is the identity outside a subspace without dimensions."""
+    return Metric(np.empty((0, 0)), np.empty((n_features, 0)))
 
 
 def symmetric_root(factor: Array) -> Array:

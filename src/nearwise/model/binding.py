@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from numbers import Integral
 
@@ -11,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from nearwise._common.reading import finite, symmetric
+from nearwise._common.warning import warn
 from nearwise.model.blocks import Constraints
 from nearwise.model.bounds import ALL_EQUAL, NO_MARGIN, of_sample, sampled_pairs
 from nearwise.model.divergences import Divergence
@@ -80,12 +80,11 @@ class BoundProblem:
             self.measurements.is_definite,
         )
 
-    def tell_of_lost(self, stacklevel: int) -> None:
+    def tell_of_lost(self) -> None:
         """Warn of soft rows that nothing can meet."""
         if self.lost.any():
             sentence = self._always_zero(int(np.flatnonzero(self.lost)[0]))
-            text = f"{left_out(int(self.lost.sum()))} ({sentence})"
-            warnings.warn(text, LeftOutWarning, stacklevel=stacklevel)
+            warn(f"{left_out(int(self.lost.sum()))} ({sentence})", LeftOutWarning)
 
     def _always_zero(self, row: int) -> str:
         G = self.features

@@ -154,7 +154,7 @@ def from_labels(
     >>> c.from_labels(["a", "a", "b", "b"], random_state=0)
     <Constraints: 2 distances <=, 4 distances >=>
     """
-    codes = labelling.read(y).for_pairs(stacklevel=2)
+    codes = labelling.read(y).for_pairs()
     same, different = drawing.pairs_of_classes(codes, X, draw, n_pairs, random_state)
     return similar(same) + dissimilar(different)
 

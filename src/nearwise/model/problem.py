@@ -64,7 +64,7 @@ class Problem:
         binding.check_arguments(constraints, divergence, penalty)
         bound = binding.bind_problem(features, constraints, divergence, prior, sample_ids)
         self._take(bound, penalty)
-        bound.tell_of_lost(stacklevel=3)
+        bound.tell_of_lost()
 
     def _take(self, bound: binding.BoundProblem, penalty: ArrayLike) -> None:
         losses = bound.losses(penalty)
@@ -106,7 +106,7 @@ class Problem:
         bound = binding.bind_kernel(K0, constraints, divergence, sample_ids, widening)
         problem = cls.__new__(cls)
         problem._take(bound, penalty)
-        bound.tell_of_lost(stacklevel=3)
+        bound.tell_of_lost()
         return problem
 
     @classmethod

@@ -1,31 +1,31 @@
-"""What a user knows about some data: the options for it, reading it, and naming it as the user does."""
+"""What is known about some data: reading it, checking it, and naming its rows as the user does."""
 
 from __future__ import annotations
 
-import argparse
 import re
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
-from nearwise.cli._common import STANDARD, BadInput, refusing_bad_input
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from nearwise._common.reading import id_list
+from nearwise._common.refused import Refused
+from nearwise.data import side_files, tables
+from nearwise.data.side_files import Side
+from nearwise.data.tables import Table
+from nearwise.data.tables.numerals import Numerals, number
+from nearwise.model import labelling
+from nearwise.model.blocks import Constraints
 
-    from nearwise.data.side_files import Side
-    from nearwise.data.tables import Table
-    from nearwise.model.blocks import Constraints
+Index = NDArray[np.int64]
 
-    Index = NDArray[np.int64]
-
-KINDS = ("labels", "pairs", "triplets", "distances")
 _LARGEST = 1e150  # numbers beyond it, or all below its inverse, have no squared distances
 _PAIR = re.compile(r"d\((\d+), (\d+)\)")
 _ADVICE = (
-    "name another column with --labels, or write ranges into the file; with a letter before it, a number is "
-    "a class of its own"
+    "name another column of labels, or write ranges into the file; with a letter before it, a number is a "
+    "class of its own"
 )
 _RELATIONS = {"<=": -1, ">=": 1, "==": 0}
 
@@ -52,8 +52,6 @@ class Known:
     @property
     def constraints(self) -> Constraints:
         """Of all side files."""
-        from nearwise.model.blocks import Constraints
-
         return sum((side.constraints for side in self.sides), Constraints())
 
     @property
@@ -64,8 +62,6 @@ class Known:
     @property
     def labels(self) -> NDArray[np.object_] | None:
         """The name of the class of every row, None for a row without one."""
-        import numpy as np
-
         return None if self.codes is None else np.array([*self.classes, None], dtype=object)[self.codes]
 
     def name(self, row: int) -> str:
@@ -97,73 +93,124 @@ class Known:
         return ""
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """What is known about the data."""
-    side = parser.add_argument_group(
-        "what is known",
-        "Objects in side files are named by id (with --id), or by row number: the first row of DATA is 0.",
+def from_files(
+    data: str,
+    *,
+    labels: str | None = None,
+    pairs: str | None = None,
+    triplets: str | None = None,
+    distances: str | None = None,
+    squared: bool = False,
+    ids: str | None = None,
+    drop: Sequence[str] = (),
+    features: Sequence[str] = (),
+    decimal: str | None = None,
+    thousands: str | None = None,
+) -> Known:
+    """A data file and files of side information, which name objects by id or by row number from 0.
+
+    Parameters
+    ----------
+    data, labels, ids, drop, features, decimal, thousands : as in `nearwise.tables.read`
+    pairs, triplets, distances : files with two objects a line and 1 or 0 (similar or not); with three, the
+        first nearer to the second than to the third; with two and their distance
+    squared : whether these distances are squared ones
+    """
+    table = tables.read(
+        data,
+        labels=labels,
+        ids=ids,
+        drop=drop,
+        features=features,
+        decimal=decimal,
+        thousands=thousands,
     )
-    side.add_argument("--labels", metavar="COL", help="the column of DATA with the class of every row")
-    side.add_argument(
-        "--pairs", metavar="FILE", help="two objects a line, and 1 or 0 (similar or not); without it: similar"
+    return with_files(
+        table,
+        pairs=pairs,
+        triplets=triplets,
+        distances=distances,
+        squared=squared,
+        decimal=decimal,
+        thousands=thousands,
     )
-    side.add_argument(
-        "--triplets",
-        metavar="FILE",
-        help="three objects a line: the first is nearer to the second than to the third",
-    )
-    side.add_argument("--distances", metavar="FILE", help="two objects a line, and their distance")
-    side.add_argument("--squared", action="store_true", help="the distances in FILE are squared ones")
 
 
-def check(arguments: argparse.Namespace) -> None:
-    """Refuse, before anything is read, what cannot be meant."""
-    given = [kind for kind in KINDS if getattr(arguments, kind) is not None]
-    if not given:
-        raise BadInput("nothing is known: give --labels, --pairs, --triplets or --distances")
-    if arguments.squared and "distances" not in given:
-        raise BadInput("--squared says what the numbers in --distances are; give --distances")
-    sources = [arguments.data, *(getattr(arguments, kind) for kind in given if kind != "labels")]
-    if sources.count(STANDARD) > 1:
-        raise BadInput("only one file can come from standard input")
-
-
-def read(arguments: argparse.Namespace, read_table: Callable[[], Table] | None = None) -> Known:
-    """The table and all that is known about it; `read_table` reads it otherwise than as it is."""
-    from nearwise.data import side_files, tables
-
-    with refusing_bad_input():
-        if read_table is not None:
-            table = read_table()
-        else:
-            table = tables.read(
-                arguments.data,
-                labels=arguments.labels,
-                ids=arguments.id,
-                drop=arguments.drop,
-                features=arguments.features,
-                decimal=arguments.decimal,
-                thousands=arguments.thousands,
+def with_files(
+    table: Table,
+    *,
+    pairs: str | None = None,
+    triplets: str | None = None,
+    distances: str | None = None,
+    squared: bool = False,
+    decimal: str | None = None,
+    thousands: str | None = None,
+) -> Known:
+    """A table, with its labels as classes, and what files say about it; parameters as in `from_files`."""
+    n, ids = len(table.X), table.ids
+    sides = []
+    if pairs is not None:
+        sides.append(side_files.read_pairs(pairs, n, ids))
+    if triplets is not None:
+        sides.append(side_files.read_triplets(triplets, n, ids))
+    if distances is not None:
+        sides.append(
+            side_files.read_distances(
+                distances, n, ids, squared=squared, decimal=decimal, thousands=thousands
             )
-        n, ids = len(table.X), table.ids
-        sides = []
-        if arguments.pairs is not None:
-            sides.append(side_files.read_pairs(arguments.pairs, n, ids))
-        if arguments.triplets is not None:
-            sides.append(side_files.read_triplets(arguments.triplets, n, ids))
-        if arguments.distances is not None:
-            sides.append(
-                side_files.read_distances(
-                    arguments.distances,
-                    n,
-                    ids,
-                    squared=arguments.squared,
-                    decimal=arguments.decimal,
-                    thousands=arguments.thousands,
-                )
-            )
+        )
     _check_magnitudes(table)
     return known_of(table, tuple(sides))
+
+
+def from_arrays(
+    X: ArrayLike,
+    labels: Sequence[Any] | NDArray[Any] | None = None,
+    *,
+    constraints: Constraints | None = None,
+    ids: ArrayLike | None = None,
+    names: Sequence[str] | None = None,
+    source: str = "the data",
+) -> Known:
+    """Arrays, or a DataFrame, and constraints made by `nearwise.constraints`.
+
+    Parameters
+    ----------
+    X : (n, d) finite numbers; the columns of a DataFrame name the features
+    labels : n classes as texts or numbers, None or NaN where one is missing
+    constraints : bounds on distances, and comparisons, by id, or by row number where there are no ids
+    ids : n different ids of the rows
+    names : d names of the features
+    source : what messages call the data
+    """
+    columns = getattr(X, "columns", None) if names is None else names
+    rows = np.array(X, dtype=np.float64)
+    if rows.ndim != 2 or not rows.size:
+        raise Refused(f"X must be an array of n rows and d columns, got shape {rows.shape}")
+    wrong = np.argwhere(~np.isfinite(rows))
+    if len(wrong):
+        row, column = wrong[0]
+        raise Refused(f"row {row} of X: the number in column {column} is {rows[row, column]}, not finite")
+    n, d = rows.shape
+    for what, found, count in (("labels", labels, n), ("names", columns, d), ("ids", ids, n)):
+        if found is not None and len(np.asarray(found)) != count:
+            raise Refused(f"X has {n} rows and {d} columns, but there are {len(np.asarray(found))} {what}")
+    given = None if ids is None else id_list(ids, "ids")
+    table = Table(
+        source=source,
+        X=rows,
+        names=tuple(f"x{k}" for k in range(d)) if columns is None else tuple(map(str, columns)),
+        labels=None if labels is None else tables.as_texts(labelling.cleaned(labels)),
+        ids=None if given is None else given.astype(str),
+        scalars=True,
+        named=columns is not None,
+    )
+    _check_magnitudes(table)
+    sides: tuple[Side, ...] = ()
+    if constraints is not None and len(constraints):
+        resolved = Constraints(constraints.resolve(n, given))
+        sides = (Side(resolved, np.arange(len(resolved)), "the constraints", "row"),)
+    return known_of(table, sides)
 
 
 def known_of(table: Table, sides: tuple[Side, ...] = ()) -> Known:
@@ -174,11 +221,11 @@ def known_of(table: Table, sides: tuple[Side, ...] = ()) -> Known:
     count = int((codes >= 0).sum())
     if len(classes) < 2:
         found = "no row has a label" if count == 0 else f"all {count} labels are {classes[0]!r}"
-        raise BadInput(f"{table.source}: {found}; two classes or more are needed")
+        raise Refused(f"{table.source}: {found}; two classes or more are needed")
     if len(classes) == count:
-        raise BadInput(
-            f"{table.source}: all {count} labels differ, so no two rows are of one class; name a column of "
-            "classes with --labels"
+        raise Refused(
+            f"{table.source}: all {count} labels differ, so no two rows are of one class; name another "
+            "column of labels"
         )
     return Known(table, codes, classes, sides, notes)
 
@@ -188,14 +235,10 @@ def class_codes(labels: NDArray[np.object_], source: str) -> tuple[Index, tuple[
 
     Texts that are numbers count as numbers: measurements are refused as labels.
     """
-    import numpy as np
-
-    from nearwise.model import labelling
-
     try:
         found = labelling.read(labels, number=_as_number, name="the column of labels", advice=_ADVICE)
     except ValueError as error:
-        raise BadInput(f"{source}: {error}") from error
+        raise Refused(f"{source}: {error}") from error
     order = np.argsort(np.array(found.classes, dtype=str))
     codes = np.append(np.argsort(order), labelling.UNLABELLED)[found.codes]
     return codes, tuple(str(found.classes[k]) for k in order), tuple(f"{source}: {n}" for n in found.notes)
@@ -203,15 +246,12 @@ def class_codes(labels: NDArray[np.object_], source: str) -> tuple[Index, tuple[
 
 def _as_number(label: str) -> float | None:
     """The number that a text is, with a decimal point or comma."""
-    from nearwise.data.tables.numerals import Numerals, number
-
     value = number(label)
     return number(label, Numerals(",")) if value is None else value
 
 
 def _check_magnitudes(table: Table) -> None:
     """Refuse numbers whose squares overflow, or all vanish: no distance could be measured."""
-
     places = (int(table.X.argmin()), int(table.X.argmax()))
     size, place = max((abs(float(table.X.flat[place])), place) for place in places)
     if 1.0 / _LARGEST <= size <= _LARGEST or size == 0.0:
@@ -219,13 +259,11 @@ def _check_magnitudes(table: Table) -> None:
     row, column = divmod(place, table.X.shape[1])
     where = f"{table.source}, {table.place(row)}, column {table.names[column]!r}"
     what = "is too large" if size > 1.0 else "is the largest number in the data, and too small"
-    raise BadInput(f"{where}: {table.X[row, column]:g} {what} to be squared; take another unit")
+    raise Refused(f"{where}: {table.X[row, column]:g} {what} to be squared; take another unit")
 
 
 def _place(side: Side, pairs: list[tuple[int, int]], relation: int | None) -> str:
     """File and line of the constraint on these pairs, where the side file has it."""
-    import numpy as np
-
     first = 0
     for block in side.constraints.blocks:
         ids = np.sort(block.object_ids.reshape(len(block), -1, 2), axis=2)

@@ -1,4 +1,4 @@
-"""`learn --method online`: one pass over the feedback, in random order, that can be stopped and resumed.
+"""The method "online": one pass over the feedback, in random order, that can be stopped and resumed.
 
 The checkpoint is the learner itself, which knows how many pieces it has seen; a learner is the same bit by
 bit whichever way a stream is cut, so a resumed pass ends where an uninterrupted one does.
@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-import nearwise as nw
-from nearwise import constraints as c
+from nearwise.data.models import load, save
+from nearwise.learners import OnlineLearner, PriorKeptWarning
+from nearwise.model import constraints as c
 from nearwise.model.blocks import Constraints
 from nearwise.online.feedback import Pieces, of_blocks
 
 if TYPE_CHECKING:
-    from nearwise.cli._fitting import Settings, Watch
+    from nearwise.study.fitting import Settings, Watch
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -37,7 +38,7 @@ def learn(
     rows: Index,
     settings: Settings,
     watch: Watch,
-) -> nw.OnlineLearner:
+) -> OnlineLearner:
     """Follow the feedback to its end, or until `watch` asks to stop.
 
     Parameters
@@ -75,11 +76,11 @@ def _shuffled(pieces: Pieces, seed: int) -> Pieces:
     return Pieces(pieces.rows[order], pieces.relation[order], pieces.bound[order])
 
 
-def _started(X: Array, settings: Settings) -> nw.OnlineLearner:
+def _started(X: Array, settings: Settings) -> OnlineLearner:
     """A learner that has seen the data, for bounds and subspace, and no feedback yet."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", nw.PriorKeptWarning)
-        return nw.OnlineLearner(rank=settings.rank, random_state=settings.seed).fit(X)
+        warnings.simplefilter("ignore", PriorKeptWarning)
+        return OnlineLearner(rank=settings.rank, random_state=settings.seed).fit(X)
 
 
 def _fingerprint(X: Array, pieces: Pieces, settings: Settings) -> str:
@@ -89,16 +90,16 @@ def _fingerprint(X: Array, pieces: Pieces, settings: Settings) -> str:
     return digest.hexdigest()[:16]
 
 
-def _store(learner: nw.OnlineLearner, path: Path, note: str) -> None:
+def _store(learner: OnlineLearner, path: Path, note: str) -> None:
     learner.checkpoint_of_ = note
-    nw.save(learner, path)
+    save(learner, path)
     del learner.checkpoint_of_
 
 
-def _resumed(path: Path, note: str) -> nw.OnlineLearner:
-    learner = nw.load(path)
-    if not isinstance(learner, nw.OnlineLearner) or not hasattr(learner, "checkpoint_of_"):
-        raise ValueError(f"{path} is no checkpoint of learn --method online; name another file")
+def _resumed(path: Path, note: str) -> OnlineLearner:
+    learner = load(path)
+    if not isinstance(learner, OnlineLearner) or not hasattr(learner, "checkpoint_of_"):
+        raise ValueError(f"{path} is no checkpoint of the method online; name another file")
     if learner.checkpoint_of_ != note:
         raise ValueError(f"{path} is a checkpoint of other data or settings; remove it or name another file")
     del learner.checkpoint_of_
