@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import roc_auc_score
 from sklearn.utils import column_or_1d
 
+from nearwise._common.errors import RowsError
 from nearwise._common.reading import id_list, regular_array, show
 from nearwise._common.warning import warn
 from nearwise.model import drawing, labelling
@@ -122,12 +123,11 @@ def read(
             _tell_dropped(given, dropped, sample_ids)
     try:
         blocks = constraints.resolve(n_objects, sample_ids)
-    except ValueError as error:
+    except RowsError as error:
         if sample_ids is not None:
             raise
-        raise ValueError(
-            f"{error}; in cross-validation, where a part of the data has its own row numbers, pass sample_ids"
-        ) from None
+        hint = "; in cross-validation, where a part of the data has its own row numbers, pass sample_ids"
+        raise RowsError(error.rows, before=error.before, after=error.after + hint) from None
     if useless and complete and blocks:
         warn(f"the labels are not used: {useless}")
     return SideInformation(n_objects, codes, Constraints(blocks), dropped, useless)
@@ -278,7 +278,8 @@ def _refuse_exceeded(
     if wrong.size:
         row = first + int(wrong[0])
         excess = -float(shifted.bounds[wrong[0]])
-        raise ValueError(
-            f"{constraints.describe(row)}: outside the basis its value is fixed, and there it already is "
-            f"{excess:.3g} above the bound; raise rank or the bound"
+        raise RowsError(
+            [constraints.stated(row)],
+            after=f": outside the basis its value is fixed, and there it already is {excess:.3g} above the "
+            "bound; raise rank or the bound",
         )

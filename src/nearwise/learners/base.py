@@ -11,13 +11,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from nearwise._common.errors import RowsError
 from nearwise._common.warning import warn
 from nearwise.learners import _side
 from nearwise.learners._learning import Learned, learn
 from nearwise.learners._progress import Callbacks, progress
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence, Frobenius, LogDet, VonNeumann
-from nearwise.solving.result import Status
+from nearwise.solving.result import CONTRADICTION, Result, Status
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -205,7 +206,7 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             cause = "no penalty that was tried does better on what was held out; a number learns anyway"
             warn(f"{name} returns the prior: {cause}", PriorKeptWarning)
         elif learned.result is not None and learned.result.status is Status.INFEASIBLE:
-            raise ValueError(f"{learned.result.message}; a finite penalty lets them give way")
+            raise contradiction(learned.result)
         elif learned.result is not None and learned.result.status is not Status.SOLVED:
             warn(f"{name}: {learned.result.message}", ConvergenceWarning)
 
@@ -230,6 +231,12 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = bool(self._accept_sparse)
         return tags
+
+
+def contradiction(found: Result) -> RowsError:
+    """The error for a solve whose hard constraints contradict each other."""
+    rows = [violation.stated for violation in found.certificate.worst]
+    return RowsError(rows, before=CONTRADICTION, after="; a finite penalty lets them give way")
 
 
 def rank_wanted(rank: Any, largest: int) -> int | None:

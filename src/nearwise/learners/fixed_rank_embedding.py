@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from nearwise._common.errors import RowsError
 from nearwise._common.reading import symmetric
 from nearwise._common.warning import warn
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult, minimise
@@ -225,9 +226,8 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
         side = _side.read(len(matrix), None, constraints, sample_ids).constraints
         if np.isnan(side.bounds).any():
             row = int(np.flatnonzero(np.isnan(side.bounds))[0])
-            raise ValueError(
-                f"{side.describe(row)}: give the bound; an embedding has no data to fill it from"
-            )
+            reason = ": give the bound; an embedding has no data to fill it from"
+            raise RowsError([side.stated(row)], after=reason)
         if self.input == "distances":
             i, j = np.triu_indices(len(matrix), 1)
             known = np.isfinite(matrix[i, j])

@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from nearwise._common.warning import warn
 from nearwise.learners import _side
 from nearwise.learners._progress import progress, with_callbacks
-from nearwise.learners.base import PriorKeptWarning, penalty_wanted, whole_number
+from nearwise.learners.base import PriorKeptWarning, contradiction, penalty_wanted, whole_number
 from nearwise.learners.input_kernels import InputKernel
 from nearwise.learners.kernel_learner import KernelLearner
 from nearwise.learners.metric import KernelMap
@@ -186,7 +186,7 @@ class KernelReducer(KernelLearner):
 
     def _report_status(self, found: Result) -> None:
         if found.status is Status.INFEASIBLE:
-            raise ValueError(f"{found.message}; a finite penalty lets them give way")
+            raise contradiction(found)
         if found.status is not Status.SOLVED:
             warn(f"KernelReducer: {found.message}", ConvergenceWarning)
 

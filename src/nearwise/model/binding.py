@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from nearwise._common.errors import RowsError
 from nearwise._common.reading import finite, symmetric
 from nearwise._common.warning import warn
 from nearwise.model.blocks import Constraints
@@ -63,7 +64,7 @@ class BoundProblem:
         penalties = _checked_penalties(penalty, self.constraints)
         hard = np.flatnonzero(self.lost & np.isinf(penalties))
         if hard.size:
-            raise ValueError(self._always_zero(int(hard[0])))
+            raise self._always_zero(int(hard[0]))
         # The value of a lost row is always 0: as an upper bound it always holds, and costs nothing.
         relations = np.where(self.lost, np.int8(-1), self.constraints.relations)
         bounds = np.where(self.lost, np.abs(self.bounds), self.bounds)
@@ -86,13 +87,13 @@ class BoundProblem:
             sentence = self._always_zero(int(np.flatnonzero(self.lost)[0]))
             warn(f"{left_out(int(self.lost.sum()))} ({sentence})", LeftOutWarning)
 
-    def _always_zero(self, row: int) -> str:
+    def _always_zero(self, row: int) -> RowsError:
         G = self.features
         whole = bind(self.constraints.resolve(len(G), self.sample_ids), G).sizes(np.ones(G.shape[1]))
         reason = (
             "it lies outside the range of the prior" if whole[row] else "its objects have the same features"
         )
-        return f"{self.constraints.describe(row)}: {reason}, so its value is always 0"
+        return RowsError([self.constraints.stated(row)], after=f": {reason}, so its value is always 0")
 
 
 def check_arguments(constraints: Constraints, divergence: Divergence, penalty: ArrayLike) -> None:
@@ -165,9 +166,8 @@ def _bound(
     sizes = measurements.sizes(reference)
     if not np.isfinite(sizes).all():
         row = int(np.flatnonzero(~np.isfinite(sizes))[0])
-        raise ValueError(
-            f"{constraints.describe(row)}: the squared size of its features overflows; rescale them"
-        )
+        reason = ": the squared size of its features overflows; rescale them"
+        raise RowsError([constraints.stated(row)], after=reason)
     bounds = _filled_bounds(constraints, G, basis, reference)
     lost = _unreachable(constraints, bounds, sizes)
     return BoundProblem(
@@ -302,10 +302,11 @@ def _refuse_incomparable(
     far = np.flatnonzero(rows & ((ratio > _LARGEST_CHANGE) | small))
     if far.size:
         row = int(far[0])
-        raise ValueError(
-            f"{constraints.describe(row)}: its bound is {ratio[row]:.0e} times its size under the prior, and "
-            f"double precision bears a factor of {_LARGEST_CHANGE:.0e}; is the unit of the bounds that of "
-            f"the features squared?"
+        raise RowsError(
+            [constraints.stated(row)],
+            after=f": its bound is {ratio[row]:.0e} times its size under the prior, and double precision "
+            f"bears a factor of {_LARGEST_CHANGE:.0e}; is the unit of the bounds that of the features "
+            "squared?",
         )
     degree = divergence.degree
     if degree is None:
@@ -323,11 +324,11 @@ def _refuse_incomparable(
         )
     if wrong.size:
         row = int(wrong[0])
-        raise ValueError(
-            f"{constraints.describe(row)}: with the penalty {penalties[row]:.3g} its slack costs about "
-            f"{cost[row]:.0e}, where the divergence is about {objective:.0e}, more than double precision can "
-            f"weigh against each other; divide the penalty by the scale of the features to the power of "
-            f"{2 * degree:g}"
+        raise RowsError(
+            [constraints.stated(row)],
+            after=f": with the penalty {penalties[row]:.3g} its slack costs about {cost[row]:.0e}, where the "
+            f"divergence is about {objective:.0e}, more than double precision can weigh against each other; "
+            f"divide the penalty by the scale of the features to the power of {2 * degree:g}",
         )
 
 

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from nearwise._common import reading
+from nearwise._common.errors import RowsError
 from nearwise._common.reading import Array, Ids
 from nearwise.model.kinds import KINDS, Kind
 from nearwise.model.kinds.kind import Mask, Names
@@ -103,7 +104,8 @@ class Block(_ReadOnly):
         bound : what fills an open bound
         names : how an id is written
         """
-        shown = float(self.bounds[row]) if bound is None else bound
+        given = float(self.bounds[row])
+        shown = bound if bound is not None and np.isnan(given) else given
         return self.of_kind.text(self, row, SYMBOLS[self.relation], shown, names)
 
     @property
@@ -122,6 +124,30 @@ class Block(_ReadOnly):
         if self.of_kind.shares_objects:
             return np.full(len(self), bool(chosen.any()))
         return np.asarray(chosen.any(axis=1))
+
+
+@dataclass(frozen=True, eq=False)
+class Stated:
+    """One constraint of a list, for messages about it.
+
+    Attributes
+    ----------
+    row : its number in the list
+    block, place : a block, and the number of the constraint there
+    bound : what fills an open bound, where that is known
+    """
+
+    row: int
+    block: Block
+    place: int = 0
+    bound: float | None = None
+
+    def __str__(self) -> str:
+        return f"row {self.row}: {self.text()}"
+
+    def text(self, names: Names = reading.show) -> str:
+        """As in `d(12, 57) <= 0.25`, with the ids written by `names`."""
+        return self.block.describe(self.place, self.bound, names)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -169,17 +195,19 @@ class Constraints:
         """The right-hand sides, one per row; NaN where the bound is filled from the data."""
         return np.concatenate([np.empty(0), *(block.bounds for block in self.blocks)])
 
-    def describe(self, row: int, bound: float | None = None) -> str:
-        """One constraint as text, as in `row 3: d(12, 57) <= 0.25`; `bound` fills one that is open."""
-        block, place = self.locate(row)
-        return f"row {row}: {block.describe(place, bound)}"
+    def describe(self, row: int) -> str:
+        """One constraint as text, as in `row 3: d(12, 57) <= 0.25`."""
+        return str(self.stated(row))
 
-    def locate(self, row: int) -> tuple[Block, int]:
-        """The block that holds a row, and the number of the row there."""
+    def stated(self, row: int, bound: float | None = None) -> Stated:
+        """One constraint alone; `bound` fills one that is open."""
         first = 0
         for block in self.blocks:
-            if 0 <= row - first < len(block):
-                return block, row - first
+            place = row - first
+            if 0 <= place < len(block):
+                if block.of_kind.shares_objects:  # which count their matrices
+                    return Stated(row, block, place, bound)
+                return Stated(row, block.part(np.array([place])), 0, bound)
             first += len(block)
         raise IndexError(f"there is no row {row} in {self!r}")
 
@@ -212,7 +240,7 @@ class Constraints:
             if len(unknown):
                 row = first if block.of_kind.shares_objects else first + int(unknown[0, 0])
                 wrong = reading.show(ids[tuple(unknown[0])])
-                raise ValueError(f"{self.describe(row)}: the id {wrong} is not {place}")
+                raise RowsError([self.stated(row)], after=f": the id {wrong} is not {place}")
             in_order = block.of_kind.shares_objects and np.array_equal(index, np.arange(n_objects))
             resolved.append(replace(block, ids=None if in_order else index))
             first += len(block)

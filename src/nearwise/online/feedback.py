@@ -14,8 +14,9 @@ from scipy import sparse
 from sklearn.utils import column_or_1d
 
 from nearwise._common import reading
+from nearwise._common.errors import RowsError
 from nearwise.model import labelling
-from nearwise.model.blocks import Block, Constraints
+from nearwise.model.blocks import Block, Constraints, Stated
 from nearwise.model.bounds import of_ascending
 from nearwise.model.kinds import COMPARISON, DISTANCE
 
@@ -96,7 +97,7 @@ def of_blocks(blocks: tuple[Block, ...]) -> Pieces:
     for block in blocks:
         if block.of_kind.n_distances == 0:
             hint = "an online learner learns from distances and comparisons"
-            raise ValueError(f"row {first}: {block.describe(0)} is no bound on distances; {hint}")
+            raise RowsError([Stated(first, block)], after=f" is no bound on distances; {hint}")
         assert block.ids is not None
         rows = np.full((len(block), 4), -1, np.int64)
         rows[:, : block.ids.shape[1]] = block.ids

@@ -109,11 +109,14 @@ class Fit:
 
 
 class Contradiction(Refused):
-    """Side information that contradicts itself or the settings; `rows` are those that the message counts."""
+    """Side information that contradicts itself or the settings.
 
-    def __init__(self, message: str, rows: Index) -> None:
-        super().__init__(message)
-        self.rows = rows
+    `cause` is the learner's error; `rows` are the rows of the table that were learned from.
+    """
+
+    def __init__(self, cause: ValueError, rows: Index) -> None:
+        super().__init__(str(cause))
+        self.cause, self.rows = cause, rows
 
 
 class Watch:
@@ -200,7 +203,7 @@ def fit(
                 learner.fit(part, labels, constraints=constraints, sample_ids=rows)
                 learner.set_params(callback=None, checkpoint=None)
         except ValueError as error:
-            raise Contradiction(str(error), rows) from error
+            raise Contradiction(error, rows) from error
         seconds = watch.seconds
     model = learner if scaler is None else Pipeline([("scale", scaler), ("learn", learner)])
     # a fit that was asked to end with its last iteration has reached its end

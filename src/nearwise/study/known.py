@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from nearwise._common.errors import RowsError
 from nearwise._common.reading import id_list
 from nearwise._common.refused import Refused
 from nearwise.data import side_files, tables
@@ -17,17 +17,15 @@ from nearwise.data.side_files import Side
 from nearwise.data.tables import Table
 from nearwise.data.tables.numerals import Numerals, number
 from nearwise.model import labelling
-from nearwise.model.blocks import Constraints
+from nearwise.model.blocks import Block, Constraints, Stated
 
 Index = NDArray[np.int64]
 
 _LARGEST = 1e150  # numbers beyond it, or all below its inverse, have no squared distances
-_PAIR = re.compile(r"d\((\d+), (\d+)\)")
 _ADVICE = (
     "name another column of labels, or write ranges into the file; with a letter before it, a number is a "
     "class of its own"
 )
-_RELATIONS = {"<=": -1, ">=": 1, "==": 0}
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,28 +66,29 @@ class Known:
         """A row as the user names it: by its id, else by its number."""
         return str(row) if self.table.ids is None else str(self.table.ids[row])
 
-    def renamed(self, text: str, rows: Index) -> str:
-        """A text about distances d(i, j) of fitted rows, in the user's names; `rows` says which they are."""
-        text = re.sub(r"\brow \d+: ", "", text)
-        return _PAIR.sub(lambda m: f"d({self.name(rows[int(m[1])])}, {self.name(rows[int(m[2])])})", text)
+    def text(self, stated: Stated, rows: Index) -> str:
+        """A constraint on fitted rows, in the user's names; `rows` says which rows of the table they are."""
+        return stated.text(lambda i: self.name(rows[int(i)]))
 
-    def refusal(self, text: str, rows: Index) -> str:
+    def refusal(self, error: ValueError, rows: Index) -> str:
         """A message about constraints, in the user's names, each with where it comes from."""
-        parts = []
-        for part in text.split("; "):
-            origin = self.origin(part, rows) if _PAIR.search(part) else ""
-            parts.append(self.renamed(part, rows) + (f" ({origin})" if origin else ""))
-        return "; ".join(parts)
 
-    def origin(self, text: str, rows: Index) -> str:
+        def named(stated: Stated) -> str:
+            origin = self.origin(stated, rows)
+            return self.text(stated, rows) + (f" ({origin})" if origin else "")
+
+        return error.retold(named) if isinstance(error, RowsError) else str(error)
+
+    def origin(self, stated: Stated, rows: Index) -> str:
         """Where a constraint comes from: file and line, or the labels of the two rows."""
-        pairs = [(int(rows[int(i)]), int(rows[int(j)])) for i, j in _PAIR.findall(text)]
-        relation = next((sign for word, sign in _RELATIONS.items() if f" {word} " in text), None)
+        if stated.block.of_kind.shares_objects:
+            return ""
+        pairs = rows[stated.block.object_ids[stated.place]].reshape(-1, 2)
         for side in self.sides:
-            if place := _place(side, pairs, relation):
+            if place := _place(side, stated.block, pairs):
                 return place
-        if self.codes is not None and len(pairs) == 1 and min(self.codes[row] for row in pairs[0]) >= 0:
-            return ", ".join(self.classes[self.codes[row]] for row in pairs[0])
+        if self.codes is not None and len(pairs) == 1 and min(self.codes[pairs[0]]) >= 0:
+            return ", ".join(self.classes[code] for code in self.codes[pairs[0]])
         return ""
 
 
@@ -262,12 +261,12 @@ def _check_magnitudes(table: Table) -> None:
     raise Refused(f"{where}: {table.X[row, column]:g} {what} to be squared; take another unit")
 
 
-def _place(side: Side, pairs: list[tuple[int, int]], relation: int | None) -> str:
+def _place(side: Side, alike: Block, pairs: Index) -> str:
     """File and line of the constraint on these pairs, where the side file has it."""
     first = 0
     for block in side.constraints.blocks:
         ids = np.sort(block.object_ids.reshape(len(block), -1, 2), axis=2)
-        if block.relation == relation and ids.shape[1] == len(pairs):
+        if block.kind == alike.kind and block.relation == alike.relation:
             found = np.flatnonzero((ids == np.sort(pairs, axis=1)).all(axis=(1, 2)))
             if found.size:
                 return f"{side.source}, {side.place(first + int(found[0]))}"

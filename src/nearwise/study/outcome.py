@@ -67,13 +67,14 @@ class Outcome:
         return [
             {
                 "row": violation.row,
-                "constraint": self.known.renamed(violation.name, self.fit.rows),
-                "from": self.known.origin(violation.name, self.fit.rows),
+                "constraint": self.known.text(violation.stated, self.fit.rows),
+                "from": self.known.origin(violation.stated, self.fit.rows),
                 "value": violation.value,
                 "bound": violation.bound,
                 "relative": violation.relative,
             }
             for violation in (certificate.worst if certificate is not None else ())
+            if violation.stated is not None
         ]
 
     def model(self) -> Any:
@@ -235,7 +236,7 @@ def learn(known: Known, settings: Settings | None = None, watch: Watch | None = 
     try:
         fit = fitting.fit(X, known.codes, split.learned_rows, split.learned, settings, watch)
     except Contradiction as error:
-        raise Refused(known.refusal(str(error), error.rows)) from error
+        raise Refused(known.refusal(error.cause, error.rows)) from error
     watch.show("measuring on what was held out")
     figures: list[Figure] = []
     pairs: Pairs | None = None
