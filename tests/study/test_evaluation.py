@@ -33,6 +33,9 @@ class Euclidean:
     def pairs(self, i: NDArray[Any], j: NDArray[Any]) -> NDArray[Any]:
         return np.square(self.rows[i] - self.rows[j]).sum(axis=1)
 
+    def products(self, i: NDArray[Any], j: NDArray[Any]) -> NDArray[Any]:
+        return np.einsum("ij,ij->i", self.rows[i], self.rows[j])
+
     def between(self, rows: NDArray[Any], others: NDArray[Any]) -> NDArray[Any]:
         return pairwise_distances(self.rows[rows], self.rows[others], "sqeuclidean")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol
 
@@ -13,13 +12,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from nearwise._common.errors import RowsError
+from nearwise._common.warning import warn
 from nearwise.learners import _side
 from nearwise.learners._learning import Learned, learn
 from nearwise.learners._progress import Callbacks, progress
 from nearwise.learners._space import Outside
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence, Frobenius, LogDet, VonNeumann
-from nearwise.solving.result import Status
+from nearwise.solving.result import CONTRADICTION, Result, Status
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -61,6 +62,7 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     __metadata_request__score: ClassVar[dict[str, bool]] = {**METADATA, "sample_weight": True}
 
     metric_: Any
+    start_metric_: Any
 
     def transform(self, X: Any) -> Array:
         """Coordinates of new objects, in which the Euclidean distance is the learned one.
@@ -220,17 +222,17 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             left_out = "are left out: they name unknown objects, or equal ones"
             cause = f"all {dropped} constraints {left_out}" if dropped else ""
             cause = cause or side.nothing_known
-            warnings.warn(f"{name} returns the prior: {cause}", PriorKeptWarning, stacklevel=5)
+            warn(f"{name} returns the prior: {cause}", PriorKeptWarning)
         elif learned.kept_prior:
             cause = "no penalty that was tried does better on what was held out; a number learns anyway"
-            warnings.warn(f"{name} returns the prior: {cause}", PriorKeptWarning, stacklevel=5)
+            warn(f"{name} returns the prior: {cause}", PriorKeptWarning)
         elif learned.result is not None and learned.result.status is Status.INFEASIBLE:
-            raise ValueError(f"{learned.result.message}; a finite penalty lets them give way")
+            raise contradiction(learned.result)
         elif learned.result is not None and not learned.factor.any():
             cause = "which meets all constraints; dissimilar pairs keep objects apart"
-            warnings.warn(f"{name} learned the zero matrix, {cause}", PriorKeptWarning, stacklevel=5)
+            warn(f"{name} learned the zero matrix, {cause}", PriorKeptWarning)
         elif learned.result is not None and learned.result.status is not Status.SOLVED:
-            warnings.warn(f"{name}: {learned.result.message}", ConvergenceWarning, stacklevel=5)
+            warn(f"{name}: {learned.result.message}", ConvergenceWarning)
 
     def _training_data(self, X: Any) -> Any:
         return validate_data(
@@ -253,6 +255,12 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = bool(self._accept_sparse)
         return tags
+
+
+def contradiction(found: Result) -> RowsError:
+    """The error for a solve whose hard constraints contradict each other."""
+    rows = [violation.stated for violation in found.certificate.worst]
+    return RowsError(rows, before=CONTRADICTION, after="; a finite penalty lets them give way")
 
 
 def rank_wanted(rank: Any, largest: int) -> int | None:

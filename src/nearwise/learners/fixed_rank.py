@@ -24,7 +24,6 @@ from nearwise.fixed_rank.regression import Regression, largest_entry
 from nearwise.fixed_rank.runs import Run
 from nearwise.learners.base import one_of
 from nearwise.linalg.directions import turned, with_fixed_signs
-from nearwise.model.blocks import Constraints
 from nearwise.solving.result import Status
 
 Array = NDArray[np.float64]
@@ -279,16 +278,6 @@ def best_multiple(problem: Regression, start: Array) -> Array:
     values = problem.forms.cross(image, image)
     share = float(values @ problem.targets) / max(float(values @ values), np.finfo(float).tiny)
     return start * np.sqrt(share) if share > 0 else start
-
-
-def with_margins(side: Constraints, margin: float) -> Array:
-    """The bounds of constraints, with a margin for comparisons that have none.
-
-    W = 0 satisfies every comparison without a margin, and a descent that may shrink W would end there.
-    """
-    bounds = side.bounds
-    comparison = np.repeat([block.kind == "comparison" for block in side.blocks], list(map(len, side.blocks)))
-    return np.where(comparison.astype(bool) & (bounds == 0.0), -margin, bounds)
 
 
 def count(value: Any, name: str) -> int:

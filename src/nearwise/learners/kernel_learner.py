@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -67,6 +68,7 @@ class KernelLearner(Learner):
     Attributes
     ----------
     metric_ : the learned `KernelMetric`
+    start_metric_ : the `KernelMetric` that the fit started from, that of the input kernel
     rank_ : dimensions of the basis. Eigenvalues of the kernel matrix below 1e-8 of the largest count as
         zero, and so do those that are smaller than twice the most negative one; a negative one beyond 1e-6
         of the largest is refused.
@@ -79,7 +81,7 @@ class KernelLearner(Learner):
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
     >>> learner = nw.KernelLearner(random_state=0).fit(X[::2], y[::2])
-    >>> learner.kernel(X[1::2], X[::2]).shape
+    >>> learner.learned_kernel(X[1::2], X[::2]).shape
     (75, 75)
     """
 
@@ -156,29 +158,30 @@ class KernelLearner(Learner):
         return self
 
     @property
-    def kernel(self) -> Callable[..., Array]:
-        """The learned kernel, as a function `kernel(X, Y=None)`.
+    def start_metric_(self) -> Any:
+        """The metric of the input kernel."""
+        metric = self._fitted_metric()
+        return replace(metric, factor=np.eye(len(metric.factor)), alpha=1.0)  # type: ignore[type-var]
 
+    def learned_kernel(self, X: Any, Y: Any = None) -> Array:
+        """The learned kernel of every row of X with every row of Y.
+
+        It is k0(x, y) + phi'(x)^T (W - I) phi'(y), JKDD12 (6), (18). With a precomputed input kernel, rows
+        are kernel values with the training objects, and without Y the result is the learned kernel with
+        these, (n, n_train); with Y, new objects are taken for their projections on the span of all training
+        objects, since rows tell no more.
+
+        Parameters
+        ----------
         X : (n, d) data
         Y : (m, d) data, by default X
 
-        It returns an (n, m) array: k0(x, y) + phi'(x)^T (W - I) phi'(y), JKDD12 (6), (18). With a precomputed
-        input kernel, rows are kernel values with the training objects, and without Y the result is the
-        learned kernel with these, (n, n_train); with Y, new objects are taken for their projections on the
-        span of all training objects, since rows tell no more. (The parameter `kernel` is in `get_params()`.)
+        Returns
+        -------
+        (n, m) array
         """
-        return self._learned_kernel
-
-    @kernel.setter
-    def kernel(self, value: str | Callable[..., float]) -> None:
-        self.__dict__["kernel"] = value
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters, as everywhere in scikit-learn."""
-        found: dict[str, Any] = super().get_params(deep)
-        return {name: value for name, value in found.items() if not name.startswith("kernel__")} | {
-            "kernel": self._kernel_name
-        }
+        metric: Any = self._fitted_metric()
+        return metric.gram(self._checked(X), None if Y is None else self._checked(Y))
 
     def distances(self, X: Any, Y: Any = None, *, squared: bool = False) -> Array:
         """Learned distances of every row of X to every row of Y, by default of X.
@@ -203,24 +206,16 @@ class KernelLearner(Learner):
             return found if squared else np.sqrt(found)
         return super().distances(X, Y, squared=squared)
 
-    def _learned_kernel(self, X: Any, Y: Any = None) -> Array:
-        metric: Any = self._fitted_metric()
-        return metric.gram(self._checked(X), None if Y is None else self._checked(Y))
-
-    @property
-    def _kernel_name(self) -> Any:
-        return self.__dict__["kernel"]
-
     @property
     def _is_precomputed(self) -> bool:
-        return isinstance(self._kernel_name, str) and self._kernel_name == "precomputed"
+        return isinstance(self.kernel, str) and self.kernel == "precomputed"
 
     @property
     def _accept_sparse(self) -> str | bool:
         return False if self._is_precomputed else "csr"
 
     def _input_kernel(self, X: Any) -> InputKernel:
-        name, parameters = self._kernel_name, dict(self.kernel_params or {})
+        name, parameters = self.kernel, dict(self.kernel_params or {})
         if not isinstance(name, str):
             if not callable(name):
                 raise TypeError(f"kernel must be a name or a function of two rows, got {type(name).__name__}")

@@ -21,7 +21,7 @@ from nearwise.model.problem import Problem
 from nearwise.model.recheck import Recheck
 from nearwise.solving.automatic import Automatic
 from nearwise.solving.reduction import Reduction, reduced
-from nearwise.solving.result import Record, Result, Status
+from nearwise.solving.result import CONTRADICTION, Record, Result, Status
 
 Array = NDArray[np.float64]
 
@@ -292,7 +292,7 @@ def _without_failures(points: Iterator[Iterate]) -> Iterator[Iterate]:
 def _message(status: Status, certificate: Certificate, tol: float, limit: str, note: str) -> str:
     if status is Status.INFEASIBLE:
         rows = "; ".join(violation.name for violation in certificate.worst)
-        return f"No matrix meets these hard constraints together: {rows}"
+        return f"{CONTRADICTION}{rows}"
     reached = f"relative gap {certificate.gap:.1e}, hard violation {certificate.hard_violation:.1e}"
     ends = {
         Status.SOLVED: f"Solved within {tol:g}",

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from nearwise._common.threads import one_blas_thread
 from nearwise.model import drawing
-from nearwise.model.blocks import Constraints
+from nearwise.model.blocks import Block, Constraints
+from nearwise.model.kinds import Grade, Measure
 from nearwise.study.resampling import (
     AT_A_TIME,
     UNCLEAR,
@@ -51,14 +52,11 @@ _CLUSTERED = 1_000  # objects that are clustered at most
 _STARTS = 4  # of k-means
 
 
-class Distance(Protocol):
-    """Squared distances of the rows of one table, by row number."""
-
-    def pairs(self, i: Index, j: Index) -> Array:
-        """Of the rows i to the rows j, one by one."""
+class Distance(Measure, Protocol):
+    """Squared distances and inner products of the rows of one table, by row number."""
 
     def between(self, rows: Index, others: Index) -> Array:
-        """Of all rows to all others."""
+        """The squared distances of all rows to all others."""
 
 
 def from_labels(
@@ -101,39 +99,26 @@ def from_constraints(
 ) -> list[Figure]:
     """Figures of constraints by row number; of more than 5,000 of a kind, of a sample.
 
-    Pairs without bounds, similar or dissimilar, are graded by their order, against random pairs where all are
-    of one kind; comparisons and bounds by the share that holds; measured distances by their relative error,
-    before in the unit in which that is smallest.
+    Each kind of constraint says how (`Kind.grades`). Pairs without bounds, similar or dissimilar, are graded
+    by their order, against random pairs where all are of one kind; comparisons and bounds by the share that
+    holds; equalities by their error, before in the unit in which that is smallest. The error of measured
+    distances is relative to each of them, that of other equalities to the mean magnitude of their bounds.
     """
     rng = np.random.RandomState(seed)
-    ids: dict[str, list[Index]] = {}
-    bounds: dict[str, list[Array]] = {}
+    parts: dict[Grade, list[Block]] = {}
     for block in constraints.blocks:
-        is_open = np.isnan(block.bounds)
-        for part, rows in (("open", is_open), ("given", ~is_open)):
-            if rows.any() and block.ids is not None:
-                kind = "comparison" if block.kind == "comparison" else f"{part} {block.relation:+d}"
-                ids.setdefault(kind, []).append(block.ids[rows])
-                bounds.setdefault(kind, []).append(block.bounds[rows])
-    parts = {kind: _sampled(np.concatenate(ids[kind]), np.concatenate(bounds[kind]), rng) for kind in ids}
+        for grade, rows in block.of_kind.grades(block):
+            parts.setdefault(grade, []).append(block.part(np.flatnonzero(rows)))
     found: list[Figure] = []
-    none = np.empty((0, 2), np.int64)
-    similar, dissimilar = (parts.get(kind, (none, None))[0] for kind in ("open -1", "open +1"))
-    if len(similar) or len(dissimilar):
-        found.append(_order_of_pairs(before, after, similar, dissimilar, n_rows, rng))
-    if "comparison" in parts:
-        rows, bound = parts["comparison"]
-        holds = [(_difference(distance, rows) <= bound).astype(float) for distance in (before, after)]
-        found.append(share("triplets in order", holds, False, seed))
-    bounded = [(*parts[kind], sign) for kind, sign in (("given -1", -1), ("given +1", 1)) if kind in parts]
-    if bounded:
-        holds = [
-            np.concatenate([sign * (distance.pairs(*rows.T) - bound) >= 0.0 for rows, bound, sign in bounded])
-            for distance in (before, after)
-        ]
-        found.append(share("bounds that hold", [kept.astype(float) for kept in holds], False, seed))
-    if "given +0" in parts:
-        found.append(_measured(before, after, *parts["given +0"], seed))
+    for grade, blocks in sorted(parts.items(), key=lambda item: _BY.index(item[0].by)):
+        blocks = _sampled(blocks, rng)
+        if grade.by == "order":
+            found.append(_order_of_pairs(before, after, grade.figure, blocks, n_rows, rng))
+        elif grade.by == "share":
+            holds = [_holds(distance, blocks).astype(float) for distance in (before, after)]
+            found.append(share(grade.figure, holds, False, seed))
+        else:
+            found.append(_error(before, after, grade, blocks, seed))
     return found
 
 
@@ -257,16 +242,19 @@ def _order_of_labels(
 def _order_of_pairs(
     before: Distance,
     after: Distance,
-    similar: Index,
-    dissimilar: Index,
+    name: str,
+    blocks: list[Block],
     n_rows: int,
     rng: np.random.RandomState,
 ) -> Figure:
-    name = _GIVEN
+    similar, dissimilar = (
+        np.concatenate([_NO_PAIRS, *(block.object_ids for block in blocks if block.relation == relation)])
+        for relation in (-1, 1)
+    )
     if not len(similar) or not len(dissimilar):
         i, j = rng.randint(n_rows, size=(2, LARGEST_SAMPLE))
         random = np.stack([i, j], axis=1)[i != j]
-        name = _AGAINST_RANDOM
+        name = f"{name}, against random ones"
         similar, dissimilar = (similar, random) if len(similar) else (random, dissimilar)
     pairs = np.concatenate([similar, dissimilar])
     is_similar = np.arange(len(pairs)) < len(similar)
@@ -300,32 +288,55 @@ def _area(values: Array, is_similar: NDArray[np.bool_]) -> Statistic:
     return statistic
 
 
-def _measured(before: Distance, after: Distance, pairs: Index, squares: Array, seed: int) -> Figure:
-    """The mean of |d - t| / t of plain distances d and their targets t."""
-    targets = np.sqrt(squares)
-    old, new = (np.sqrt(distance.pairs(*pairs.T)) / targets for distance in (before, after))
-    old = old * _best_multiple(old)
-    statistics = [mean(np.abs(ratio - 1.0)) for ratio in (old, new)]
-    return figure("relative error of distances", statistics, [len(pairs)], True, seed, largest=np.inf)
+def _holds(distance: Distance, blocks: list[Block]) -> NDArray[np.bool_]:
+    """Whether each constraint does."""
+    values = [block.of_kind.values(block, distance) for block in blocks]
+    kept = [
+        block.relation * (value - block.bounds) >= 0.0 for block, value in zip(blocks, values, strict=True)
+    ]
+    return np.concatenate(kept)
 
 
-def _best_multiple(ratios: Array) -> float:
-    """The c that minimises the mean of |c r - 1|: a median of 1 / r weighted by r."""
-    positive = np.sort(ratios[ratios > 0])[::-1]  # 1 / r ascending
-    if not len(positive):
+def _error(before: Distance, after: Distance, grade: Grade, blocks: list[Block], seed: int) -> Figure:
+    """The mean of |v - t| / s of values v and targets t, with s = t for distances, else the mean of |t|."""
+    targets = np.concatenate([block.bounds for block in blocks])
+    old, new = (
+        np.concatenate([block.of_kind.values(block, distance) for block in blocks])
+        for distance in (before, after)
+    )
+    if grade.root:
+        old, new, targets = np.sqrt(old), np.sqrt(new), np.sqrt(targets)
+    sizes = targets if grade.root else np.full(len(targets), np.mean(np.abs(targets)) or 1.0)
+    old = old * _best_multiple(old / sizes, targets / sizes)
+    statistics = [mean(np.abs(values - targets) / sizes) for values in (old, new)]
+    return figure(grade.figure, statistics, [len(targets)], True, seed, largest=np.inf)
+
+
+def _best_multiple(values: Array, targets: Array) -> float:
+    """The c >= 0 that minimises the mean of |c v - t|: a median of t / v weighted by |v|."""
+    kept = values != 0
+    if not kept.any():
         return 1.0
-    return float(1.0 / positive[np.searchsorted(np.cumsum(positive), positive.sum() / 2)])
+    ratios, weights = targets[kept] / values[kept], np.abs(values[kept])
+    order = np.argsort(ratios, kind="stable")
+    place = np.searchsorted(np.cumsum(weights[order]), weights.sum() / 2)
+    return max(float(ratios[order[min(int(place), len(order) - 1)]]), 0.0)
 
 
-def _difference(distance: Distance, rows: Index) -> Array:
-    return distance.pairs(*rows[:, :2].T) - distance.pairs(*rows[:, 2:].T)
-
-
-def _sampled(ids: Index, bounds: Array, rng: np.random.RandomState) -> tuple[Index, Array]:
-    if len(ids) <= LARGEST_SAMPLE:
-        return ids, bounds
-    rows = np.sort(rng.permutation(len(ids))[:LARGEST_SAMPLE])
-    return ids[rows], bounds[rows]
+def _sampled(blocks: list[Block], rng: np.random.RandomState) -> list[Block]:
+    """At most 5,000 rows of each relation."""
+    found: list[Block] = []
+    for relation in dict.fromkeys(block.relation for block in blocks):
+        mine = [block for block in blocks if block.relation == relation]
+        count = sum(map(len, mine))
+        chosen = np.arange(count)
+        if count > LARGEST_SAMPLE:
+            chosen = np.sort(rng.permutation(count)[:LARGEST_SAMPLE])
+        ends = np.cumsum([0, *map(len, mine)])
+        for block, low, high in zip(mine, ends[:-1], ends[1:], strict=True):
+            rows = chosen[(chosen >= low) & (chosen < high)] - low
+            found += [block.part(rows)] if len(rows) else []
+    return found
 
 
 def _dense(codes: Index) -> Index:
@@ -334,5 +345,5 @@ def _dense(codes: Index) -> Index:
 
 
 _ORDER = "pair ROC-AUC"
-_GIVEN = "given pairs' ROC-AUC"
-_AGAINST_RANDOM = "given pairs' ROC-AUC, against random ones"
+_BY = ("order", "share", "error")  # the order of figures
+_NO_PAIRS = np.empty((0, 2), np.int64)

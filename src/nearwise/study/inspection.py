@@ -2,8 +2,8 @@
 
 Every function takes an estimator of the package, or a scikit-learn Pipeline whose last step is one, and
 raises `Missing`, whose message says why, where there is no such thing to see. "Before" is the distance that
-the learner starts from, on what it is given: its prior, or the input kernel's distance; for learners of fixed
-rank, which have no prior, the distance of their input as it is.
+the fit started from, which the learner keeps as `start_metric_`: its prior, or the input kernel's distance;
+for learners of fixed rank, which have no prior, the distance of their input as it is.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from nearwise.learners.input_kernels import dense_product
 from nearwise.learners.metric import Metric
 from nearwise.linalg.directions import turned, with_fixed_signs
 from nearwise.model import labelling
-from nearwise.study.before_after import Missing, learner_of, measures, prior_metric, rows_of
+from nearwise.study.before_after import Missing, learner_of, measures, rows_of, start_metric
 from nearwise.study.evaluation import PAIRS, labelled_pairs
 
 Array = NDArray[np.float64]
@@ -243,7 +243,7 @@ def maps(model: Any, X: Any = None, n_points: int = MAP_POINTS, seed: int = 0) -
 def spectrum(model: Any, X: Any = None) -> Spectrum:
     """The eigenvalues of what was learned: M, W of a kernel, or the matrix of fixed rank.
 
-    X is needed only to show a prior that is made of data, prior="covariance".
+    X is needed only for prior="covariance" in a model file of an older nearwise, which does not hold that.
     """
     learner = learner_of(model)
     if isinstance(learner, FixedRankRegressor):
@@ -258,11 +258,9 @@ def spectrum(model: Any, X: Any = None) -> Spectrum:
     if isinstance(learner, FixedRankLearner):
         return _spectrum(metric.factor, len(metric.factor))
     if isinstance(metric, Metric) and metric.basis is None:
-        start = prior_metric(learner, None if X is None else rows_of(model, X))
-        old: Array | None = np.ones(metric.n_features)
-        if isinstance(start, Metric):
-            old = np.asarray(np.linalg.eigvalsh(start.matrix)[::-1])
-        return replace(_spectrum(metric.factor, metric.n_features), prior=None if start is None else old)
+        start = start_metric(learner, None if X is None else rows_of(model, X))
+        old = None if start is None else np.asarray(np.linalg.eigvalsh(start.matrix)[::-1])
+        return replace(_spectrum(metric.factor, metric.n_features), prior=old)
     inside = len(metric.factor)
     outside = metric.n_features - inside if isinstance(metric, Metric) else 0
     found = _spectrum(metric.factor, inside + outside)
@@ -278,7 +276,7 @@ def feature_shares(model: Any, X: Any, names: Sequence[str] | None = None, seed:
     named = _input_names(model, names, metric.n_features)
     rows = rows_of(model, X)
     pairs = np.random.RandomState(seed).randint(rows.shape[0], size=(2, SHARE_PAIRS))
-    old, new = (_carried(found, rows, *pairs) for found in (prior_metric(learner, rows), metric))
+    old, new = (_carried(found, rows, *pairs) for found in (start_metric(learner, rows), metric))
     totals = float(old.sum()), float(new.sum())
     if not all(np.isfinite(total) and total > 0 for total in totals):
         raise Missing("All rows are at distance zero from each other, or too far apart to be measured.")
@@ -310,20 +308,18 @@ def _spectrum(factor: Array, dimension: int) -> Spectrum:
     return Spectrum(values[kept], None, dimension)
 
 
-def _carried(metric: Any, rows: Any, i: Index, j: Index) -> Array:
+def _carried(metric: Metric, rows: Any, i: Index, j: Index) -> Array:
     """The sum over pairs of z_k (M z)_k, for every k; for M = A B^T the row sums of (Z^T Z A) * B."""
     total = np.zeros(rows.shape[1])
     step = len(i) if sparse.issparse(rows) else max(_GATHERED // max(rows.shape[1], 1), 1)
     for first in range(0, len(i), step):
         z = rows[i[first : first + step]] - rows[j[first : first + step]]
-        if not isinstance(metric, Metric) or metric.basis is not None:  # the identity, or its part of M
+        outer = metric.factor if metric.basis is None else metric.basis
+        inner = dense_product(z, outer)
+        if metric.basis is not None:  # M is the identity outside it
             total += np.asarray((z.multiply(z) if sparse.issparse(z) else z * z).sum(axis=0)).ravel()
-        if isinstance(metric, Metric):
-            outer = metric.factor if metric.basis is None else metric.basis
-            inner = dense_product(z, outer)
-            if metric.basis is not None:
-                inner = inner @ metric.factor @ metric.factor.T - inner
-            total += np.einsum("kc,kc->k", dense_product(z.T, inner), outer)
+            inner = inner @ metric.factor @ metric.factor.T - inner
+        total += np.einsum("kc,kc->k", dense_product(z.T, inner), outer)
     return total
 
 

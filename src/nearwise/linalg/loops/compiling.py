@@ -9,7 +9,6 @@ numba gives up; here every process compiles for itself then, and says so once.
 from __future__ import annotations
 
 import hashlib
-import warnings
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 import numba
 from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
 
+from nearwise._common.warning import warn
 from nearwise.linalg import loops
 
 _UNKEPT = (
@@ -111,4 +111,4 @@ def _announce() -> None:
 def _tell_unkept(reason: str) -> None:
     if "unkept" not in _told:
         _told.add("unkept")
-        warnings.warn(_UNKEPT.format(reason), RuntimeWarning, stacklevel=5)
+        warn(_UNKEPT.format(reason), RuntimeWarning)

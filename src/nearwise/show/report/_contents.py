@@ -17,7 +17,7 @@ from nearwise.show.report._maps import row_label
 from nearwise.show.report._text import count
 from nearwise.solving.result import Status
 from nearwise.study import inspection
-from nearwise.study.before_after import Missing, learner_of
+from nearwise.study.before_after import Missing, learner_of, start_note
 from nearwise.study.evaluation import Figure
 from nearwise.study.inspection import Classes, Convergence, Distances, FeatureShares, Maps, Spectrum
 
@@ -149,6 +149,8 @@ def _distances(
 
 
 def _notice(learner: Any) -> str:
+    if note := start_note(learner):
+        return f"{note[:1].upper()}{note[1:]}."
     if getattr(learner, "kept_prior_", False):
         return "Nothing was learned: the learner kept what it started from, so before and after are the same."
     status = getattr(learner, "status_", None)
