@@ -141,6 +141,11 @@ def constraint_atoms(
     return np.ascontiguousarray(projected), atoms
 
 
+def is_rounding(vectors: Array, scale: Array, columns: int) -> NDArray[np.bool_]:
+    """Which vectors are rounding errors of numbers of this size, from features of so many columns."""
+    return np.asarray(np.linalg.norm(vectors, axis=1) <= _ROUNDING * np.sqrt(columns) * scale)
+
+
 def _parts(blocks: tuple[Block, ...], features: Array, sizes: Array | None) -> list[_Part]:
     """The atoms of all blocks; those that only name objects, of which there may be many, by kind at once."""
     start = np.cumsum([0, *map(len, blocks)])
@@ -191,18 +196,18 @@ def _without_rounding(
 
     `objects` has the objects of every atom, or -1 for vectors that are not features.
     """
-    tolerance = _ROUNDING * np.sqrt(rows.shape[1])
-    difference = atoms.is_difference
+    difference, columns = atoms.is_difference, rows.shape[1]
     first, second = atoms.first[difference], atoms.second[difference]
     vanishes = np.zeros(len(difference), dtype=bool)
-    whole, left = (np.linalg.norm(F[first] - F[second], axis=1) for F in (rows, projected))
-    if scale is not None:
+    if scale is None:
+        whole = np.linalg.norm(rows[first] - rows[second], axis=1)
+    else:
         whole = scale[objects[:, difference]].sum(axis=0)
-    vanishes[difference] = left <= tolerance * whole
+    vanishes[difference] = is_rounding(projected[first] - projected[second], whole, columns)
     product = ~difference & (objects[0] >= 0)
     for place, of in zip((atoms.first, atoms.second), objects, strict=True):
-        whole, left = (np.linalg.norm(F[place[product]], axis=1) for F in (rows, projected))
-        vanishes[product] |= left <= tolerance * (whole if scale is None else scale[of[product]])
+        of_one = np.linalg.norm(rows[place[product]], axis=1) if scale is None else scale[of[product]]
+        vanishes[product] |= is_rounding(projected[place[product]], of_one, columns)
     return replace(atoms, coefficient=np.where(vanishes, 0.0, atoms.coefficient))
 
 

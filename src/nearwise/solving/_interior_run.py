@@ -166,4 +166,4 @@ class Run:
 
     def _measure(self) -> None:
         self._rows = self._form.rows.in_basis(self.scaling.basis)
-        self.values = self._packing.packed(self.scaling.local) @ self._rows
+        self.values = self._form.rows.shifted(self._packing.packed(self.scaling.local) @ self._rows)

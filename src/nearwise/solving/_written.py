@@ -57,6 +57,7 @@ class WrittenRows:
     weights : of the atoms
     row : of every atom; None where atom t is the whole of row t
     n_rows : how many rows
+    offsets : None, or what is added to the values
     """
 
     x: Array
@@ -64,6 +65,7 @@ class WrittenRows:
     weights: Array
     row: Index | None
     n_rows: int
+    offsets: Array | None = None
 
     @classmethod
     def of(cls, measurements: Measurements) -> WrittenRows:
@@ -72,7 +74,14 @@ class WrittenRows:
         order = slice(None) if atoms.row is None else np.argsort(atoms.row, kind="stable")
         x = np.ascontiguousarray(atoms.x[order].T)
         y = x if atoms.x is atoms.y else np.ascontiguousarray(atoms.y[order].T)
-        return cls(x, y, atoms.coefficient[order], None if atoms.row is None else atoms.row[order], n)
+        return cls(
+            x,
+            y,
+            atoms.coefficient[order],
+            None if atoms.row is None else atoms.row[order],
+            n,
+            measurements.offsets,
+        )
 
     @property
     def order(self) -> int:
@@ -102,9 +111,13 @@ class WrittenRows:
         return rows
 
     def values(self, B: Array) -> Array:
-        """<A_i, B B^T>."""
+        """<A_i, B B^T>, plus `offsets`."""
         x = B.T @ self.x
-        return self._per_row(np.einsum("ij,ij->j", x, x if self.y is self.x else B.T @ self.y))
+        return self.shifted(self._per_row(np.einsum("ij,ij->j", x, x if self.y is self.x else B.T @ self.y)))
+
+    def shifted(self, values: Array) -> Array:
+        """Values of the linear part, plus `offsets`."""
+        return values if self.offsets is None else values + self.offsets
 
     def adjoint(self, w: Array) -> Array:
         """sum_i w_i A_i."""

@@ -118,7 +118,8 @@ def _interior_pays(form: Formulation) -> bool:
 def _projections_pay(form: Formulation) -> bool:
     r, m = len(form.prior), form.measurements.n_rows
     many = m >= max(_FEW_ROWS, _ROWS_PER_UNKNOWN * r * (r + 1) // 2)
-    return isinstance(form.divergence, LogDet) and form.losses.any_hard and many
+    possible = isinstance(form.divergence, LogDet) and form.measurements.offsets is None
+    return possible and form.losses.any_hard and many
 
 
 def _sweeps_left(now: float, before: float, sweeps: float, tol: float) -> float:

@@ -35,7 +35,7 @@ _FROM = (
     *((False, start, False) for start in range(2, _STARTS)),
 )
 _SPARSER = 4  # searches for a proof of fewer rows
-_FLATTEST = 1e-12  # direction of the rows, relative to the largest, that is stretched to equal size
+_FLATTEST = 1e-12  # relative size of a direction of the rows that is one, and is stretched to equal size
 _FEASIBLE = 1e-7  # violation of rows that are not contradictory
 _DEAR = 1e10  # penalty on violations where only feasibility matters, in units of the rows
 
@@ -75,6 +75,7 @@ class InteriorPoint:
                 unchecked = False
                 for proof in _contradiction(written, form):
                     yield replace(run.point(), ray=proof)
+                yield replace(run.point(), ray=run.slacks.y)
                 while run.is_promising and run.advance():
                     if run.is_worth_a_look(self.tol, form.unit):
                         yield run.point()
@@ -100,12 +101,13 @@ def _runs(form: WrittenForm) -> Iterator[Run]:
 
 
 def _equalising(rows: WrittenRows) -> Array:
-    """T such that the vectors T^T x of the rows have about the same size in all directions."""
+    """T such that the vectors T^T x of the rows have about the same size in all directions that they have."""
     vectors = rows.x.T if rows.x is rows.y else np.vstack([rows.x.T, rows.y.T])
     norms = np.linalg.norm(vectors, axis=1)
     unit = vectors[norms > 0] / norms[norms > 0, None]
     _, s, Vt = np.linalg.svd(np.vstack([unit, np.zeros((rows.order, rows.order))]), full_matrices=False)
-    return np.asarray(Vt.T / np.maximum(s, _FLATTEST * max(s[0], _FLATTEST)))
+    largest = max(s[0], _FLATTEST)
+    return np.asarray(Vt.T / np.where(s > _FLATTEST * largest, s, largest))
 
 
 @np.errstate(all="ignore")
