@@ -52,7 +52,7 @@ def solve(
     Parameters
     ----------
     problem : what to solve
-    solver : how; by default `Newton()`, or projections where they are faster (see `Automatic`)
+    solver : how; by default an interior-point method, `Newton()` or projections, see `Automatic`
     tol : the run ends as SOLVED when the relative gap and the relative violation of the hard constraints are
         at most this
     max_iter : the largest number of iterations; by default 1000, or 10,000 sweeps of projections
