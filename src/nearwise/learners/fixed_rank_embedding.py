@@ -22,6 +22,7 @@ from nearwise.fixed_rank.regression import Regression, constraint_forms, root_me
 from nearwise.learners import _side, fixed_rank as shared
 from nearwise.learners.base import PriorKeptWarning, one_of
 from nearwise.linalg.directions import with_fixed_signs
+from nearwise.linalg.scaling import inner_products
 from nearwise.model.blocks import Block, Constraints
 from nearwise.model.bounds import of_sample, sampled_pairs, with_margins
 from nearwise.model.kinds import DISTANCE
@@ -255,10 +256,10 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
         if self.input == "kernel":
             return units.inward(_leading_factor(matrix, rank, rng))
         if np.isfinite(matrix).all():
-            return units.inward(_leading_factor(_inner_products(matrix), rank, rng))
+            return units.inward(_leading_factor(inner_products(matrix), rank, rng))
         # Where distances are unknown, a few more dimensions let objects pass each other on their way.
         wide = min(rank + _MORE_DIMENSIONS, len(matrix))
-        first = units.inward(_leading_factor(_inner_products(_filled(matrix)), wide, rng))
+        first = units.inward(_leading_factor(inner_products(_filled(matrix)), wide, rng))
         found = minimise(problem, Flat(), first, tol=_ROUGH_TOL).factor
         U, values, _ = np.linalg.svd(found - found.mean(axis=0), full_matrices=False)
         return with_fixed_signs(U[:, :rank] * np.maximum(values[:rank], 1e-3 * values[0]))
@@ -297,12 +298,6 @@ def _typical(matrix: Array, kind: str) -> float:
         squares = matrix[i, i] + matrix[j, j] - 2 * squares
     found = of_sample(squares[np.isfinite(squares)])
     return 1.0 if found is None else found.threshold
-
-
-def _inner_products(squares: Array) -> Array:
-    """Of centred coordinates with these squared distances: classical scaling."""
-    centred = squares - squares.mean(axis=0)
-    return (centred - centred.mean(axis=1)[:, None]) / -2
 
 
 def _filled(squares: Array) -> Array:

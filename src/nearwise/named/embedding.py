@@ -19,6 +19,7 @@ from scipy.sparse.csgraph import connected_components, shortest_path
 
 from nearwise._common import reading
 from nearwise.linalg.directions import with_fixed_signs
+from nearwise.linalg.scaling import inner_products
 from nearwise.model import constraints
 from nearwise.model.divergences import Divergence, LogDet, VonNeumann
 from nearwise.model.problem import Problem
@@ -103,7 +104,7 @@ def isometric_embedding(
     basis = np.linalg.svd(np.ones((1, n)))[2][1:].T
     paths = _paths(pairs, squared, n)
     if start == "paths":
-        values, V = np.linalg.eigh(-0.5 * basis.T @ paths**2 @ basis)
+        values, V = np.linalg.eigh(basis.T @ inner_products(paths**2) @ basis)
         # directions that no path shows are given the size of a step, so that distances can be met there
         basis, prior = basis @ V, np.diag(np.maximum(values, float(np.median(squared))))
     else:
