@@ -8,6 +8,7 @@ neither the distance of the prior nor penalties of very different sizes matter m
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from scipy.linalg import lapack
 from nearwise.model.divergences import Frobenius, LogDet, VonNeumann
 from nearwise.model.formulation import Formulation, Iterate, prior_point
 from nearwise.model.measurements import Measurements
+from nearwise.solving._orthogonal import OrthogonalSystem
 from nearwise.solving._scalings import MatrixStep, Scaling, start_sizes
 from nearwise.solving._slacks import Slacks, SlackStep
 
@@ -32,15 +34,18 @@ _LARGER = 1e4  # by this factor, at least
 _LARGEST = 1e200
 _STARTS = 5
 _LARGER_MATRIX = 1e9
-# whether a run starts from a larger matrix, how often its multiplier is enlarged, whether it suits the rows
+_LAST = _STARTS - 1
+# whether a run starts from a larger matrix, how often its multiplier is enlarged, whether it suits the rows,
+# and whether it solves its systems by an orthogonal factorisation
 _FROM = (
-    (False, 0, False),
-    (False, 0, True),
-    (True, _STARTS - 1, False),
-    (False, 1, False),
-    (False, 1, True),
-    (True, _STARTS - 1, True),
-    *((False, start, False) for start in range(2, _STARTS)),
+    (False, 0, False, False),
+    (False, 0, False, True),
+    (False, 0, True, True),
+    (True, _LAST, False, True),
+    (False, 1, False, True),
+    (False, 1, True, True),
+    (True, _LAST, True, True),
+    *((False, start, False, True) for start in range(2, _STARTS)),
 )
 _SPARSER = 4  # searches for a proof of fewer rows
 _MOST_STEPS = 50  # from one start
@@ -90,9 +95,10 @@ def _runs(form: Formulation) -> Iterator[_Run]:
     not; so some start from a matrix that is much larger than it seems to have to be.
     """
     larger = _enlargement(form)
-    for primal, dual, turned in _FROM:
+    for primal, dual, turned, orthogonal in _FROM:
         turn = _equalising(form.measurements) if turned else None
-        yield _Run(form, larger**dual, turn, _LARGER_MATRIX if primal else 1.0)
+        with suppress(np.linalg.LinAlgError):
+            yield _Run(form, larger**dual, turn, _LARGER_MATRIX if primal else 1.0, orthogonal)
 
 
 def _equalising(measurements: Measurements) -> Array:
@@ -172,7 +178,12 @@ class _Run:
 
     @np.errstate(all="ignore")
     def __init__(
-        self, form: Formulation, enlarged: float, turn: Array | None = None, larger_matrix: float = 1.0
+        self,
+        form: Formulation,
+        enlarged: float,
+        turn: Array | None = None,
+        larger_matrix: float = 1.0,
+        orthogonal: bool = False,
     ) -> None:
         self.stated, self.turn = form, None
         shape = np.eye(len(form.prior)) if turn is None else turn
@@ -196,6 +207,8 @@ class _Run:
         self._measure()
         self.slacks = Slacks(form, self.values, primal, dual, sizes)
         self.lengths: list[float] = []
+        fits = len(self.values) > 0 and OrthogonalSystem.suits(*self.rows.shape)
+        self.system: type[_System | OrthogonalSystem] = OrthogonalSystem if orthogonal and fits else _System
 
     def _prepare(self, order: int) -> None:
         """Index arrays between symmetric matrices and their packed upper triangles."""
@@ -233,12 +246,18 @@ class _Run:
         values, pullback = measurements.values_of_factor(factor), measurements.adjoint(y)
         return Iterate(factor, values, y, pullback)
 
-    @np.errstate(all="ignore")
     def advance(self) -> bool:
         """One step; False where rounding allows no more."""
+        try:
+            return self._step()
+        except np.linalg.LinAlgError:
+            return False
+
+    @np.errstate(all="ignore")
+    def _step(self) -> bool:
         scaling, slacks = self.scaling, self.slacks
         residual = scaling.residual(self._unpacked(self.rows.T @ slacks.y))
-        system = _System(scaling.whitened(self.rows), slacks.condition(self.values, 0.0, None)[1])
+        system = self.system(scaling.whitened(self.rows), slacks.condition(self.values, 0.0, None)[1])
 
         def solve(mu: float, last: _Step | None) -> _Step:
             matrix, slack = (None, None) if last is None else last
