@@ -24,9 +24,10 @@ Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 Map = Callable[[Array], Array]
 
+TOLERANCE = 1e-3  # of the rules (24): beyond it the error of neighbours hardly changes
 GRID = tuple(10.0**k for k in range(-3, 4))  # MBS11 10.3.2
 _PERCENTILES = (5, 95)
-STREAM = 10_000  # pairs that POLA sees: it does not learn from the constraints of the others
+STREAM = 5_000  # pairs that POLA sees: it does not learn from the constraints of the others
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def fixed_rank(geometry: str, rank: int | None = None, **settings: Any) -> Metho
 
     def learn(X: Array, y: Labels, count: int, seed: int, _: float) -> Map:
         learner = nw.FixedRankLearner(
-            rank, geometry, n_pairs=count, random_state=seed, check=False, **settings
+            rank, geometry, n_pairs=count, tol=TOLERANCE, random_state=seed, check=False, **settings
         )
         return learner.fit(X, y).transform
 
