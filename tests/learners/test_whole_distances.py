@@ -270,8 +270,8 @@ def test_alpha_zero_is_the_batch_form_of_pola() -> None:
     np.testing.assert_allclose(K, root @ W.value @ root, atol=1e-4)
     for wrong, message in (
         ({"alpha": 0}, "alpha=0 needs divergence='frobenius', got 'logdet'"),
-        ({"alpha": -1}, "alpha must be a number >= 0, got -1"),
-        ({"alpha": True}, "alpha must be a number >= 0, got True"),
+        ({"alpha": -1}, "alpha must be a finite number >= 0, got -1"),
+        ({"alpha": True}, "alpha must be a finite number >= 0, got True"),
     ):
         with pytest.raises(ValueError, match=message):
             nw.KernelLearner(**wrong).fit(Z, CLASSES)

@@ -13,11 +13,12 @@ from scipy import sparse
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 from sklearn.utils import check_random_state
 
+from nearwise._common.checks import not_negative, one_of, positive
 from nearwise._common.reading import symmetric
 from nearwise.learners import _kernel_bases, _side
 from nearwise.learners._progress import with_callbacks
 from nearwise.learners._space import Outside
-from nearwise.learners.base import Learner, one_of, rank_wanted
+from nearwise.learners.base import Learner, rank_wanted
 from nearwise.learners.input_kernels import InputKernel
 from nearwise.learners.metric import KernelMetric, ObjectSpan, symmetric_root
 from nearwise.model.blocks import Constraints
@@ -237,9 +238,7 @@ class KernelLearner(Learner):
             one_of(self.gamma, "gamma", ("scale",))
             variance = X.multiply(X).mean() - X.mean() ** 2 if sparse.issparse(X) else X.var()
             return 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
-        if not self.gamma > 0:
-            raise ValueError(f"gamma must be 'scale', a number > 0 or None, got {self.gamma!r}")
-        return float(self.gamma)
+        return positive(self.gamma, "gamma", ", 'scale' or None")
 
     def _kernel_basis(
         self, kernel: InputKernel, X: Any, codes: Index | None = None
@@ -265,16 +264,13 @@ class KernelLearner(Learner):
         return _kernel_bases.kernel_basis(kernel, X, kind, rank or min(n, DEFAULT_RANK), rng, codes)
 
     def _alpha(self) -> float:
-        alpha: Any = self.alpha
-        is_number = isinstance(alpha, int | float | np.number) and not isinstance(alpha, bool)
-        if not (is_number and 0 <= alpha < np.inf):
-            raise ValueError(f"alpha must be a number >= 0, got {alpha!r}")
+        alpha = not_negative(self.alpha, "alpha")
         if alpha == 0 and isinstance(self.divergence, str) and self.divergence in ("logdet", "vonneumann"):
             raise ValueError(
                 f"alpha=0 needs divergence='frobenius', got {self.divergence!r}, which is infinite from zero "
                 "to any other matrix"
             )
-        return float(alpha)
+        return alpha
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
