@@ -175,10 +175,10 @@ def test_the_nearest_correlation_to_a_small_multiple_of_a_graph_s_kernel(scale: 
 
 
 @pytest.mark.slow
-def test_few_pairs_of_many_objects_at_a_large_penalty_are_solved(
+def test_few_pairs_of_many_objects_at_a_large_penalty(
     load_dataset: Callable[[str], Dataset],
 ) -> None:
-    """A full kernel of 312 objects, 595 pairs, penalty 100: rows begin with a share of it that they can bear."""
+    """A full kernel of 312 objects, 595 pairs, penalty 100: rows begin with a share that they can bear."""
     data = load_dataset("ionosphere")
     X, y = np.asarray(data.X, dtype=np.float64)[:312], np.asarray(data.y)[:312]
     X = (X - X.mean(axis=0)) / np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
