@@ -80,7 +80,8 @@ class InteriorPoint:
                     break
             if unchecked:
                 unchecked = False
-                yield replace(run.point(), ray=run.slacks.y)
+                if form.is_strict:  # rows that only singular matrices meet have bounds of 0
+                    yield replace(run.point(), ray=np.where(form.losses.bounds == 0, run.slacks.y, 0.0))
                 for proof in _contradiction(form):
                     yield replace(run.point(), ray=proof)
                 while run.is_promising and run.advance():
