@@ -186,3 +186,37 @@ def test_few_pairs_of_many_objects_at_a_large_penalty(
     side = c.from_labels(y, n_pairs=595, random_state=0)
     found = nw.solve(nw.Problem.from_kernel(K, side, penalty=100.0), max_iter=80)
     assert found.status is nw.Status.SOLVED
+
+
+def test_duplicates_of_a_kernel_fill_no_bounds() -> None:
+    """Their distance is a rounding error of the eigenvectors, and the percentiles are of real distances."""
+    root = np.array([[1.0, 2.0], [1, 2], [3, -1], [0, 1], [3, -1], [-2, 2], [1, 2]])
+    problem = nw.Problem.from_kernel(root @ root.T, c.similar([(0, 2)]) + c.dissimilar([(3, 5)]))
+    distances = [float(np.sum((x - y) ** 2)) for i, x in enumerate(root) for y in root[:i]]
+    real = [d for d in distances if d > 0]
+    assert len(real) < len(distances)
+    assert_allclose(problem.bounds, np.percentile(real, [5, 95]), rtol=1e-12)
+
+
+@both
+def test_a_row_that_measures_nothing_has_no_multiplier(divergence: nw.Divergence) -> None:
+    G = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 2.0], [1.0, 1.0]])
+    side = c.at_most([(0, 1)], 0.3) + c.at_most([(0, 2)], 0.5) + c.at_least([(2, 3)], 3.0)
+    result = nw.solve(nw.Problem(G, side, divergence, penalty=np.array([2.0, np.inf, np.inf])))
+    assert result.status is nw.Status.SOLVED
+    assert result.dual[0] == 0
+    assert np.all(result.dual[1:] != 0)
+
+
+def test_rows_that_only_a_singular_matrix_meets_contradict_a_definite_one() -> None:
+    """d(0, 1) <= d(0, 2) for points on a line at 0, 3 and 1: M would have to be 0."""
+    side = c.closer([(0, 1, 2)]) + c.at_most([(0, 2)], 5.0)
+    problem = nw.Problem([[0.0], [3.0], [1.0]], side, nw.LogDet(), penalty=math.inf)
+    result = nw.solve(problem)
+    assert result.status is nw.Status.INFEASIBLE
+    assert nw.check_infeasibility(problem, result.dual).rows == (0,)
+    assert not nw.check_infeasibility(problem, np.array([0.0, 1.0])).valid
+    assert not nw.check_infeasibility(problem, np.array([-1.0, 0.0])).valid
+    zero = nw.solve(nw.Problem([[0.0], [3.0], [1.0]], side, nw.VonNeumann(), penalty=math.inf))
+    assert zero.status is nw.Status.SOLVED
+    assert zero.matrix[0, 0] <= 1e-6

@@ -77,9 +77,10 @@ class InteriorPoint:
                     break
             if unchecked:
                 unchecked = False
+                if form.is_strict:  # rows that only singular matrices meet have bounds of 0
+                    yield replace(run.point(), ray=np.where(form.losses.bounds == 0, run.slacks.y, 0.0))
                 for proof in _contradiction(written, form):
                     yield replace(run.point(), ray=proof)
-                yield replace(run.point(), ray=run.slacks.y)
                 while run.is_promising and run.advance():
                     if run.is_worth_a_look(self.tol, form.unit):
                         yield run.point()

@@ -1,0 +1,26 @@
+"""The system of a step by an orthogonal factorisation, where rows are dependent but for their last digits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nearwise.solving._orthogonal import OrthogonalSystem
+
+
+@pytest.mark.parametrize("m", [3, 9])
+@pytest.mark.parametrize("apart", [1.0, 1e-7])
+def test_both_conditions_hold(m: int, apart: float) -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=6) + apart * rng.normal(size=(m, 6))
+    compliance = 10.0 ** rng.uniform(-12, 2, m)
+    D, dy = rng.normal(size=6), rng.normal(size=m)
+    K, e = D + rows.T @ dy, rows @ D - compliance * dy
+    found_dy, found_D = OrthogonalSystem(rows, compliance).solve(K, e)
+    assert np.abs(found_D + rows.T @ found_dy - K).max() <= 1e-12 * np.abs(K).max()
+    assert np.abs(rows @ found_D - compliance * found_dy - e).max() <= 1e-12 * np.abs(e).max()
+
+
+def test_large_systems_are_left_to_others() -> None:
+    assert OrthogonalSystem.suits(60, 78)
+    assert not OrthogonalSystem.suits(2000, 1830)
