@@ -255,7 +255,7 @@ def test_indefinite_kernels_are_refused_by_their_smallest_eigenvalue() -> None:
     ("parameters", "message"),
     [
         ({"kernel": "gauss"}, "kernel must be one of 'additive_chi2'.*'precomputed', got 'gauss'"),
-        ({"gamma": -1.0}, "gamma must be 'scale', a number > 0 or None, got -1.0"),
+        ({"gamma": -1.0}, "gamma must be a finite number > 0, 'scale' or None, got -1.0"),
         ({"gamma": "auto"}, "gamma must be one of 'scale', got 'auto'"),
         ({"basis": "svd"}, "basis must be one of 'auto', 'full', 'subset', 'kmeans', 'random', got 'svd'"),
         ({"basis": "full", "rank": 3}, "takes all 24 objects, so rank must be None, got 3"),

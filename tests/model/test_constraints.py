@@ -772,9 +772,9 @@ def test_wrong_labels(y, message):
     [
         ({"draw": "nearest"}, "draw must be 'random' or 'local', got 'nearest'"),
         ({"draw": "local"}, "draw='local' needs X"),
-        ({"n_pairs": 0}, "n_pairs must be an integer >= 1 or None, got 0"),
-        ({"n_pairs": 2.5}, "n_pairs must be an integer >= 1 or None, got 2.5"),
-        ({"n_pairs": True}, "n_pairs must be an integer >= 1 or None, got True"),
+        ({"n_pairs": 0}, "n_pairs must be a whole number >= 1 or None, got 0"),
+        ({"n_pairs": 2.5}, "n_pairs must be a whole number >= 1 or None, got 2.5"),
+        ({"n_pairs": True}, "n_pairs must be a whole number >= 1 or None, got True"),
         ({"X": [[0.0], [1.0]]}, "X has 2 rows, but there are 3 labels"),
         ({"X": [[0.0], [1.0], [np.nan]], "draw": "local"}, "X contains NaN"),
         ({"random_state": "seed"}, "seed"),

@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from nearwise._common.checks import one_of, positive_or_infinite, whole_number_or_none
 from nearwise._common.errors import RowsError
 from nearwise._common.warning import warn
 from nearwise.learners import _side
@@ -176,9 +177,9 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
                 prior=prior,
                 penalty=penalty,
                 pairs=one_of(self.pairs, "pairs", ("auto", "random", "local")),
-                n_pairs=whole_number(self.n_pairs, "n_pairs"),
+                n_pairs=whole_number_or_none(self.n_pairs, "n_pairs"),
                 tol=self.tol,
-                max_iter=whole_number(self.max_iter, "max_iter"),
+                max_iter=whole_number_or_none(self.max_iter, "max_iter"),
                 random_state=self.random_state,
                 callback=report,
                 checkpoint=self.checkpoint,
@@ -241,7 +242,7 @@ def contradiction(found: Result) -> RowsError:
 
 def rank_wanted(rank: Any, largest: int) -> int | None:
     """The parameter `rank`, at most `largest`."""
-    count = whole_number(rank, "rank")
+    count = whole_number_or_none(rank, "rank")
     return None if count is None else min(count, largest)
 
 
@@ -255,28 +256,7 @@ def _divergence(divergence: Any) -> Divergence:
 def _penalty(penalty: Any) -> float | str:
     if isinstance(penalty, str) and penalty == "auto":
         return penalty
-    return penalty_wanted(penalty, "'auto', ")
-
-
-def penalty_wanted(penalty: Any, others: str = "") -> float:
-    """The parameter `penalty` as a number; `others` names what else it could have been."""
-    if isinstance(penalty, bool) or not isinstance(penalty, int | float | np.number) or not penalty > 0:
-        raise ValueError(f"penalty must be {others}a number > 0 or inf, got {penalty!r}")
-    return float(penalty)
-
-
-def one_of(value: Any, name: str, allowed: tuple[str, ...]) -> str:
-    if not isinstance(value, str) or value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
-    return value
-
-
-def whole_number(value: Any, name: str) -> int | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name} must be a whole number >= 1 or None, got {value!r}")
-    return int(value)
+    return positive_or_infinite(penalty, "penalty", "'auto', ")
 
 
 def _row_numbers(pairs: Any, n_objects: int) -> NDArray[np.int64]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from threadpoolctl import ThreadpoolController
 
+from nearwise._common.checks import one_of, share, tolerance, whole_number, whole_number_or_none
 from nearwise.fixed_rank.cone import LogEuclidean
 from nearwise.fixed_rank.descent import Armijo
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
@@ -22,7 +23,6 @@ from nearwise.fixed_rank.geometry import Flat, Geometry, Polar
 from nearwise.fixed_rank.online import Schedule, Stream, pass_over, searched_schedule
 from nearwise.fixed_rank.regression import Regression, largest_entry
 from nearwise.fixed_rank.runs import Run
-from nearwise.learners.base import one_of
 from nearwise.solving.result import Status
 
 Array = NDArray[np.float64]
@@ -56,34 +56,29 @@ class Settings:
 
 def settings(estimator: Any, dimension: int) -> Settings:
     """The parameters of an estimator for matrices of order `dimension`."""
-    rank = None if estimator.rank is None else count(estimator.rank, "rank")
+    rank = whole_number_or_none(estimator.rank, "rank")
     name = one_of(estimator.geometry, "geometry", GEOMETRIES)
     full = name in ("affine_invariant", "log_euclidean")
     if full and rank is not None and rank < dimension:
         raise ValueError(
             f"geometry={name!r} is one of full-rank matrices: rank must be None or {dimension}, got {rank}"
         )
-    weight = estimator.subspace_weight
-    if isinstance(weight, bool) or not isinstance(weight, int | float | np.number) or not 0 <= weight <= 1:
-        raise ValueError(f"subspace_weight must be a number from 0 to 1, got {weight!r}")
+    weight = share(estimator.subspace_weight, "subspace_weight")
     geometries: dict[str, Geometry] = {
         "flat": Flat(),
-        "polar": Polar(float(weight)),
+        "polar": Polar(weight),
         "affine_invariant": Polar(0.0),  # with all of the space as the subspace, which stays
         "log_euclidean": LogEuclidean(),
     }
-    tol = estimator.tol
-    if isinstance(tol, bool) or not isinstance(tol, int | float | np.number) or not 0 < tol < 1:
-        raise ValueError(f"tol must be a number between 0 and 1, got {tol!r}")
     annealing = one_of(estimator.annealing, "annealing", ("auto", "none"))
     return Settings(
         min(rank or dimension, dimension),
         geometries[name],
         one_of(estimator.solver, "solver", SOLVERS),
-        float(tol),
-        None if estimator.max_iter is None else count(estimator.max_iter, "max_iter"),
-        count(estimator.batch_size, "batch_size"),
-        count(estimator.epochs, "epochs"),
+        tolerance(estimator.tol),
+        whole_number_or_none(estimator.max_iter, "max_iter"),
+        whole_number(estimator.batch_size, "batch_size"),
+        whole_number(estimator.epochs, "epochs"),
         annealing == "none",
     )
 
@@ -278,10 +273,3 @@ def with_fixed_signs(Q: Array) -> Array:
     """Every column with its largest entry positive, so that rounding does not choose."""
     signs = np.sign(Q[np.argmax(np.abs(Q), axis=0), np.arange(Q.shape[1])])
     return np.ascontiguousarray(Q * np.where(signs == 0, 1.0, signs))
-
-
-def count(value: Any, name: str) -> int:
-    """A parameter that is a whole number >= 1."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name} must be a whole number >= 1, got {value!r}")
-    return int(value)

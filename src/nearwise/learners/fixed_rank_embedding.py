@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from nearwise._common.checks import one_of
 from nearwise._common.errors import RowsError
 from nearwise._common.reading import symmetric
 from nearwise._common.warning import warn
@@ -20,7 +21,7 @@ from nearwise.fixed_rank.geometry import Flat
 from nearwise.fixed_rank.online import Schedule
 from nearwise.fixed_rank.regression import Regression, constraint_forms, root_mean_square
 from nearwise.learners import _side, fixed_rank as shared
-from nearwise.learners.base import PriorKeptWarning, one_of
+from nearwise.learners.base import PriorKeptWarning
 from nearwise.model.blocks import Block, Constraints
 from nearwise.model.bounds import of_sample, sampled_pairs, with_margins
 from nearwise.model.kinds import DISTANCE

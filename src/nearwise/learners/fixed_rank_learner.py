@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from nearwise._common.checks import one_of, whole_number
 from nearwise._common.warning import warn
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
 from nearwise.fixed_rank.online import Schedule
@@ -20,7 +21,7 @@ from nearwise.learners import _side, fixed_rank as shared
 from nearwise.learners._checkpoint import open_checkpoint
 from nearwise.learners._progress import progress, with_callbacks
 from nearwise.learners._selection import hold_out
-from nearwise.learners.base import METADATA, Learner, PriorKeptWarning, WorseThanEuclideanWarning, one_of
+from nearwise.learners.base import METADATA, Learner, PriorKeptWarning, WorseThanEuclideanWarning
 from nearwise.learners.input_kernels import InputKernel
 from nearwise.learners.kernel_features import (
     KernelFeatures,
@@ -301,7 +302,7 @@ class FixedRankLearner(Learner):
         """The rows on which the metric works, the start, and the settings; sets features and open bounds."""
         self.features_: KernelFeatures | None = None
         if self.kernel is not None:
-            n_basis = shared.count(self.n_basis, "n_basis")
+            n_basis = whole_number(self.n_basis, "n_basis")
             self.features_ = kernel_features(self.kernel, self.kernel_params, X, n_basis, rng)
         rows = X if self.features_ is None else self.features_(X)
         chosen = shared.settings(self, rows.shape[1])

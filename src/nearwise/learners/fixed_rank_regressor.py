@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from nearwise._common.checks import whole_number
 from nearwise._common.warning import warn
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
 from nearwise.fixed_rank.forms import Forms
@@ -207,7 +208,7 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
     def _kernel_features(self, X: Any, rng: np.random.RandomState) -> KernelFeatures | None:
         if self.kernel is None:
             return None
-        return kernel_features(self.kernel, self.kernel_params, X, shared.count(self.n_basis, "n_basis"), rng)
+        return kernel_features(self.kernel, self.kernel_params, X, whole_number(self.n_basis, "n_basis"), rng)
 
     def _problem(
         self, X: Any, y: Array, signs: NDArray[np.int8] | None, units: shared.Units | None

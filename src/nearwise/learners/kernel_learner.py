@@ -13,9 +13,10 @@ from scipy import sparse
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 from sklearn.utils import check_random_state
 
+from nearwise._common.checks import one_of, positive
 from nearwise.learners import _kernel_bases, _side
 from nearwise.learners._progress import with_callbacks
-from nearwise.learners.base import Learner, one_of, rank_wanted
+from nearwise.learners.base import Learner, rank_wanted
 from nearwise.learners.input_kernels import InputKernel, in_parts, paired_products
 from nearwise.learners.metric import KernelMetric, symmetric_root
 from nearwise.model.blocks import Constraints
@@ -221,9 +222,7 @@ class KernelLearner(Learner):
             one_of(self.gamma, "gamma", ("scale",))
             variance = X.multiply(X).mean() - X.mean() ** 2 if sparse.issparse(X) else X.var()
             return 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
-        if not self.gamma > 0:
-            raise ValueError(f"gamma must be 'scale', a number > 0 or None, got {self.gamma!r}")
-        return float(self.gamma)
+        return positive(self.gamma, "gamma", ", 'scale' or None")
 
     def _kernel_basis(self, kernel: InputKernel, X: Any) -> _kernel_bases.KernelBasis:
         n = X.shape[0]

@@ -10,10 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from nearwise._common.checks import positive, positive_or_infinite, whole_number, whole_number_or_none
 from nearwise._common.warning import warn
 from nearwise.learners import _side
 from nearwise.learners._progress import progress, with_callbacks
-from nearwise.learners.base import PriorKeptWarning, contradiction, penalty_wanted, whole_number
+from nearwise.learners.base import PriorKeptWarning, contradiction
 from nearwise.learners.input_kernels import InputKernel
 from nearwise.learners.kernel_learner import KernelLearner
 from nearwise.learners.metric import KernelMap
@@ -123,10 +124,7 @@ class KernelReducer(KernelLearner):
         """
         X = self._training_data(X)
         count = whole_number(self.n_components, "n_components")
-        if count is None:
-            raise ValueError("n_components must be a whole number >= 1, got None")
-        if isinstance(self.trace_weight, bool) or not self.trace_weight > 0:
-            raise ValueError(f"trace_weight must be a number > 0, got {self.trace_weight!r}")
+        positive(self.trace_weight, "trace_weight")
         side = _side.read(X.shape[0], y, constraints, sample_ids)
         kernel = self._input_kernel(X)
         basis = self._kernel_basis(kernel, X)
@@ -149,7 +147,7 @@ class KernelReducer(KernelLearner):
 
     def _directions(self, X: Any, y: Any, features: Array, side: _side.SideInformation, count: int) -> Array:
         """B, with B B^T the leading part of W, for features of unit scale; sets what reports on it."""
-        if penalty_wanted(self.penalty) != np.inf:
+        if positive_or_infinite(self.penalty, "penalty") != np.inf:
             side = _side.without_unreachable(side, features, Frobenius(), None)
         rows = _with_bounds(features, _all_constraints(features, side, self.n_pairs, self.random_state))
         self.n_constraints_used_ = len(rows)
@@ -159,12 +157,12 @@ class KernelReducer(KernelLearner):
         self.penalty_: float | None = None
         values, V = np.empty(0), np.empty((features.shape[1], 0))
         if len(rows):
-            self.penalty_ = penalty_wanted(self.penalty)
+            self.penalty_ = positive_or_infinite(self.penalty, "penalty")
             with progress(self, X, y) as callback:
                 # tau tr(W) + |W|^2 = |W + tau/2 I|^2 - constant: the Frobenius distance to -tau/2 I
                 prior = np.eye(features.shape[1]) * (-self.trace_weight / 2)
                 problem = Problem(features, rows, Frobenius(), prior, self.penalty_)
-                limit = whole_number(self.max_iter, "max_iter")
+                limit = whole_number_or_none(self.max_iter, "max_iter")
                 few = features.shape[1] >= _THIN and np.isfinite(self.penalty_)
                 found = solve(problem, ThinFactor() if few else None, self.tol, limit, None, callback)
             self.result_, self.status_, self.n_iter_ = found, found.status, found.n_iter
@@ -198,7 +196,7 @@ def _all_constraints(
     if side.codes is None:
         return side.constraints
     rng = check_random_state(random_state)
-    same, different = drawing.random_pairs(side.codes, whole_number(n_pairs, "n_pairs"), rng)
+    same, different = drawing.random_pairs(side.codes, whole_number_or_none(n_pairs, "n_pairs"), rng)
     equal = np.square(features[different[:, 0]] - features[different[:, 1]]).sum(axis=1) <= 1e-12
     return c.similar(same) + c.dissimilar(different[~equal]) + side.constraints
 

@@ -11,10 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.utils import check_random_state
 
+from nearwise._common.checks import one_of
 from nearwise._common.reading import symmetric
 from nearwise.learners import _bases, _side
 from nearwise.learners._progress import with_callbacks
-from nearwise.learners.base import Learner, one_of, rank_wanted
+from nearwise.learners.base import Learner, rank_wanted
 from nearwise.learners.input_kernels import dense_product, in_parts, paired_products
 from nearwise.learners.metric import Metric, euclidean, root_of, symmetric_root
 from nearwise.model.blocks import Constraints

@@ -12,9 +12,10 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
+from nearwise._common.checks import one_of, positive, share, whole_number_or_none
 from nearwise._common.warning import warn
 from nearwise.learners import _side, starts
-from nearwise.learners.base import METADATA, Learner, PriorKeptWarning, one_of, whole_number
+from nearwise.learners.base import METADATA, Learner, PriorKeptWarning
 from nearwise.learners.input_kernels import paired_squared_distances
 from nearwise.learners.metric import Metric, euclidean, symmetric_root
 from nearwise.model import bounds, drawing
@@ -128,7 +129,7 @@ class OnlineLearner(Learner):
         Parameters as in `MetricLearner.fit`.
         """
         with self._unchanged_on_error():
-            n_pairs = whole_number(self.n_pairs, "n_pairs")
+            n_pairs = whole_number_or_none(self.n_pairs, "n_pairs")
             X = self._training_data(X)
             side = _side.read(X.shape[0], y, constraints, sample_ids)
             rng = check_random_state(self.random_state)
@@ -260,12 +261,9 @@ class OnlineLearner(Learner):
         rule = self._rule()
         rate: Any = rule.learning_rate if self.learning_rate is None else self.learning_rate
         decay: Any = rule.decay if self.decay is None else self.decay
-        if isinstance(rate, bool) or not isinstance(rate, int | float | np.number) or not 0 < rate < np.inf:
-            raise ValueError(f"learning_rate must be a finite number > 0 or None, got {rate!r}")
-        if isinstance(decay, bool) or not isinstance(decay, int | float | np.number) or not 0 <= decay <= 1:
-            raise ValueError(f"decay must be a number from 0 to 1 or None, got {decay!r}")
+        rate, decay = positive(rate, "learning_rate", " or None"), share(decay, "decay", " or None")
         age = 1.0 + np.arange(self.n_feedback_, self.n_feedback_ + m) / _SETTLING
-        return np.asarray(float(rate) / age ** float(decay), dtype=np.float64)
+        return np.asarray(rate / age**decay, dtype=np.float64)
 
     def _start_once(self, d: int) -> None:
         if not hasattr(self, "state_"):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Integral
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from nearwise._common.checks import not_negative, whole_number
 from nearwise._common.errors import RowsError
 from nearwise._common.reading import finite, symmetric
 from nearwise._common.warning import warn
@@ -135,8 +135,7 @@ def bind_kernel(
     With widening > 0, eigenvalues that count as zero take that value instead of being left out.
     """
     K = symmetric(K0, "K0")
-    if not (np.isfinite(widening) and widening >= 0):
-        raise ValueError(f"widening must be a number >= 0, got {widening!r}")
+    not_negative(widening, "widening")
     if divergence.indefinite_prior:
         values, basis = np.linalg.eigh(K)
         return _bound(np.eye(len(K)), constraints, divergence, values, basis, sample_ids)
@@ -191,11 +190,8 @@ def unreachable(
 
 def random_orthonormal(n: int, rank: int, seed: int) -> Array:
     """An n x rank matrix of orthonormal columns, uniformly distributed."""
-    for name, value, low, high in (("n", n, 1, None), ("rank", rank, 1, n)):
-        if not isinstance(value, Integral) or value < low or (high is not None and value > high):
-            raise ValueError(
-                f"{name} must be a whole number from {low}{f' to {high}' if high else ''}, got {value!r}"
-            )
+    whole_number(n, "n")
+    whole_number(rank, "rank", most=n)
     Q, R = np.linalg.qr(np.random.default_rng(seed).normal(size=(n, rank)))
     return np.asarray(Q * np.sign(np.diag(R)), dtype=np.float64)
 

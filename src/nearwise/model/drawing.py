@@ -7,12 +7,12 @@ no object is paired with itself.
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._common.checks import whole_number_or_none
 from nearwise.model.labelling import Codes
 
 Pairs = NDArray[np.int64]
@@ -30,9 +30,7 @@ def pairs_of_classes(
 
     if draw not in ("random", "local"):
         raise ValueError(f"draw must be 'random' or 'local', got {draw!r}")
-    countable = isinstance(n_pairs, Integral) and not isinstance(n_pairs, bool)
-    if n_pairs is not None and not (countable and n_pairs >= 1):
-        raise ValueError(f"n_pairs must be an integer >= 1 or None, got {n_pairs!r}")
+    whole_number_or_none(n_pairs, "n_pairs")
     rng = check_random_state(random_state)
     if X is None and draw == "local":
         raise ValueError("draw='local' needs X, the data whose neighbours it takes")

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nearwise._common import reading
+from nearwise._common import checks, reading
 from nearwise.model import constraints
 from nearwise.model.blocks import Constraints
 from nearwise.model.certificate import Certificate
 from nearwise.model.divergences import LogDet
 from nearwise.model.problem import Problem
-from nearwise.named._arguments import check_positive, stacked
+from nearwise.named._arguments import stacked
 from nearwise.solving.driver import solve
 from nearwise.solving.result import Result, Status
 
@@ -84,7 +84,7 @@ def minimax_sdp(matrices: ArrayLike | Sequence[ArrayLike], tol: float = 1e-5) ->
     0.75
     """
     C = stacked(matrices)
-    check_positive(tol, "tol")
+    checks.positive(tol, "tol")
     game = _Game(C)
     status = game.search(tol)
     return game.result(status, tol)
@@ -171,7 +171,7 @@ def logdet_sdp(cost: ArrayLike, side: Constraints, gamma: float = 1e-3, tol: flo
     <SdpResult: SOLVED, optimum between 1 and 1>
     """
     C0 = reading.symmetric(cost, "cost")
-    check_positive(gamma, "gamma")
+    checks.positive(gamma, "gamma")
     plain = Problem(np.eye(len(C0)), side, LogDet(), None, math.inf)
     found, y = _by_continuation(C0, side, plain, gamma, tol)
     W = found.matrix
