@@ -21,6 +21,7 @@ import nearwise as nw
 from nearwise import cli
 from nearwise.data import tables
 from nearwise.learners.metric import Metric
+from nearwise.linalg import nearest as linalg_nearest
 from nearwise.study import neighbors
 
 X, y = load_iris(return_X_y=True)
@@ -252,6 +253,7 @@ def test_every_metric_is_searched_by_its_own_distance(
     kind: str, searched: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(neighbors, "TILE", 7)
+    monkeypatch.setattr(linalg_nearest, "NUMBERS", 40)
     rng = np.random.default_rng(1)
     data, queries = rng.normal(size=(60, 5)), rng.normal(size=(23, 5))
     if kind == "kernel":

@@ -61,7 +61,9 @@ def _real(value: Any, name: str, holds: Callable[[float], bool], expected: str) 
 
 
 def _is_whole(value: Any, least: int, most: float) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and least <= int(value) <= most
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, Integral) and least <= int(value) <= most
 
 
 def _whole(least: int, most: float) -> str:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 3  # constraints violated most that are named on the screen
 _VISIBLE = 0.005  # relative violations from here on; smaller ones are rounding, and would be "off by 0%"
+_WIDE = 1000  # more places than a line can have, so that none is cut or broken
 
 
 def exit_code(outcome: Outcome) -> int:
@@ -54,17 +55,16 @@ def outcome_lines(outcome: Outcome) -> list[str]:
 
 def _aligned(rows: Sequence[Sequence[str]], numbers: Sequence[int]) -> list[str]:
     """Rows as lines of text with their columns below each other, those of numbers to the right."""
-    from rich.cells import cell_len  # some characters are two places wide, some none
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
-    cells = [[one_line(cell) for cell in row] for row in rows]
-    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
-
-    def line(row: Sequence[str]) -> str:
-        spaces = [" " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)]
-        placed = [
-            space + cell if k in numbers else cell + space
-            for k, (cell, space) in enumerate(zip(row, spaces, strict=True))
-        ]
-        return "  ".join(["", *placed]).rstrip()
-
-    return [line(row) for row in cells]
+    table = Table(box=None, show_header=False, padding=(0, 0, 0, 2))
+    for k in range(len(rows[0])):
+        table.add_column(justify="right" if k in numbers else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(one_line(cell)) for cell in row))
+    console = Console(width=_WIDE, color_system=None)
+    with console.capture() as found:
+        console.print(table)
+    return [line.rstrip() for line in found.get().splitlines()]

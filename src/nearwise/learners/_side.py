@@ -19,16 +19,15 @@ from sklearn.utils import column_or_1d
 from nearwise._common.errors import RowsError
 from nearwise._common.reading import id_list, regular_array, show
 from nearwise._common.warning import warn
+from nearwise.learners._space import Outside
 from nearwise.model import drawing, labelling
 from nearwise.model.binding import LeftOutWarning, left_out, unreachable
 from nearwise.model.blocks import Block, Constraints
 from nearwise.model.divergences import Divergence
-from nearwise.model.kinds import OfProducts
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
 Index = NDArray[np.int64]
-InnerProducts = Callable[[Index, Index], Array]
 
 _GRADED_PAIRS = 50_000  # of all pairs of labelled objects, above which a sample is graded
 _SHOWN = 3  # unknown ids in a message
@@ -63,10 +62,9 @@ class SideInformation:
         """Why there is nothing to learn from, where that is so."""
         return self.useless or "neither labels nor constraints say anything about these objects"
 
-    def inside(self, outside: InnerProducts) -> SideInformation:
-        """The same as bounds on what a subspace contributes: JKDD12 (11) and (20).
+    def inside(self, outside: Outside) -> SideInformation:
+        """The same as bounds on what a subspace contributes, for hard constraints: JKDD12 (11) and (20).
 
-        `outside` gives the inner products of objects i and j less those of their projections on the subspace.
         Open bounds stay open: they are filled from distances in the subspace. An upper bound on a distance
         or a squared length that the part outside already exceeds is refused, and a lower bound that it
         already meets is left out.
@@ -77,8 +75,7 @@ class SideInformation:
             if np.isnan(block.bounds).all():
                 blocks.append(block)
             else:
-                fixed = block.of_kind.values(block, OfProducts(outside))
-                shifted = replace(block, bounds=block.bounds - fixed)
+                shifted = replace(block, bounds=block.bounds - outside.values_of(block))
                 never_negative = block.of_kind.is_definite(block)
                 _refuse_exceeded(self.constraints, shifted, never_negative, first)
                 shifted = shifted.part(np.flatnonzero(~((shifted.bounds <= 0) & never_negative)))
@@ -134,19 +131,22 @@ def read(
 
 
 def without_unreachable(
-    side: SideInformation, features: Array, divergence: Divergence, prior: Array | None
+    side: SideInformation,
+    features: Array,
+    divergence: Divergence,
+    prior: Array | None,
+    outside: Outside | None = None,
 ) -> SideInformation:
     """Without the constraints that no matrix can meet, as on equal objects; they are counted as dropped."""
     if len(side.constraints) == 0:
         return side
-    lost = unreachable(features, side.constraints, divergence, prior)
+    fixed = None if outside is None else outside.values(side.constraints)
+    lost = unreachable(features, side.constraints, divergence, prior, fixed)
     if not lost.any():
         return side
     first = side.constraints.describe(int(np.flatnonzero(lost)[0]))
-    example = (
-        f"as in {first}, whose objects have the same features, or differ only outside the range of the prior"
-    )
-    warn(f"{left_out(int(lost.sum()))}, {example}", LeftOutWarning)
+    same = "whose objects have the same features, or differ only outside the range of the prior or the basis"
+    warn(f"{left_out(int(lost.sum()))}, as in {first}, {same}", LeftOutWarning)
     starts = np.cumsum([0, *map(len, side.constraints.blocks)])
     parts = [
         block.part(np.flatnonzero(~lost[start : start + len(block)]))
@@ -281,5 +281,5 @@ def _refuse_exceeded(
         raise RowsError(
             [constraints.stated(row)],
             after=f": outside the basis its value is fixed, and there it already is {excess:.3g} above the "
-            "bound; raise rank or the bound",
+            "bound; raise rank or the bound, or let it give way by a finite penalty",
         )

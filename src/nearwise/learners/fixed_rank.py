@@ -23,6 +23,7 @@ from nearwise.fixed_rank.geometry import Flat, Geometry, Polar
 from nearwise.fixed_rank.online import Schedule, Stream, pass_over, searched_schedule
 from nearwise.fixed_rank.regression import Regression, largest_entry
 from nearwise.fixed_rank.runs import Run
+from nearwise.linalg.directions import turned, with_fixed_signs
 from nearwise.solving.result import Status
 
 Array = NDArray[np.float64]
@@ -109,9 +110,14 @@ def batch(
     chosen: Settings,
     callback: Callable[[FixedRankRecord], Any] | None,
 ) -> FixedRankResult:
-    """A run over all data at once; problem and start in units."""
+    """A run over all data at once; problem and start in units.
+
+    Of all factors of the matrix that is found, the one nearest to the start: which turn of the coordinates
+    the way there ends in is a matter of rounding.
+    """
     with quiet_blas(problem):
-        return _batch(problem, start, chosen, callback)
+        found = _batch(problem, start, chosen, callback)
+        return replace(found, factor=turned(found.factor, start))
 
 
 def _batch(
@@ -267,9 +273,3 @@ def best_multiple(problem: Regression, start: Array) -> Array:
     values = problem.forms.cross(image, image)
     share = float(values @ problem.targets) / max(float(values @ values), np.finfo(float).tiny)
     return start * np.sqrt(share) if share > 0 else start
-
-
-def with_fixed_signs(Q: Array) -> Array:
-    """Every column with its largest entry positive, so that rounding does not choose."""
-    signs = np.sign(Q[np.argmax(np.abs(Q), axis=0), np.arange(Q.shape[1])])
-    return np.ascontiguousarray(Q * np.where(signs == 0, 1.0, signs))

@@ -22,6 +22,8 @@ from nearwise.fixed_rank.online import Schedule
 from nearwise.fixed_rank.regression import Regression, constraint_forms, root_mean_square
 from nearwise.learners import _side, fixed_rank as shared
 from nearwise.learners.base import PriorKeptWarning
+from nearwise.linalg.directions import with_fixed_signs
+from nearwise.linalg.scaling import inner_products
 from nearwise.model.blocks import Block, Constraints
 from nearwise.model.bounds import of_sample, sampled_pairs, with_margins
 from nearwise.model.kinds import DISTANCE
@@ -255,13 +257,13 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
         if self.input == "kernel":
             return units.inward(_leading_factor(matrix, rank, rng))
         if np.isfinite(matrix).all():
-            return units.inward(_leading_factor(_inner_products(matrix), rank, rng))
+            return units.inward(_leading_factor(inner_products(matrix), rank, rng))
         # Where distances are unknown, a few more dimensions let objects pass each other on their way.
         wide = min(rank + _MORE_DIMENSIONS, len(matrix))
-        first = units.inward(_leading_factor(_inner_products(_filled(matrix)), wide, rng))
+        first = units.inward(_leading_factor(inner_products(_filled(matrix)), wide, rng))
         found = minimise(problem, Flat(), first, tol=_ROUGH_TOL).factor
         U, values, _ = np.linalg.svd(found - found.mean(axis=0), full_matrices=False)
-        return np.ascontiguousarray(U[:, :rank] * np.maximum(values[:rank], 1e-3 * values[0]))
+        return with_fixed_signs(U[:, :rank] * np.maximum(values[:rank], 1e-3 * values[0]))
 
     def _keep(self, found: FixedRankResult, units: shared.Units, problem: Regression) -> None:
         self.units_ = units
@@ -299,12 +301,6 @@ def _typical(matrix: Array, kind: str) -> float:
     return 1.0 if found is None else found.threshold
 
 
-def _inner_products(squares: Array) -> Array:
-    """Of centred coordinates with these squared distances: classical scaling."""
-    centred = squares - squares.mean(axis=0)
-    return (centred - centred.mean(axis=1)[:, None]) / -2
-
-
 def _filled(squares: Array) -> Array:
     """Unknown distances as lengths of shortest paths, or of the longest of these where there is no path."""
     if np.isfinite(squares).all():
@@ -331,7 +327,7 @@ def _leading_factor(B: Array, rank: int, rng: np.random.RandomState) -> Array:
         values, V = eigsh(B, k=rank, which="LA", v0=rng.standard_normal(n))
         values, V = values[::-1], V[:, ::-1]
     largest = max(float(values[0]), np.finfo(float).tiny)
-    factor = shared.with_fixed_signs(V) * np.sqrt(np.maximum(values, 0.0))
+    factor = with_fixed_signs(V) * np.sqrt(np.maximum(values, 0.0))
     missing = values <= 1e-12 * largest
     factor[:, missing] = rng.standard_normal((n, int(missing.sum()))) * np.sqrt(1e-4 * largest / n)
     return np.ascontiguousarray(factor)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +12,8 @@ from nearwise._common.checks import not_negative, whole_number
 from nearwise._common.errors import RowsError
 from nearwise._common.reading import finite, symmetric
 from nearwise._common.warning import warn
+from nearwise.linalg.eigenpairs import eigenpairs
+from nearwise.model.atoms import is_rounding
 from nearwise.model.blocks import Constraints
 from nearwise.model.bounds import ALL_EQUAL, NO_MARGIN, of_sample, sampled_pairs
 from nearwise.model.divergences import Divergence
@@ -46,6 +48,7 @@ class BoundProblem:
     bounds : the open ones filled
     lost : rows whose value is zero for every matrix, and that do not allow it
     sample_ids : by which the constraints name the objects
+    of_kernel : whether the features are eigenvectors of a kernel, and `prior` its eigenvalues
     """
 
     features: Array
@@ -58,6 +61,7 @@ class BoundProblem:
     bounds: Array
     lost: Mask
     sample_ids: ArrayLike | None
+    of_kernel: bool = False
 
     def losses(self, penalty: ArrayLike) -> Losses:
         """What the rows cost; refuses what cannot be weighed, and hard rows that nothing can meet."""
@@ -79,6 +83,7 @@ class BoundProblem:
             penalties,
             np.where(sizes > 0, sizes, np.median(sizes[sizes > 0]) if sizes.any() else 1.0),
             self.measurements.is_definite,
+            sizes == 0,
         )
 
     def tell_of_lost(self) -> None:
@@ -116,11 +121,13 @@ def bind_problem(
     divergence: Divergence,
     prior: ArrayLike | None,
     sample_ids: ArrayLike | None,
+    fixed: ArrayLike | None = None,
 ) -> BoundProblem:
     """Check features and prior, then bind the constraints to the features in the eigenbasis of the prior."""
     G = _checked_features(features)
     values, basis = _checked_prior(prior, G.shape[1], divergence)
-    return _bound(G, constraints, divergence, values, basis, sample_ids)
+    offsets = _checked_offsets(fixed, constraints)
+    return _bound(G, constraints, divergence, values, basis, sample_ids, offsets=offsets)
 
 
 def bind_kernel(
@@ -139,7 +146,7 @@ def bind_kernel(
     if divergence.indefinite_prior:
         values, basis = np.linalg.eigh(K)
         return _bound(np.eye(len(K)), constraints, divergence, values, basis, sample_ids)
-    values, vectors = np.linalg.eigh(K)
+    values, vectors = eigenpairs(K)
     _refuse_negative(values, "K0")
     kept = values > _RANK_TOLERANCE * max(float(values.max(initial=0.0)), 0.0)
     if not kept.any():
@@ -148,7 +155,22 @@ def bind_kernel(
         values = np.where(kept, values, widening)
     else:
         values, vectors = values[kept], vectors[:, kept]
-    return _bound(vectors, constraints, divergence, values, None, sample_ids, scale=np.ones(len(K)))
+    found = _bound(vectors, constraints, divergence, values, None, sample_ids, scale=np.ones(len(K)))
+    return replace(found, of_kernel=True)
+
+
+def bind_factor(
+    G: ArrayLike, constraints: Constraints, divergence: Divergence, sample_ids: ArrayLike | None
+) -> BoundProblem:
+    """The same for K0 = G G^T, of which only G is ever formed."""
+    factor = _checked_features(G)
+    V, singular, _ = np.linalg.svd(factor, full_matrices=False)
+    kept = singular > max(factor.shape) * np.finfo(np.float64).eps * singular.max(initial=0.0)
+    if not kept.any():
+        raise ValueError("G is zero")
+    V, values = V[:, kept], singular[kept] ** 2
+    found = _bound(V, constraints, divergence, values, None, sample_ids, scale=np.ones(len(V)))
+    return replace(found, of_kernel=True)
 
 
 def _bound(
@@ -159,6 +181,7 @@ def _bound(
     basis: Array | None,
     sample_ids: ArrayLike | None,
     scale: Array | None = None,
+    offsets: Array | None = None,
 ) -> BoundProblem:
     measurements = bind(constraints.resolve(len(G), sample_ids), G, basis, scale)
     reference = _reference(values, divergence)
@@ -167,25 +190,33 @@ def _bound(
         row = int(np.flatnonzero(~np.isfinite(sizes))[0])
         reason = ": the squared size of its features overflows; rescale them"
         raise RowsError([constraints.stated(row)], after=reason)
-    bounds = _filled_bounds(constraints, G, basis, reference)
-    lost = _unreachable(constraints, bounds, sizes)
+    bounds = _filled_bounds(constraints, G, basis, reference, scale)
+    lost = _unreachable(constraints, bounds if offsets is None else bounds - offsets, sizes)
+    if offsets is not None:
+        offsets = np.where(lost, 0.0, offsets)
+        sizes, measurements = sizes + np.abs(offsets), replace(measurements, offsets=offsets)
     return BoundProblem(
         G, constraints, divergence, values, basis, measurements, sizes, bounds, lost, sample_ids
     )
 
 
 def unreachable(
-    features: Array, constraints: Constraints, divergence: Divergence, prior: Array | None
+    features: Array,
+    constraints: Constraints,
+    divergence: Divergence,
+    prior: Array | None,
+    fixed: Array | None = None,
 ) -> Mask:
-    """Which constraints, by row number, have a value that is 0 for every matrix, and do not allow it.
+    """Which constraints, by row number, have the same value for every matrix, and do not allow it.
 
-    Open bounds are meant to be > 0.
+    That value is 0, or the fixed part. Open bounds are meant to be > 0, and more than the fixed part.
     """
     values, basis = _checked_prior(prior, features.shape[1], divergence)
     scale = np.exp2(-np.frexp(np.abs(features).max(initial=0.0))[1])  # squares neither overflow nor vanish
     measured = bind(constraints.resolve(len(features)), features * scale, basis)
     sizes = measured.sizes(_reference(values, divergence))
-    return _unreachable(constraints, np.nan_to_num(constraints.bounds, nan=1.0), sizes)
+    bounds = constraints.bounds if fixed is None else constraints.bounds - fixed
+    return _unreachable(constraints, np.nan_to_num(bounds, nan=1.0), sizes)
 
 
 def random_orthonormal(n: int, rank: int, seed: int) -> Array:
@@ -220,6 +251,21 @@ def _checked_penalties(penalty: ArrayLike, constraints: Constraints) -> Array:
     return np.broadcast_to(gamma, (len(constraints),)).copy()
 
 
+def _checked_offsets(fixed: ArrayLike | None, constraints: Constraints) -> Array | None:
+    if fixed is None:
+        return None
+    offsets = finite(fixed, "fixed", ndim=1)
+    if len(offsets) != len(constraints):
+        raise ValueError(f"fixed must be {len(constraints)} numbers, one per constraint, got {len(offsets)}")
+    unknown = np.flatnonzero(np.isnan(constraints.bounds))
+    if unknown.size:
+        raise ValueError(
+            f"{constraints.describe(int(unknown[0]))}: beside a fixed part, which the features do not tell, "
+            "a bound cannot be filled from them; give it"
+        )
+    return offsets
+
+
 def _checked_prior(prior: ArrayLike | None, r: int, divergence: Divergence) -> tuple[Array, Array | None]:
     """Eigenvalues and eigenvectors; only those of the range, where the divergence confines M to it."""
     if prior is None:
@@ -227,9 +273,10 @@ def _checked_prior(prior: ArrayLike | None, r: int, divergence: Divergence) -> t
     M0 = symmetric(prior, "prior")
     if M0.shape != (r, r):
         raise ValueError(f"prior must have shape {(r, r)} like the features' columns, got {M0.shape}")
-    values, vectors = np.linalg.eigh(M0)
     if divergence.indefinite_prior:
-        return values, vectors
+        found = np.linalg.eigh(M0)
+        return found[0], found[1]
+    values, vectors = eigenpairs(M0)
     _refuse_negative(values, "prior")
     if values.max() <= 0 and _confines(divergence):
         raise ValueError("prior is zero, so no other matrix is at a finite divergence from it")
@@ -252,15 +299,19 @@ def _reference(prior: Array, divergence: Divergence) -> Array:
     return prior
 
 
-def _filled_bounds(constraints: Constraints, G: Array, basis: Array | None, reference: Array) -> Array:
+def _filled_bounds(
+    constraints: Constraints, G: Array, basis: Array | None, reference: Array, scale: Array | None
+) -> Array:
     bounds = constraints.bounds
     open_rows = np.isnan(bounds)
     if not open_rows.any():
         return bounds
     i, j = sampled_pairs(len(G)).T
     z = G[i] - G[j]
-    distances = np.square(z if basis is None else z @ basis) @ reference
-    distances = distances[distances > 0]
+    inside = z if basis is None else z @ basis
+    whole = np.linalg.norm(z, axis=1) if scale is None else scale[i] + scale[j]
+    distances = np.square(inside) @ reference
+    distances = distances[(distances > 0) & ~is_rounding(inside, whole, G.shape[1])]
     if (found := of_sample(distances, NO_MARGIN)) is None:
         raise ValueError(ALL_EQUAL)
     return found.fill(bounds, constraints.relations)

@@ -235,6 +235,10 @@ class Constraints:
                     f"row {first}: the matrix A has {len(ids)} rows, but there are {n_objects} objects; "
                     "ids in linear() says which of them they are"
                 )
+            if sample_ids is None and not block.of_kind.shares_objects and _are_below(n_objects, ids):
+                resolved.append(block)
+                first += len(block)
+                continue
             index = find(ids)
             unknown = np.argwhere(index < 0)
             if len(unknown):
@@ -265,3 +269,8 @@ class Constraints:
                 kept.append(replace(block, ids=ids).part(rows))
         restricted = Constraints(tuple(kept))
         return restricted, len(self) - len(restricted)
+
+
+def _are_below(n: int, ids: Ids) -> bool:
+    """Whether ids are row numbers of n objects."""
+    return ids.dtype == np.int64 and (not ids.size or bool(ids.min() >= 0 and ids.max() < n))

@@ -26,6 +26,7 @@ T = TypeVar("T")
 
 _BLOCK = 1 << 17  # numbers in a block of gathered rows: small enough to stay in the cache
 _WORKERS = min(os.cpu_count() or 1, 8)
+_FEW = 20_000  # numbers in the vectors of all atoms, up to which they are written out
 _COMPILED = 1_000_000  # numbers touched in one pass, from which on a compiled loop is worth its start-up
 
 
@@ -99,13 +100,14 @@ class LocalAtoms:
 
 @dataclass(frozen=True, eq=False)
 class Measurements:
-    """The map M -> (<A_1, M>, ..., <A_m, M>).
+    """The map M -> (<A_1, M>, ..., <A_m, M>), to which constants may be added.
 
     Attributes
     ----------
     features : F, the rows that atoms refer to
     atoms : differences first, then products
     n_rows : m
+    offsets : None, or what is added to the values: parts of them that do not depend on M
     workspace : None, or an array of the shape of `features` that `values_of_factor` may overwrite; then
         the object must not be used by two threads at once
     """
@@ -114,6 +116,7 @@ class Measurements:
     atoms: Atoms
     n_rows: int
     workspace: Array | None = None
+    offsets: Array | None = None
 
     @property
     def rank(self) -> int:
@@ -121,21 +124,32 @@ class Measurements:
         return int(self.features.shape[1])
 
     def values(self, M: Array) -> Array:
-        """<A_i, M> for every row, M symmetric."""
-        return self._per_row(self._atom_values(self.features @ M, self.features))
+        """<A_i, M> for every row, M symmetric, plus `offsets`."""
+        return self.shifted(self._per_row(self._atom_values(self.features @ M, self.features)))
 
     def values_of_factor(self, B: Array) -> Array:
-        """<A_i, B B^T> for every row; more exact than `values`, because squares do not cancel."""
+        """<A_i, B B^T> for every row, plus `offsets`; more exact than `values`."""
         H = self.workspace if self.workspace is not None and B.shape == 2 * (self.rank,) else None
         if H is None:
             H = np.empty((len(self.features), B.shape[1]))
         in_blocks(len(H), lambda block: np.matmul(self.features[block], B, out=H[block]), self._large)
-        return self._per_row(self._atom_values(H, H))
+        return self.shifted(self._per_row(self._atom_values(H, H)))
+
+    def shifted(self, values: Array) -> Array:
+        """Values of the linear part, plus `offsets`."""
+        return values if self.offsets is None else values + self.offsets
 
     def adjoint(self, weights: Array) -> Array:
         """sum_i weights_i A_i, an r x r matrix."""
         atoms, F = self.atoms, self.features
         per_atom = atoms.coefficient * weights[atoms.row]
+        if len(per_atom) * self.rank <= _FEW:  # written out, because sparse matrices take long to make
+            d = self._n_differences
+            x, y = F[atoms.first], F[atoms.second]
+            x[:d] -= y[:d]
+            y[:d] = x[:d]
+            product = x.T @ (per_atom[:, None] * y)
+            return np.asarray((product + product.T) / 2)
         off_diagonal = np.where(atoms.is_difference, -per_atom, per_atom / 2)
         start, neighbour, edge_atom = atoms.graph
         weight = off_diagonal[edge_atom]

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from nearwise._common.reading import finite
 from nearwise.model import binding
-from nearwise.model.blocks import Constraints, Stated
+from nearwise.model.blocks import Block, Constraints, Stated
 from nearwise.model.certificate import Certificate, InfeasibilityCheck, Violation
 from nearwise.model.divergences import Divergence, LogDet
 from nearwise.model.formulation import Formulation, Iterate
@@ -39,6 +40,8 @@ class Problem:
         its range (KSD09 4.2). For Frobenius it may be indefinite.
     penalty : gamma > 0, the cost of violating a constraint; inf makes it hard. One number or one per row.
     sample_ids : the ids by which the constraints name the objects; row numbers by default
+    fixed : one number per constraint, by default 0: the part of its value that does not depend on M, such as
+        a squared distance outside the span of the features (JKDD12 (10)). Bounds must be given then.
 
     Bounds that were left open (`similar`, `dissimilar`) become the 5th and 95th percentile of the squared
     distances between objects under the prior (KSD09 7.2).
@@ -59,10 +62,11 @@ class Problem:
         prior: ArrayLike | None = None,
         penalty: ArrayLike = 1.0,
         sample_ids: ArrayLike | None = None,
+        fixed: ArrayLike | None = None,
     ) -> None:
         divergence = LogDet() if divergence is None else divergence
         binding.check_arguments(constraints, divergence, penalty)
-        bound = binding.bind_problem(features, constraints, divergence, prior, sample_ids)
+        bound = binding.bind_problem(features, constraints, divergence, prior, sample_ids, fixed)
         self._take(bound, penalty)
         bound.tell_of_lost()
 
@@ -110,6 +114,29 @@ class Problem:
         return problem
 
     @classmethod
+    def from_factor(
+        cls,
+        G: ArrayLike,
+        constraints: Constraints,
+        divergence: Divergence | None = None,
+        penalty: ArrayLike = 1.0,
+        sample_ids: ArrayLike | None = None,
+    ) -> Problem:
+        """The nearest kernel to K0 = G G^T of low rank, KSD09 (4), without ever forming an n x n matrix.
+
+        G is n x r; time and memory are linear in n. Features and prior are those of `from_kernel`: V and
+        Lambda, where K0 = V Lambda V^T. (`Problem(G, ...)` instead measures the divergence of M from the
+        identity: for LogDet that is the same, for others it is not.)
+        """
+        divergence = LogDet() if divergence is None else divergence
+        binding.check_arguments(constraints, divergence, penalty)
+        bound = binding.bind_factor(G, constraints, divergence, sample_ids)
+        problem = cls.__new__(cls)
+        problem._take(bound, penalty)
+        bound.tell_of_lost()
+        return problem
+
+    @classmethod
     def from_random_kernel(
         cls,
         n: int,
@@ -127,6 +154,30 @@ class Problem:
         """
         V = binding.random_orthonormal(n, rank, seed)
         return cls(V, constraints, divergence, np.eye(rank) * (n / rank), penalty, sample_ids)
+
+    def new_features(self, K_new: ArrayLike) -> Array:
+        """Features of new objects from their input kernel with the old ones, KSD09 6.1, for both divergences.
+
+        For problems of `from_kernel` and `from_factor`. K_new holds a row k0(x, x_1), ..., k0(x, x_n) per new
+        object x. With g = `new_features(K_new)`, the learned kernel of new and old objects is
+        g M features^T, and that of new objects is g M g^T + K_new_new - g M0 g^T, where K_new_new is their
+        input kernel: what lies outside the span of the old objects stays as it was.
+        """
+        if not self._bound.of_kernel:
+            raise ValueError(
+                "new objects have an input kernel with the old ones only in problems of from_kernel (with a "
+                "divergence that keeps the range of K0) and from_factor; here the features of new objects "
+                "are what the features of the old ones are"
+            )
+        K = finite(K_new, "K_new", ndim=2)
+        if K.shape[1] != len(self.features):
+            raise ValueError(f"K_new must have {len(self.features)} columns, one per object, got {K.shape}")
+        return np.asarray(K @ (self.features / self.formulation.prior))
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The constraints by row numbers of the features."""
+        return self.constraints.resolve(len(self.features), self._bound.sample_ids)
 
     @property
     def bounds(self) -> Array:
@@ -150,7 +201,10 @@ class Problem:
         return (V * self.formulation.prior) @ V.T
 
     def values(self, M: ArrayLike) -> Array:
-        """<A_i, M> for every constraint: a squared distance, a difference of two, an inner product."""
+        """<A_i, M> for every constraint: a squared distance, a difference of two, an inner product.
+
+        Where a part of it is fixed, that is added.
+        """
         return self.formulation.measurements.values(self._restrict(M))
 
     def objective(self, M: ArrayLike) -> float:

@@ -25,6 +25,9 @@ _FIRST_CHECK = 4  # sweeps
 _AFFORDABLE = 48  # sweeps
 _LARGEST_ORDER = 80  # of matrices for which the interior-point method is tried
 _WRITTEN_OUT = 8_000_000  # numbers in the constraints, written out, up to which it is
+_QUICK = 10_000  # the same, up to which it is faster than Newton's method
+_QUICK_FROBENIUS = 200_000
+_LOOKS = 12  # points of it that are certified before Newton's method is tried
 _PATIENCE = 25  # steps of Newton's method before it
 _LAST_RESORT = 60  # steps of Newton's method after it
 
@@ -33,13 +36,14 @@ _LAST_RESORT = 60  # steps of Newton's method after it
 class Automatic:
     """Newton's method, an interior-point method or projections, whichever suits the problem.
 
-    Soft constraints get Newton's method. It is never much slower than projections (they come close, and win
-    by up to a half, where there are fewer constraints than unknowns r(r + 1)/2 or the penalty is small) and
-    much faster where the penalty is large or the constraints are many.
+    Many soft constraints get Newton's method. It is never much slower than projections (they come close, and
+    win by up to a half, where there are fewer constraints than unknowns q = r(r + 1)/2 or the penalty is
+    small) and much faster where the penalty is large or the constraints are many.
 
-    Small problems, which can be written out, get the interior-point method where a constraint is hard, and
-    where Newton's method has not come to an end after 25 steps, as happens with penalties of very different
-    sizes. It decides almost all of them.
+    Problems that can be written out, r <= 80 and m q <= 8,000,000 for m rows, get the interior-point method
+    where a constraint is hard, and where Newton's method has not come to an end after 25 steps, as happens
+    with penalties of very different sizes. It decides almost all of them. Soft constraints get it first where
+    it is the faster one: up to m q = 10,000, or 200,000 under Frobenius, whose Newton steps are many.
 
     Under LogDet with hard constraints, at least 1000 of them and at least 10 for each unknown, a feasible set
     is so small that a few sweeps of projections find it, while each Newton step has to weigh all rows. There
@@ -64,12 +68,19 @@ class Automatic:
             yield from self._projections(form)
             note = "Projections converged too slowly"
         small = _can_be_written_out(form)
-        newton = Newton().iterates(form, start)
-        if not (small and form.losses.any_hard):
-            yield from _named(Newton, itertools.islice(newton, _PATIENCE if small else None), note)
-        if small:
-            yield from _named(InteriorPoint, InteriorPoint().iterates(form), note)
-            yield from _named(Newton, itertools.islice(newton, _LAST_RESORT), note)
+        newton = _named(Newton, Newton().iterates(form, start), note)
+        if not small:
+            yield from newton
+            return
+        interior = _named(InteriorPoint, InteriorPoint(self.tol).iterates(form), note)
+        if form.losses.any_hard:
+            yield from interior
+        else:
+            if start is None and _interior_pays(form):
+                yield from itertools.islice(interior, _LOOKS)
+            yield from itertools.islice(newton, _PATIENCE)
+            yield from interior
+        yield from itertools.islice(newton, _LAST_RESORT)
 
     def _projections(self, form: Formulation) -> Iterator[Iterate]:
         check, last = _FIRST_CHECK, math.inf
@@ -98,10 +109,17 @@ def _can_be_written_out(form: Formulation) -> bool:
     return known and r <= _LARGEST_ORDER and m * r * (r + 1) // 2 <= _WRITTEN_OUT
 
 
+def _interior_pays(form: Formulation) -> bool:
+    r, m = len(form.prior), form.measurements.n_rows
+    most = _QUICK_FROBENIUS if isinstance(form.divergence, Frobenius) else _QUICK
+    return m * r * (r + 1) // 2 <= most
+
+
 def _projections_pay(form: Formulation) -> bool:
     r, m = len(form.prior), form.measurements.n_rows
     many = m >= max(_FEW_ROWS, _ROWS_PER_UNKNOWN * r * (r + 1) // 2)
-    return isinstance(form.divergence, LogDet) and form.losses.any_hard and many
+    possible = isinstance(form.divergence, LogDet) and form.measurements.offsets is None
+    return possible and form.losses.any_hard and many
 
 
 def _sweeps_left(now: float, before: float, sweeps: float, tol: float) -> float:

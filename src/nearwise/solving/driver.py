@@ -18,6 +18,7 @@ from nearwise._common.threads import LARGE_MATRIX, one_blas_thread
 from nearwise.model.certificate import Certificate
 from nearwise.model.formulation import Formulation, Iterate
 from nearwise.model.problem import Problem
+from nearwise.model.recheck import Recheck
 from nearwise.solving.automatic import Automatic
 from nearwise.solving.reduction import Reduction, reduced
 from nearwise.solving.result import CONTRADICTION, Record, Result, Status
@@ -51,7 +52,7 @@ def solve(
     Parameters
     ----------
     problem : what to solve
-    solver : how; by default `Newton()`, or projections where they are faster (see `Automatic`)
+    solver : how; by default an interior-point method, `Newton()` or projections, see `Automatic`
     tol : the run ends as SOLVED when the relative gap and the relative violation of the hard constraints are
         at most this
     max_iter : the largest number of iterations; by default 1000, or 10,000 sweeps of projections
@@ -111,6 +112,7 @@ class _Run:
         self.ray: Array | None = None
         self.certificate: Certificate | None = None
         self.note = self.limit = ""
+        self.recheck = Recheck(problem) if Recheck.suits(problem) else None
 
     def status(self, solver: Any, start: Array | None) -> Status:
         form = self.reduction.formulation
@@ -120,7 +122,7 @@ class _Run:
             for point in stream:
                 self.note = point.note
                 with np.errstate(all="ignore"):  # what overflows is not finite, and is not kept
-                    grade = self._keep(point, form.certificate(point))
+                    grade = self._keep(*self._graded(point))
                 if grade is None:
                     continue
                 record = self._record(grade)
@@ -141,6 +143,31 @@ class _Run:
                 raise
             return Status.INTERRUPTED
         return Status.STALLED
+
+    def _graded(self, point: Iterate) -> tuple[Iterate, Certificate]:
+        """A point with its certificate, in twice the precision where double precision is too little.
+
+        Then the point may get multipliers that are a little smaller.
+        """
+        form, grade = self.reduction.formulation, self.reduction.formulation.certificate(point)
+        hopeless = grade.hard_violation > 10 * self.tol or not np.isfinite(grade.primal)
+        if self.recheck is None or hopeless:
+            return point, grade
+        blurred = grade.gap > self.tol and form.is_blurred(point)
+        if not blurred and not self._is_lost(point, point.dual, grade.primal):
+            return point, grade
+        found, dual = self._rechecked(point.factor, point.dual)
+        primal, gap = found.primal / self.unit, found.primal / self.unit - found.dual / self.unit
+        found = replace(found, primal=primal, dual=primal - gap, gap=form.relative_gap(gap, primal))
+        return replace(point, dual=dual / self.reduction.dual_scale), found
+
+    def _is_lost(self, point: Iterate, dual: Array, primal: float) -> bool:
+        return self.reduction.formulation.is_lost_to_rounding(point, dual, primal, self.tol)
+
+    def _rechecked(self, factor: Array, dual: Array) -> tuple[Certificate, Array]:
+        assert self.recheck is not None
+        lifted = self.problem.lift(self.reduction.lift(factor))
+        return self.recheck.certificate(lifted, dual * self.reduction.dual_scale)
 
     def _stands(self) -> bool:
         """Whether the certificate holds for the problem as it was stated, whatever the reduction did."""
@@ -167,8 +194,14 @@ class _Run:
         factor, dual = self.reduction.lift(self.best.factor), self.bound.dual * self.reduction.dual_scale
         found = self.problem.certificate_of_factor(factor, dual)
         form = self.reduction.formulation
-        lost = form.is_lost_to_rounding(self.best, self.bound.dual, found.primal / self.unit, self.tol)
-        return replace(found, dual=-np.inf, gap=np.inf) if lost else found
+        blurred = self.recheck is not None and found.gap > self.tol and form.is_blurred(self.bound)
+        if not blurred and not self._is_lost(self.best, self.bound.dual, found.primal / self.unit):
+            return found
+        if self.recheck is None:
+            return replace(found, dual=-np.inf, gap=np.inf)
+        exact, dual = self._rechecked(self.best.factor, self.bound.dual)
+        self.bound = replace(self.bound, dual=dual / self.reduction.dual_scale)
+        return replace(exact, worst=found.worst)
 
     @np.errstate(all="ignore")
     def result(self, solver: Solver, status: Status) -> Result:

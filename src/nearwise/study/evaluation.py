@@ -7,19 +7,18 @@ the same order of pairs, the share of comparisons and bounds that hold, and the 
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nearwise._common.threads import one_blas_thread
+from nearwise.linalg.nearest import nearest
+from nearwise.linalg.scaling import principal_coordinates
 from nearwise.model import drawing
 from nearwise.model.blocks import Block, Constraints
 from nearwise.model.kinds import Grade, Measure
 from nearwise.study.resampling import (
-    AT_A_TIME,
     UNCLEAR,
     VERDICTS,
     Figure,
@@ -133,34 +132,21 @@ def _outcomes(
     distance: Distance, codes: Index, queries: Index, among: Index, leave_out: bool
 ) -> tuple[Array, Array]:
     """Whether five nearest neighbours err on every query, and whether one of them is of its class."""
-    near = _nearest(distance, queries, among, min(NEIGHBORS, len(among) - leave_out), leave_out)
+    own = np.full(int(max(queries.max(), among.max())) + 1, -1)
+    own[among] = np.arange(len(among))
+    found = nearest(
+        lambda rows, others: distance.between(queries[rows], among[others]),
+        len(queries),
+        len(among),
+        min(NEIGHBORS, len(among) - leave_out),
+        own[queries] if leave_out else None,
+    )
+    near = among[found]
     votes = np.zeros((len(queries), int(codes.max()) + 1), dtype=np.int64)
     np.add.at(votes, (np.arange(len(queries))[:, np.newaxis], codes[near]), 1)
     wrong = votes.argmax(axis=1) != codes[queries]  # of classes with equal votes, the first one
     hit = (codes[near] == codes[queries][:, np.newaxis]).any(axis=1)
     return wrong.astype(float), hit.astype(float)
-
-
-def _nearest(distance: Distance, queries: Index, among: Index, k: int, leave_out: bool) -> Index:
-    """The k nearest rows `among` of every query, which itself is no neighbour where `leave_out` says so."""
-    out = np.empty((len(queries), k), dtype=np.int64)
-    # Every block transforms its rows anew: blocks that are about square transform the fewest.
-    height = min(len(queries), math.isqrt(AT_A_TIME))
-    width = max(AT_A_TIME // height, k)
-    for low in range(0, len(queries), height):
-        asking = queries[low : low + height]
-        best, nearest = np.empty((len(asking), 0)), np.empty((len(asking), 0), dtype=np.int64)
-        for left in range(0, len(among), width):
-            others = among[left : left + width]
-            squared = np.array(distance.between(asking, others))
-            if leave_out:
-                squared[asking[:, np.newaxis] == others] = np.inf
-            best = np.concatenate([best, squared], axis=1)
-            nearest = np.concatenate([nearest, np.broadcast_to(others, squared.shape)], axis=1)
-            chosen = np.argpartition(best, min(k, best.shape[1]) - 1, axis=1)[:, :k]
-            best, nearest = np.take_along_axis(best, chosen, 1), np.take_along_axis(nearest, chosen, 1)
-        out[low : low + height] = nearest
-    return out
 
 
 def _clustering(
@@ -195,13 +181,8 @@ def _k_means(squared: Array, n_clusters: int, seed: int) -> Index:
     from sklearn.cluster import KMeans
     from threadpoolctl import threadpool_limits
 
-    size = float(squared.max()) or 1.0
-    centred = squared / size
-    centred = centred - centred.mean(axis=0) - centred.mean(axis=1)[:, np.newaxis] + centred.mean()
-    with one_blas_thread():  # of which more are much slower on a busy machine
-        values, vectors = np.linalg.eigh(-0.25 * (centred + centred.T))
-    kept = values > 1e-10 * values[-1]
-    points = vectors[:, kept] * np.sqrt(values[kept]) if kept.any() else np.zeros((len(squared), 1))
+    points = principal_coordinates(squared / (float(squared.max()) or 1.0))
+    points = points if points.shape[1] else np.zeros((len(squared), 1))
     if len(np.unique(points.round(12), axis=0)) < n_clusters:
         points = points + 1e-9 * np.random.RandomState(seed).standard_normal(points.shape)
     with threadpool_limits(limits=1):  # sums of several threads come in any order
@@ -210,7 +191,11 @@ def _k_means(squared: Array, n_clusters: int, seed: int) -> Index:
 
 
 def _normalised_information(table: Array) -> Array:
-    """Mutual information of the rows and columns of tables of counts, divided by their mean entropy."""
+    """Mutual information of the rows and columns of tables of counts, divided by their mean entropy.
+
+    By hand, because scikit-learn's takes one clustering at a time and no weights, and a thousand resamples of
+    weighted objects come at once here.
+    """
     joint = table / table.sum(axis=(1, 2), keepdims=True)
     entropies = [_entropy(joint.sum(axis=axis)) for axis in (1, 2)]
     mean = (entropies[0] + entropies[1]) / 2

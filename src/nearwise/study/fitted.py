@@ -1,13 +1,16 @@
-"""A model file and the data that it is applied to: loading, matching of columns, coordinates in blocks."""
+"""A model and the data that it is applied to: loading, matching of columns, coordinates in blocks."""
 
 from __future__ import annotations
 
+import copy
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.pipeline import make_pipeline
 
 from nearwise._common.refused import Refused
 from nearwise.data import models, tables
@@ -99,22 +102,23 @@ class Fitted:
         return table
 
 
-def load(path: str) -> Fitted:
-    """Load a model that can measure new objects."""
-    model = models.load(path)
-    steps = getattr(model, "steps", None)
-    learner = model if steps is None else model[-1]
+def load(model: Any) -> Fitted:
+    """A model that can measure new objects: the path of a model file, or the model itself."""
+    path = str(model) if isinstance(model, str | os.PathLike) else "the model"
+    found = models.load(model) if isinstance(model, str | os.PathLike) else model
+    # copies: names of features are compared here, once, and not again with every array, which has none
+    steps = [copy.copy(step) for _, step in getattr(found, "steps", [("", found)])]
+    first, learner = steps[0], steps[-1]
     metric = getattr(learner, "metric_", learner)
     if not hasattr(metric, "squared_distances"):
         kind = type(learner).__name__
         state = "is not fitted" if hasattr(learner, "transform") else "has no distance for new objects"
         raise Refused(f"{path} holds a {kind} that {state}")
-    scaler = None if steps is None or len(steps) == 1 else model[:-1]
-    first = model if steps is None else model[0]
     names = tuple(map(str, getattr(first, "feature_names_in_", ())))
-    if names:  # they are compared here, once, and not again with every array, which has none
+    if names:
         del first.feature_names_in_
     n_features = getattr(first, "n_features_in_", getattr(first, "n_features", None))
+    scaler = make_pipeline(*steps[:-1]) if len(steps) > 1 else None
     return Fitted(path, scaler, learner, metric, n_features, names)
 
 

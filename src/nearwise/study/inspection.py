@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from nearwise._common.threads import one_blas_thread
 from nearwise.learners import (
     FixedRankEmbedding,
     FixedRankLearner,
@@ -27,6 +26,8 @@ from nearwise.learners import (
 )
 from nearwise.learners.input_kernels import dense_product
 from nearwise.learners.metric import Metric
+from nearwise.linalg.directions import turned
+from nearwise.linalg.scaling import principal_coordinates
 from nearwise.model import labelling
 from nearwise.study.before_after import Missing, learner_of, measures, rows_of, start_metric
 from nearwise.study.evaluation import PAIRS, labelled_pairs
@@ -39,7 +40,6 @@ SHARE_PAIRS = 4000  # random pairs over which the features' shares are summed
 COLOURS = 10  # classes that are told apart
 OTHER, UNKNOWN = "other", "none"  # further classes, and rows without a label
 _GATHERED = 2**22  # numbers gathered at a time
-_NEGLIGIBLE = 1e-12  # eigenvalue relative to the largest that is only rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,14 +229,14 @@ def maps(model: Any, X: Any = None, n_points: int = MAP_POINTS, seed: int = 0) -
     rows = np.arange(after.n_rows)
     if len(rows) > n_points:
         rows = np.sort(np.random.RandomState(seed).permutation(len(rows))[:n_points])
-    new, new_share = _principal_coordinates(after.between(rows, rows))
+    new, new_share = _map(after.between(rows, rows))
     if before is None:
         return Maps(rows, None, new, (0.0, new_share))
     squared = before.between(rows, rows)
     if not np.isfinite(squared).all():
         return Maps(rows, None, new, (0.0, new_share))
-    old, old_share = _principal_coordinates(squared)
-    return Maps(rows, old, _turned(new, old), (old_share, new_share))
+    old, old_share = _map(squared)
+    return Maps(rows, old, turned(new, old), (old_share, new_share))
 
 
 def spectrum(model: Any, X: Any = None) -> Spectrum:
@@ -282,29 +282,15 @@ def feature_shares(model: Any, X: Any, names: Sequence[str] | None = None, seed:
     return FeatureShares(named, old / totals[0], new / totals[1])
 
 
-def _principal_coordinates(squared: Array) -> tuple[Array, float]:
+def _map(squared: Array) -> tuple[Array, float]:
     """Two coordinates by classical scaling, the principal ones of the points, and the share they keep."""
-    size = float(squared.max(initial=0.0))
-    if not np.isfinite(size) or not np.isfinite(squared).all():
+    if not np.isfinite(squared).all():
         raise Missing("Some distances are unknown or too large for a floating-point number.")
-    if size == 0.0:
-        return np.zeros((len(squared), 2)), 1.0
-    scaled = squared / size
-    centred = scaled - scaled.mean(axis=0) - scaled.mean(axis=1)[:, None] + scaled.mean()
-    with one_blas_thread():  # of which more are much slower on a busy machine
-        values, vectors = np.linalg.eigh(-0.25 * (centred + centred.T))
-    values = np.where(values > _NEGLIGIBLE * values[-1], values, 0.0)[::-1]
-    vectors = vectors[:, ::-1][:, :2]
-    signs = np.where(vectors[np.argmax(np.abs(vectors), axis=0), [0, 1]] < 0, -1.0, 1.0)
-    share = float(values[:2].sum() / values.sum())
-    return vectors * signs * np.sqrt(values[:2] * size), share
-
-
-def _turned(points: Array, target: Array) -> Array:
-    """The points turned or mirrored to lie as nearly as possible like the target (Procrustes)."""
-    sizes = [float(np.abs(part).max(initial=0.0)) or 1.0 for part in (points, target)]
-    U, _, Vt = np.linalg.svd((points / sizes[0]).T @ (target / sizes[1]))
-    return points @ (U @ Vt)
+    points = principal_coordinates(squared)
+    variances = np.sum((points / (float(np.abs(points).max(initial=0.0)) or 1.0)) ** 2, axis=0)
+    shown = np.zeros((len(squared), 2))
+    shown[:, : points.shape[1]] = points[:, :2]
+    return shown, float(variances[:2].sum() / variances.sum()) if len(variances) else 1.0
 
 
 def _spectrum(factor: Array, dimension: int) -> Spectrum:

@@ -6,7 +6,6 @@ bit whichever way a stream is cut, so a resumed pass ends where an uninterrupted
 
 from __future__ import annotations
 
-import hashlib
 import time
 import warnings
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._common.digest import SHORT, digest
 from nearwise.data.models import load, save
 from nearwise.learners import OnlineLearner, PriorKeptWarning
 from nearwise.model import constraints as c
@@ -84,10 +84,7 @@ def _started(X: Array, settings: Settings) -> OnlineLearner:
 
 
 def _fingerprint(X: Array, pieces: Pieces, settings: Settings) -> str:
-    digest = hashlib.sha256(f"{X.shape} {settings.rank} {settings.seed}".encode())
-    for array in (X, pieces.rows, pieces.relation, pieces.bound):
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()[:16]
+    return digest(X, settings.rank, settings.seed, pieces.rows, pieces.relation, pieces.bound)[:SHORT]
 
 
 def _store(learner: OnlineLearner, path: Path, note: str) -> None:

@@ -8,7 +8,6 @@ numba gives up; here every process compiles for itself then, and says so once.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 import numba
 from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
 
+from nearwise._common.digest import digest
 from nearwise._common.warning import warn
 from nearwise.linalg import loops
 
@@ -95,11 +95,8 @@ class _Unkept(NullCache):
 def _stamp(file: Path) -> str:
     """A digest of what a loop in this file may contain: the file, and the loops of this folder."""
     files = {file, *Path(__file__).parent.glob("*.py")}
-    digest = hashlib.sha256()
-    for source in sorted(files):
-        if source.is_file():  # not in a zip file, where numba's own key, with the bytecode, must do
-            digest.update(source.name.encode() + b"\0" + source.read_bytes())
-    return digest.hexdigest()
+    # in a zip file there is none, and numba's own key, with the bytecode, must do
+    return digest(*((source.name, source.read_bytes()) for source in sorted(files) if source.is_file()))
 
 
 def _announce() -> None:
