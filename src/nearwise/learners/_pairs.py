@@ -54,7 +54,7 @@ def local_pairs(
     if len(near) == 0 or len(far) == 0:
         return Constraints()
     whole = _own_thresholds(prior, near, far, len(codes))
-    lower, upper = _asked(whole, _own_thresholds(Space(prior.rows), near, far, len(codes)))
+    lower, upper = bounds.around(whole, _own_thresholds(Space(prior.rows), near, far, len(codes)))
     near, far = _at_most(near, limit - limit // 2, rng), _at_most(far, max(limit // 2, 1), rng)
     return c.at_most(near, lower[near[:, 0]]) + c.at_least(far, upper[far[:, 0]])
 
@@ -81,18 +81,12 @@ def with_bounds(constraints: Constraints, prior: Space) -> Constraints:
     learned = bounds.of_pairs(Space(prior.rows).distances(near), Space(prior.rows).distances(far))
     if whole is None or learned is None:
         return constraints
-    below, above = _asked(np.array(whole.threshold), np.array(learned.threshold))
+    below, above = bounds.around(np.array(whole.threshold), np.array(learned.threshold))
     return replace(whole, upper=float(below), lower=float(above)).filled(constraints)
 
 
-def _asked(whole: Array, learned: Array) -> tuple[Array, Array]:
-    """What similar pairs shall come below and dissimilar ones above; `learned` is a part of `whole`."""
-    learned = np.minimum(learned, whole)
-    return whole - (1.0 - 1.0 / bounds.MARGIN) * learned, whole + (bounds.MARGIN - 1.0) * learned
-
-
 def _own_thresholds(space: Space, near: Pairs, far: Pairs, n_objects: int) -> Array:
-    """The same for every object, from the pairs in which it is the first."""
+    """The threshold of every object, from the pairs in which it is the first."""
     below = _medians(near[:, 0], space.distances(near), n_objects)
     above = _medians(far[:, 0], space.distances(far), n_objects)
     # An object without neighbours of one kind has the threshold that the other kind alone gives.

@@ -235,7 +235,7 @@ class Constraints:
                     f"row {first}: the matrix A has {len(ids)} rows, but there are {n_objects} objects; "
                     "ids in linear() says which of them they are"
                 )
-            if sample_ids is None and block.kind != "linear" and _are_below(n_objects, ids):
+            if sample_ids is None and not block.of_kind.shares_objects and _are_below(n_objects, ids):
                 resolved.append(block)
                 first += len(block)
                 continue

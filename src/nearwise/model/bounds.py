@@ -11,8 +11,9 @@ where t is a threshold between what is near and what is far, m >= 1 a margin, an
 - the *pairs in question* themselves: t is the geometric mean of the median distances of the similar and of
   the dissimilar ones, and there are no percentiles. This adapts to pairs that are all near, as neighbours.
 
-The margin of learners of a metric is 2. That of `Problem` is 1, which leaves the percentiles alone as in
-KSD09, and so does `KernelReducer`, which looks for few directions and not for a distance.
+Where a part of every distance is fixed, the margin is asked of the part u of t that is not: t - u (1 - 1/m)
+and t + u (m - 1). The margin of learners of a metric is 2. That of `Problem` is 1, which leaves the
+percentiles alone as in KSD09, and so does `KernelReducer`, which looks for few directions, not a distance.
 Everything is a ratio of distances, so that no unit matters.
 """
 
@@ -73,12 +74,19 @@ def of_pairs(similar: Array, dissimilar: Array, margin: float = MARGIN) -> OpenB
     """From the squared distances of the pairs in question, of which one sort may be missing."""
     known = [distances[distances > 0.0] for distances in (similar, dissimilar)]
     medians = [np.median(distances) for distances in known if len(distances)]
-    return around(float(np.exp(np.mean(np.log(medians)))), margin) if medians else None
-
-
-def around(threshold: float, margin: float = MARGIN) -> OpenBounds:
-    """From a threshold alone."""
+    if not medians:
+        return None
+    threshold = float(np.exp(np.mean(np.log(medians))))
     return OpenBounds(threshold / margin, threshold, threshold * margin)
+
+
+def around(threshold: Array, learned: Array, margin: float = MARGIN) -> tuple[Array, Array]:
+    """What similar pairs shall come below and dissimilar ones above, where a part of distances is fixed.
+
+    The margin is asked of `learned`, the part of the threshold that is not.
+    """
+    part = np.minimum(learned, threshold)
+    return threshold - (1.0 - 1.0 / margin) * part, threshold + (margin - 1.0) * part
 
 
 def sampled_pairs(n: int) -> Index:

@@ -11,11 +11,11 @@ from typing import TypeAlias
 
 from nearwise.model.kinds.comparison import Comparison
 from nearwise.model.kinds.distance import Distance
-from nearwise.model.kinds.kind import Grade, Kind, Measure, OfProducts, Part
+from nearwise.model.kinds.kind import Grade, Kind, Measure, Part
 from nearwise.model.kinds.linear import LinearFunction
 from nearwise.model.kinds.similarity import Similarity
 
-__all__ = ["COMPARISON", "DISTANCE", "KINDS", "Grade", "Kind", "KindName", "Measure", "OfProducts", "Part"]
+__all__ = ["COMPARISON", "DISTANCE", "KINDS", "Grade", "Kind", "KindName", "Measure", "Part"]
 
 KindName: TypeAlias = str  # a key of KINDS
 

@@ -30,16 +30,6 @@ class Measure(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class OfProducts:
-    """The measure that a function of inner products gives."""
-
-    products: Callable[[Index, Index], Array]
-
-    def pairs(self, i: Index, j: Index) -> Array:
-        return self.products(i, i) + self.products(j, j) - 2.0 * self.products(i, j)
-
-
-@dataclass(frozen=True, eq=False)
 class Part:
     """The atoms of one block: coefficient sym(x y^T) of two rows x, y, or of their difference with itself.
 
