@@ -25,6 +25,7 @@ from scipy import sparse
 
 from nearwise._common.threads import one_blas_thread
 from nearwise.linalg import spectrum
+from nearwise.linalg.conjugate import conjugate_gradients
 from nearwise.linalg.spectrum import Spectrum
 from nearwise.named._groups import Groups
 from nearwise.solving.result import Status
@@ -238,25 +239,14 @@ class Point:
 
     def _conjugate_gradients(self, accuracy: float) -> Array:
         scale = self._preconditioner
-        x = np.zeros_like(self.gradient)
-        r = -self.gradient
-        z = r / scale
-        p, rz = z, float(r @ z)
-        target = accuracy * float(np.linalg.norm(r))
-        for _ in range(_CG_STEPS):
-            q = self.hessian_product(p) + _REGULARISATION * scale * p
-            curvature = float(p @ q)
-            if curvature <= 0:
-                break
-            step = rz / curvature
-            x = x + step * p
-            r = r - step * q
-            if float(np.linalg.norm(r)) <= target:
-                break
-            z = r / scale
-            rz, previous = float(r @ z), rz
-            p = z + (rz / previous) * p
-        return x if x.any() else -self.gradient / scale
+        found = conjugate_gradients(
+            lambda p: self.hessian_product(p) + _REGULARISATION * scale * p,
+            -self.gradient,
+            lambda r: r / scale,
+            accuracy=accuracy,
+            most_steps=_CG_STEPS,
+        )
+        return found.x if found.x.any() else -self.gradient / scale
 
     @cached_property
     def graded(self) -> tuple[Grade, Array, Array]:

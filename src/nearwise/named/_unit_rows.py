@@ -10,6 +10,7 @@ multiplied with n x k matrices, so that a low-rank or sparse C costs time and me
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,6 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, eigsh
+
+from nearwise.linalg.conjugate import End, conjugate_gradients
 
 Array = NDArray[np.float64]
 
@@ -119,7 +122,15 @@ def _from_start(target: Target, start: Array, tol: float, max_iter: int) -> Fact
         if error <= 0.1 * tol * size:
             stationary = True
             break
-        step, predicted, at_edge = _steihaug(point, radius, min(0.1, np.sqrt(error / size)))
+        found = conjugate_gradients(
+            point.hessian_product,
+            -point.gradient,
+            accuracy=min(0.1, math.sqrt(error / size)),
+            most_steps=_CG_STEPS,
+            radius=radius,
+        )
+        step, at_edge = found.x, found.end is End.EDGE
+        predicted = float(np.vdot(step, found.residual) - np.vdot(step, point.gradient)) / 2  # by the model
         trial = point.moved(step)
         iteration += 1
         gained = point.objective - trial.objective
@@ -168,36 +179,3 @@ def _largest(product: Callable[[Array], Array], n: int, count: int) -> tuple[Arr
     start = np.random.default_rng(0).standard_normal(n)
     values, V = eigsh(operator, k=count, which="LA", v0=start, tol=1e-12, ncv=min(n, 2 * count + 20))
     return values[::-1], V[:, ::-1]
-
-
-def _steihaug(point: _Point, radius: float, accuracy: float) -> tuple[Array, float, bool]:
-    """A step within the radius, the decrease that the quadratic model predicts, whether it hit the edge."""
-    x = np.zeros_like(point.F)
-    Hx = np.zeros_like(x)
-    r = -point.gradient
-    p, rr = r, float(np.sum(r * r))
-    target = accuracy * np.sqrt(rr)
-    at_edge = False
-    for _ in range(_CG_STEPS):
-        Hp = point.hessian_product(p)
-        curvature = float(np.sum(p * Hp))
-        length = rr / curvature if curvature > 0 else np.inf
-        if curvature <= 0 or float(np.linalg.norm(x + length * p)) >= radius:
-            length, at_edge = _to_edge(x, p, radius), True
-        x = x + length * p
-        Hx = Hx + length * Hp
-        if at_edge:
-            break
-        r = r - length * Hp
-        rr, previous = float(np.sum(r * r)), rr
-        if np.sqrt(rr) <= target:
-            break
-        p = r + (rr / previous) * p
-    predicted = -float(np.sum(point.gradient * x) + np.sum(x * Hx) / 2)
-    return x, predicted, at_edge
-
-
-def _to_edge(x: Array, p: Array, radius: float) -> float:
-    """t >= 0 with |x + t p| = radius."""
-    pp, xp, xx = float(np.sum(p * p)), float(np.sum(x * p)), float(np.sum(x * x))
-    return float((-xp + np.sqrt(max(xp * xp + pp * (radius**2 - xx), 0.0))) / pp)
