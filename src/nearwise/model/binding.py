@@ -14,7 +14,7 @@ from nearwise._common.reading import finite, symmetric
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence
 from nearwise.model.losses import Losses
-from nearwise.model.measurements import Measurements, bind
+from nearwise.model.measurements import InMemory, bind
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -40,7 +40,7 @@ class BoundProblem:
     features: Array
     prior: Array
     prior_basis: Array | None
-    measurements: Measurements
+    measurements: InMemory
     losses: Losses
 
 
@@ -277,7 +277,7 @@ def _refuse_incomparable(
     constraints: Constraints,
     divergence: Divergence,
     reference: Array,
-    measurements: Measurements,
+    measurements: InMemory,
     sizes: Array,
     bounds: Array,
     penalties: Array,

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise.linalg.conjugate import conjugate_gradients
-from nearwise.model.measurements import LocalAtoms
+from nearwise.model.local import LocalAtoms
 
 Array = NDArray[np.float64]
 

@@ -107,7 +107,7 @@ def _contradiction(form: Formulation) -> Iterator[Array | None]:
     the prior. Once found, rows of small share are made cheaper, so that they give up theirs.
     """
     hard, T = form.losses.is_hard, _equalising(form.measurements)
-    measurements = _in_coordinates(form.measurements, T)
+    measurements = form.measurements.in_coordinates(T)
     sizes = measurements.sizes(np.ones_like(form.prior))
     sizes = np.where(sizes > 0, sizes, 1.0)
     largest = float(np.max(np.abs(form.losses.bounds[hard]) / sizes[hard], initial=0.0)) or 1.0
@@ -141,11 +141,6 @@ def _least_violation(
     return None
 
 
-def _in_coordinates(measurements: Measurements, T: Array) -> Measurements:
-    """The same of M' where M = T M' T^T."""
-    return replace(measurements, features=measurements.features @ T, workspace=None)
-
-
 class _Step(NamedTuple):
     matrix: MatrixStep
     slacks: SlackStep
@@ -158,7 +153,7 @@ class _Run:
     def __init__(self, form: Formulation, enlarged: float, turn: Array | None = None) -> None:
         self.stated, self.turn = form, None
         shape = np.eye(len(form.prior)) if turn is None else turn
-        measurements = _in_coordinates(form.measurements, shape)
+        measurements = form.measurements.in_coordinates(shape)
         sizes = measurements.sizes(np.ones_like(form.prior))
         if turn is not None and isinstance(form.divergence, LogDet):
             # the same problem, by KSD09 proposition 12

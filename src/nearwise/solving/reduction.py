@@ -78,8 +78,7 @@ def reduced(form: Formulation) -> Reduction:
 
 def _spanned(measurements: Measurements, scaling: Array, prior: Array) -> tuple[Measurements, Array | None]:
     """The measurements with scaled features, in a basis of their span where that is small."""
-    features = measurements.features * scaling
-    scaled = replace(measurements, features=features, workspace=np.empty_like(features))
+    scaled = measurements.in_coordinates(scaling, own_workspace=True)
     if np.ptp(prior) > 0:
         return scaled, None
     rows = scaled.spanning_rows()
@@ -89,8 +88,7 @@ def _spanned(measurements: Measurements, scaling: Array, prior: Array) -> tuple[
     U = Vt[s > 1e-14 * s.max(initial=0.0) * max(rows.shape)].T
     if U.shape[1] == 0:  # nothing is measured; one dimension is kept so that there is a matrix
         U = np.eye(scaled.rank, 1)
-    inside = features @ U
-    return replace(scaled, features=inside, workspace=np.empty_like(inside)), U
+    return scaled.in_coordinates(U, own_workspace=True), U
 
 
 def _power_of_four(size: float) -> float:
