@@ -110,6 +110,8 @@ def test_a_step_stays_in_the_trust_region_and_its_residual_predicts_the_decrease
     assert within(1e6).end is (End.SOLVED if lowest > 0 else End.EDGE)
 
 
-def test_nothing_to_solve_is_zero() -> None:
-    found = conjugate_gradients(lambda p: p, np.zeros(3), accuracy=1e-6, most_steps=5)
+@pytest.mark.parametrize("flat", [0.0, 1e-12])
+def test_nothing_to_solve_is_zero(flat: float) -> None:
+    found = conjugate_gradients(lambda p: p, np.zeros(3), accuracy=1e-6, most_steps=5, flat=flat)
+    assert found.end is End.SOLVED
     np.testing.assert_array_equal(found.x, np.zeros(3))

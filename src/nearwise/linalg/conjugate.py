@@ -73,6 +73,8 @@ def conjugate_gradients(
     x, r = np.zeros_like(right), right
     z = r if preconditioned is None else preconditioned(r)
     p, rz = z, float(np.vdot(r, z))
+    if rz == 0:
+        return Solution(x, r, p, End.SOLVED)
     goal = accuracy**2 * rz if in_its_norm else accuracy * _length(r)
     largest = 0.0
     for _ in range(most_steps):
