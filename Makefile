@@ -22,7 +22,7 @@ CORE ?= $(OTHER_CORE_$(shell uname -m))
 NUMERICAL := linalg model solving fixed_rank online named learners/test_fixed_rank_estimators.py learners/test_fixed_rank_safety.py \
   learners/test_kernel_reducer.py learners/test_online_learner.py benchmarks/test_decide.py
 
-.PHONY: demo test test-fast test-portable lint types bench clean
+.PHONY: demo test test-fast test-portable lint types bench reproduce clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -49,6 +49,10 @@ types: $(VENV)/.installed-test
 # make bench lists the benchmarks; make bench NAME=solver runs one
 bench: $(VENV)/.installed-bench
 	@$(BIN)/nearwise bench $(NAME) $(ARGS)
+
+# the papers' experiments on the data sets at hand, and docs/results.md with their figures
+reproduce: $(VENV)/.installed-bench $(VENV)/.installed-plot
+	@$(BIN)/nearwise reproduce --all --out docs/results --page docs/results.md --force $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist report.html .pytest_cache .mypy_cache .ruff_cache .hypothesis

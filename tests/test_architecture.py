@@ -30,6 +30,7 @@ ORDER = (
     ("show",),
     ("__init__", "constraints", "datasets", "inspection", "plotting", "report", "solvers", "tables"),
     ("benchmarks",),
+    ("reproduction",),
     ("cli",),
     ("__main__",),
 )

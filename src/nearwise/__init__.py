@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         MetricLearner as MetricLearner,
         OnlineLearner as OnlineLearner,
         PriorKeptWarning as PriorKeptWarning,
+        TruncationWarning as TruncationWarning,
         UnknownIdsWarning as UnknownIdsWarning,
         WorseThanEuclideanWarning as WorseThanEuclideanWarning,
     )
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
         Result as Result,
         Status as Status,
     )
+    from .study.clustering import kernel_k_means as kernel_k_means
 
 # public name -> the module that defines it; None for a module that is public itself
 _EXPORTS: dict[str, str | None] = {
@@ -113,6 +115,7 @@ _EXPORTS: dict[str, str | None] = {
     "KernelReducer": "learners",
     "LeftOutWarning": "model.binding",
     "PriorKeptWarning": "learners",
+    "TruncationWarning": "learners",
     "UnknownIdsWarning": "learners",
     "WorseThanEuclideanWarning": "learners",
     "nearest_correlation": "named",
@@ -128,6 +131,7 @@ _EXPORTS: dict[str, str | None] = {
     "minimax_sdp": "named",
     "logdet_sdp": "named",
     "SdpResult": "named",
+    "kernel_k_means": "study.clustering",
     "save": "data.models",
     "load": "data.models",
     "ModelFileError": "data.models",

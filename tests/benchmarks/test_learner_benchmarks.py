@@ -11,8 +11,8 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import nearwise as nw
 from nearwise import cli
-from nearwise.benchmarks import _peers, learners
-from nearwise.benchmarks._tables import Unavailable
+from nearwise.benchmarks import learners
+from nearwise.benchmarks.baselines import Unavailable, peers
 
 IRIS = nw.datasets.load("iris")
 
@@ -27,7 +27,7 @@ def test_every_method_gives_coordinates_that_serve(method: str) -> None:
     if method == "ITML":
         pytest.importorskip("metric_learn")
     rows = np.arange(0, 150, 3)
-    to_metric = _peers.METHODS[method](IRIS.X[rows], IRIS.y[rows], 0)
+    to_metric = peers.METHODS[method](IRIS.X[rows], IRIS.y[rows], 0)
     others = np.setdiff1d(np.arange(150), rows)
     machine = KNeighborsClassifier(5).fit(to_metric(IRIS.X[rows]), IRIS.y[rows])
     assert machine.score(to_metric(IRIS.X[others]), IRIS.y[others]) > 0.9
@@ -59,8 +59,8 @@ def test_what_is_missing_or_fails_is_named(tmp_path: Path, monkeypatch: pytest.M
     def failing(X: object, y: object, seed: int) -> object:
         raise ValueError("it does not work")
 
-    monkeypatch.setitem(_peers.METHODS, "LDA", absent)
-    monkeypatch.setitem(_peers.METHODS, "NCA", failing)
+    monkeypatch.setitem(peers.METHODS, "LDA", absent)
+    monkeypatch.setitem(peers.METHODS, "NCA", failing)
     monkeypatch.delenv(nw.datasets.VARIABLE, raising=False)
     found = figures(
         tmp_path, "--sets", "iris,usps", "--methods", "LDA,NCA", "--only", "errors", "--only", "banking"

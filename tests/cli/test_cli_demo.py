@@ -8,6 +8,7 @@ import io
 import json
 import re
 import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +67,9 @@ def test_the_page_is_a_report_with_the_figures(demo: tuple[Path, str]) -> None:
 
 @pytest.mark.usefixtures("few_digits")
 def test_demo_ends_with_the_report_and_the_next_command(
-    demo: tuple[Path, str], capsys: pytest.CaptureFixture[str]
+    demo: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = str(demo[0])
+    page = shutil.copy(demo[0], str(tmp_path / "report.html"))
     assert cli.main(["demo", "-o", page]) == cli.DONE  # a report may be replaced by the next one
     lines = capsys.readouterr().out.splitlines()
     assert lines[-2] == f"report: {page}"

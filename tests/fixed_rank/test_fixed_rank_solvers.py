@@ -221,8 +221,10 @@ def test_single_precision_and_whitening_change_the_way_not_the_end(
     geometry: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     X, y, _ = planted(noise=0.1)
-    X = X * np.array([1, 10, 0.1, 1, 1, 3, 1, 1])
+    sizes = np.array([1, 30, 0.03, 1, 1, 3, 1, 1])
+    X = X * sizes
     plain = minimise(regression(X, y), geometry, start(), tol=1e-12)
+    steps = sum(minimise(regression(X, y), geometry, start(seed=s), tol=1e-12).n_iter for s in range(4))
     monkeypatch.setattr(forms, "_LARGE", 0)
     rough = minimise(regression(X, y), geometry, start(), tol=1e-12)
     assert regression(X, y).forms.rough().features.dtype == np.float32
@@ -232,8 +234,13 @@ def test_single_precision_and_whitening_change_the_way_not_the_end(
     assert [r.cost for r in rough.history[:3]] != [r.cost for r in plain.history[:3]]
     for other in (rough, unwhitened):
         assert other.cost == pytest.approx(plain.cost, rel=1e-6)
-        np.testing.assert_allclose(other.matrix, plain.matrix, rtol=1e-3, atol=1e-3)
-    assert plain.n_iter < unwhitened.n_iter
+        # in units in which all features are of one size: a small one leaves its part of W open to rounding
+        found, expected = ((sizes[:, None] * result.matrix * sizes) for result in (other, plain))
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+    unwhitened_steps = sum(
+        minimise(regression(X, y), geometry, start(seed=s), tol=1e-12).n_iter for s in range(4)
+    )
+    assert steps < unwhitened_steps  # about half as many
 
 
 def test_stopping_rules_and_limits() -> None:

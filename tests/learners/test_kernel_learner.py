@@ -256,7 +256,10 @@ def test_indefinite_kernels_are_refused_by_their_smallest_eigenvalue() -> None:
         ({"kernel": "gauss"}, "kernel must be one of 'additive_chi2'.*'precomputed', got 'gauss'"),
         ({"gamma": -1.0}, "gamma must be 'scale', a number > 0 or None, got -1.0"),
         ({"gamma": "auto"}, "gamma must be one of 'scale', got 'auto'"),
-        ({"basis": "svd"}, "basis must be one of 'auto', 'full', 'subset', 'kmeans', 'random', got 'svd'"),
+        (
+            {"basis": "svd"},
+            "basis must be one of 'auto', 'full', 'subset', 'kmeans', 'spectral', 'class_means', 'random'",
+        ),
         ({"basis": "full", "rank": 3}, "takes all 24 objects, so rank must be None, got 3"),
         ({"rank": -1}, "rank must be a whole number >= 1 or None, got -1"),
     ],

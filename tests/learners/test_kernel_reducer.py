@@ -179,3 +179,39 @@ def test_leading_eigenpairs_give_the_map_of_the_whole_matrix(monkeypatch: pytest
     assert (thin.result_.solver, whole.result_.solver) == ("ThinFactor", "Newton")
     assert thin.eigenvalues_ == pytest.approx(whole.eigenvalues_[: len(thin.eigenvalues_)], abs=1e-4)
     assert thin.distances(points) == pytest.approx(whole.distances(points), abs=1e-3)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_coordinates_have_a_sign_that_rounding_does_not_choose(kernel: str) -> None:
+    """For X and -X, which have the same linear kernel, the sign is that of the first of the tied objects."""
+    half = X[::10] - X[::10].mean(axis=0)
+    rows, labels = np.vstack([half, -half]), np.tile(y[::10], 2)
+    model = nw.KernelReducer(kernel=kernel, random_state=0).fit(rows, labels)
+    found = model.transform(rows)
+    largest = np.abs(found).max(axis=0)
+    first = np.argmax(np.abs(found) > (1 - 1e-9) * largest, axis=0)
+    np.testing.assert_allclose(found[first, [0, 1]], largest)
+    mirrored = nw.KernelReducer(kernel=kernel, random_state=0).fit(-rows, labels)
+    np.testing.assert_allclose(mirrored.transform(-rows), found, atol=1e-7)
+
+
+def test_what_holds_in_few_coordinates_is_said() -> None:
+    """W meets all hard constraints, with more directions than two coordinates keep."""
+    points = np.random.default_rng(0).normal(size=(30, 6))
+    pairs = np.arange(30).reshape(-1, 2)
+    side = c.at_least(pairs, 1.5)
+    reducer = nw.KernelReducer(2, penalty=math.inf, random_state=0)
+    with pytest.warns(
+        nw.TruncationWarning, match=r"of 15 constraints do not hold in 2 coordinates, row \d+: d\("
+    ) as told:
+        reducer.fit(points, constraints=side)
+    assert reducer.status_ is nw.Status.SOLVED
+    assert len(reducer.eigenvalues_) > 2
+    coordinates = reducer.transform(points)
+    d = np.square(coordinates[pairs[:, 0]] - coordinates[pairs[:, 1]]).sum(axis=1)
+    failed = int(np.sum(d < 1.5 * (1 - 1e-3)))
+    assert f"{failed} of 15" in str(told[0].message)
+    assert reducer.satisfied_ == pytest.approx(1 - failed / 15)
+    assert failed > 5
+    whole = nw.KernelReducer(30, penalty=math.inf, random_state=0).fit(points, constraints=side)
+    assert whole.satisfied_ == 1.0

@@ -18,6 +18,8 @@ import nearwise as nw
 from nearwise import constraints as c
 from nearwise.learners import _pairs, _selection
 from nearwise.learners._learning import Learned, learn
+from nearwise.learners._space import Space
+from nearwise.model import binding
 
 RNG = np.random.default_rng(0)
 DIVERGENCES = [nw.LogDet(), nw.VonNeumann(), nw.Frobenius()]
@@ -65,7 +67,7 @@ def test_local_bounds_are_half_and_twice_the_threshold_of_the_neighbourhood() ->
     rows, codes = noisy(40)
     root = np.diag(RNG.uniform(0.5, 2.0, rows.shape[1]))
     metric_rows, prior_rows = rows @ RNG.standard_normal((8, 8)), rows @ root
-    side = _pairs.local_pairs(codes, metric_rows, prior_rows, None, np.random.RandomState(0))
+    side = _pairs.local_pairs(codes, Space(metric_rows), Space(prior_rows), None, np.random.RandomState(0))
     by_metric, by_prior = euclidean(metric_rows), euclidean(prior_rows)
     expected = {-1: {}, 1: {}}
     for i in range(len(rows)):
@@ -82,8 +84,8 @@ def test_local_bounds_are_half_and_twice_the_threshold_of_the_neighbourhood() ->
 
 def test_fewer_local_pairs_are_those_of_a_random_choice_of_objects() -> None:
     rows, codes = noisy(60)
-    everything = _pairs.local_pairs(codes, rows, rows, None, np.random.RandomState(0))
-    some = _pairs.local_pairs(codes, rows, rows, 100, np.random.RandomState(0))
+    everything = _pairs.local_pairs(codes, Space(rows), Space(rows), None, np.random.RandomState(0))
+    some = _pairs.local_pairs(codes, Space(rows), Space(rows), 100, np.random.RandomState(0))
     assert [len(block) for block in some.blocks] == [50, 50]
     for few, many in zip(some.blocks, everything.blocks, strict=True):
         assert len(np.unique(few.ids[:, 0])) == 10
@@ -94,12 +96,12 @@ def test_open_bounds_lie_around_the_geometric_mean_of_the_medians() -> None:
     rows, _ = noisy(20)
     near, far = [(0, 1), (2, 3), (4, 5)], [(6, 7), (8, 9)]
     given = c.at_most([(10, 11)], 7.0)
-    filled = _pairs.with_bounds(c.similar(near) + c.dissimilar(far) + given, rows)
+    filled = _pairs.with_bounds(c.similar(near) + c.dissimilar(far) + given, Space(rows))
     distances = euclidean(rows)
     medians = [np.median([distances[pair] for pair in pairs]) for pairs in (near, far)]
     threshold = math.sqrt(medians[0] * medians[1])
     np.testing.assert_allclose(filled.bounds, [threshold / 2] * 3 + [threshold * 2] * 2 + [7.0])
-    alone = _pairs.with_bounds(c.similar(near), rows)
+    alone = _pairs.with_bounds(c.similar(near), Space(rows))
     np.testing.assert_allclose(alone.bounds, medians[0] / 2)
 
 
@@ -348,7 +350,8 @@ def test_where_a_solve_starts_does_not_change_where_it_ends(
     for found in (warm, singular):
         assert found.status is nw.Status.SOLVED
         np.testing.assert_allclose(found.matrix, cold.matrix, rtol=1e-3, atol=1e-4)
-    assert nw.solve(strong, tol=1e-6, start=cold.factor).n_iter < nw.solve(strong, tol=1e-6).n_iter
+    newton = nw.solvers.Newton()
+    assert nw.solve(strong, newton, start=cold.factor).n_iter < nw.solve(strong, newton).n_iter
 
 
 def test_a_start_that_does_not_fit_is_refused() -> None:
@@ -388,3 +391,22 @@ def test_an_interruption_gives_the_best_that_was_tried_and_not_what_had_just_beg
     n_iterations = nw.MetricLearner(random_state=0).fit(X, y).n_iter_
     late = [score(stop) for stop in range(n_iterations // 2, n_iterations)]
     assert min(late) > (prior + full) / 2
+
+
+@pytest.mark.parametrize("divergence", ["logdet", "vonneumann", "frobenius"])
+def test_constraints_are_bound_once_for_all_penalties(
+    divergence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neighbours are drawn twice for the path and twice for the fit, and each draw is bound once."""
+    bound: list[int] = []
+    bind = binding.bind
+
+    def counted(*arguments: Any) -> Any:
+        bound.append(1)
+        return bind(*arguments)
+
+    monkeypatch.setattr(binding, "bind", counted)
+    X, y = load_iris(return_X_y=True)
+    learner = nw.MetricLearner(divergence=divergence, random_state=0).fit(X, y)
+    assert len(learner.penalty_scores_) > 3
+    assert len(bound) == 4

@@ -434,7 +434,7 @@ def test_contradictory_hard_constraints_are_refused_by_name() -> None:
         ({"rank": 2, "basis": "pca"}, "basis must be one of 'auto', 'svd', 'kmeans'"),
         ({"basis": np.eye(3)}, r"basis must have 4 rows, one per feature, got shape \(3, 3\)"),
         ({"rank": 2, "prior": "covariance"}, "needs all of M: rank=None and basis='auto'"),
-        ({"pairs": "near"}, "pairs must be one of 'auto', 'random', 'local', got 'near'"),
+        ({"pairs": "near"}, "pairs must be one of 'auto', 'random', 'local', 'none', got 'near'"),
         ({"n_pairs": 0}, "n_pairs must be a whole number >= 1 or None, got 0"),
         ({"max_iter": 1.5}, "max_iter must be a whole number >= 1 or None, got 1.5"),
         ({"tol": 2.0}, "tol must be a number between 0 and 1, got 2.0"),

@@ -291,6 +291,21 @@ def test_a_pair_of_equal_rows_that_shall_be_far_apart_is_left_out(learner: objec
         hard.fit(rows, constraints=c.dissimilar([("flower 0", "twin")]), sample_ids=names)
 
 
+@pytest.mark.parametrize("rank", [1, 2, 3, 5])
+def test_equal_rows_are_equal_in_a_subspace(rank: int) -> None:
+    """A product of matrices adds in another order at its last rows than at its first ones."""
+    rng = np.random.default_rng(0)
+    for n in range(5, 25):
+        rows = rng.normal(size=(n, 30))
+        rows[-1] = rows[0]
+        side = c.similar([(1, 2)]) + c.dissimilar([(0, n - 1), (1, 3)])
+        with pytest.warns(nw.LeftOutWarning, match=r"^1 constraint is left out"):
+            fitted = nw.MetricLearner(basis=rng.normal(size=(30, rank)), penalty=1.0).fit(
+                rows, constraints=side
+            )
+        assert (fitted.n_constraints_used_, fitted.n_constraints_dropped_) == (2, 1)
+
+
 def test_tuples_with_a_pair_of_equal_vectors_are_learned_from() -> None:
     pairs = X[[(0, 1), (2, 60), (5, 5), (7, 7), (50, 51), (0, 100)]]
     rows, side = c.from_tuples(pairs, [1, -1, 1, -1, 1, -1])

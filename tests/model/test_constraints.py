@@ -13,13 +13,14 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from numpy.testing import assert_allclose
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import cross_validate
 from sklearn.utils import check_array
 
 from nearwise import constraints as c
-from nearwise.model import drawing, labelling
+from nearwise.model import blocks, constraints, drawing, labelling
 
 DISTANCES = [(c.at_most, -1), (c.at_least, 1), (c.equal, 0)]
 
@@ -313,7 +314,10 @@ def with_entry(row, column, value):
 @pytest.mark.parametrize(
     ("matrix", "message"),
     [
-        (with_entry(0, 2, 4.0), r"matrix 1 must be symmetric: A\[0, 2\] is 4.0, but A\[2, 0\] is 0.0"),
+        (
+            with_entry(0, 2, 4.0),
+            r"matrix 1 must be symmetric, or .*: A\[0, 2\] is 4.0, but A\[2, 0\] is 0.0",
+        ),
         (with_entry(0, 2, np.nan), r"matrix 1: A\[0, 2\] is nan"),
         (with_entry(1, 1, -np.inf), r"matrix 1: A\[1, 1\] is -inf"),
         (np.ones((3, 2)), r"matrix 1 must be a square matrix or a tuple \(U, weights\), got .* \(3, 2\)"),
@@ -692,6 +696,21 @@ def test_pairs_are_decoded_exactly_at_any_size():
         assert (found[0].tolist(), found[1].tolist()) == (low.tolist(), high.tolist())
 
 
+def test_every_class_says_as_much_as_the_others():
+    """JKDD12 6: 100 pairs within each class and 100 of its objects with others; small classes have fewer."""
+    y = np.repeat([0, 1, -1], [55, 5, 3])
+    y = np.where(y < 0, None, y)
+    same, different = map(np.array, pairs_of(c.from_labels(y, per_class=100, random_state=0)))
+    assert np.sum(y[same[:, 0]] == 0) == 100
+    assert np.sum(y[same[:, 0]] == 1) == 10
+    assert (y[same[:, 0]] == y[same[:, 1]]).all()
+    assert (y[different[:, 0]] != y[different[:, 1]]).all()
+    assert 100 <= len(different) <= 200
+    for pairs in (same, different):
+        assert len({frozenset(pair) for pair in pairs.tolist()}) == len(pairs)
+        assert pairs.max() < 60
+
+
 def test_many_pairs_of_many_objects_are_drawn_without_listing_all_pairs():
     y = np.random.default_rng(0).integers(10, size=60_000)  # 1.8e9 pairs
     side = c.from_labels(y, n_pairs=200_000, random_state=0)
@@ -772,6 +791,8 @@ def test_wrong_labels(y, message):
     [
         ({"draw": "nearest"}, "draw must be 'random' or 'local', got 'nearest'"),
         ({"draw": "local"}, "draw='local' needs X"),
+        ({"per_class": 0}, "per_class must be an integer >= 1 or None, got 0"),
+        ({"per_class": 3, "n_pairs": 5}, "per_class is how many pairs draw='random' takes of each class"),
         ({"n_pairs": 0}, "n_pairs must be an integer >= 1 or None, got 0"),
         ({"n_pairs": 2.5}, "n_pairs must be an integer >= 1 or None, got 2.5"),
         ({"n_pairs": True}, "n_pairs must be an integer >= 1 or None, got True"),
@@ -930,6 +951,32 @@ def test_a_million_pairs():
 
 
 def test_the_examples_in_the_docstrings_are_true():
-    results = doctest.testmod(c)
-    assert results.attempted >= 8
-    assert results.failed == 0
+    done = [doctest.testmod(module) for module in (blocks, constraints)]
+    assert sum(results.attempted for results in done) >= 8
+    assert not any(results.failed for results in done)
+
+
+def test_bounds_as_multiples_of_the_pairs_own_distances():
+    rng = np.random.default_rng(2)
+    X, y = rng.normal(size=(30, 3)), rng.integers(0, 3, 30)
+    X[1] = X[0]
+    y[1] = y[0]
+    open_pairs = c.from_labels(y, n_pairs=60, random_state=4)
+    for data in (X, sparse.csr_array(X)):
+        bounded = c.from_labels(y, data, n_pairs=60, random_state=4, bounds=(0.75, 1.25))
+        for block, factor in zip(bounded.blocks, (0.75, 1.25), strict=True):
+            squares = ((X[block.ids[:, 0]] - X[block.ids[:, 1]]) ** 2).sum(axis=1)
+            assert_allclose(block.bounds, factor * squares)
+            assert (squares > 0).all()
+        drawn = {tuple(pair) for block in open_pairs.blocks for pair in block.ids}
+        assert {tuple(pair) for block in bounded.blocks for pair in block.ids} == drawn - {(0, 1)}
+    with pytest.raises(ValueError, match="give X"):
+        c.from_labels(y, bounds=(0.75, 1.25))
+    with pytest.raises(ValueError, match="bounds"):
+        c.from_labels(y, X, bounds=(0.75, -1.0))
+
+
+def test_a_matrix_that_is_not_symmetric_counts_as_its_symmetric_part():
+    x, z = np.array([1.0, 2.0, 0.0]), np.array([0.0, 1.0, 3.0])
+    side = c.linear([np.outer(x, z)], 1.0, "<=", symmetrise=True)
+    assert_allclose(side.blocks[0].matrices[0].matrix, (np.outer(x, z) + np.outer(z, x)) / 2)

@@ -366,3 +366,76 @@ def test_rows_outside_the_range_may_ask_for_zero() -> None:
     result = nw.solve(problem)
     assert result.status is nw.Status.SOLVED
     assert_allclose(result.matrix, np.diag([1.0, 0.0]), atol=1e-15)
+
+
+def test_another_penalty_is_another_problem_on_the_same_rows() -> None:
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(12, 3))
+    side = c.similar([(0, 1), (2, 3)]) + c.at_least([(4, 5), (6, 7)], [9.0, 16.0])
+    for divergence in (nw.LogDet(), nw.VonNeumann(), nw.Frobenius()):
+        first = nw.Problem(X, side, divergence, np.diag([1.0, 2.0, 3.0]), 1.0)
+        changed, anew = (
+            first.with_penalty([2.0, 3.0, np.inf, 5.0]),
+            nw.Problem(X, side, divergence, np.diag([1.0, 2.0, 3.0]), [2.0, 3.0, np.inf, 5.0]),
+        )
+        assert changed.formulation.measurements is first.formulation.measurements
+        assert np.array_equal(changed.penalties, anew.penalties)
+        assert np.array_equal(changed.bounds, anew.bounds)
+        assert np.array_equal(nw.solve(changed).matrix, nw.solve(anew).matrix)
+        assert np.array_equal(first.penalties, np.ones(4))
+    with pytest.raises(ValueError, match="penalty must be positive"):
+        first.with_penalty(0.0)
+
+
+def test_another_penalty_says_no_second_time_what_was_left_out() -> None:
+    X = np.array([[0.0], [0.0], [1.0]])
+    with pytest.warns(nw.LeftOutWarning, match="1 constraint is left out"):
+        problem = nw.Problem(X, c.at_least([(0, 1), (0, 2)], 4.0))
+    assert nw.solve(problem.with_penalty(2.0)).status is nw.Status.SOLVED  # and no warning
+    with pytest.raises(ValueError, match=r"row 0: d\(0, 1\) >= 4: its objects have the same features"):
+        problem.with_penalty(np.inf)
+
+
+@pytest.mark.parametrize("divergence", [nw.LogDet(), nw.VonNeumann()], ids=lambda d: type(d).__name__)
+def test_a_factor_states_the_problem_of_its_kernel(divergence: nw.Divergence) -> None:
+    rng = np.random.default_rng(3)
+    G = rng.normal(size=(15, 4)) * [1.0, 2.0, 0.5, 3.0]
+    G[:, 3] = G[:, 0] + G[:, 1]  # of rank three
+    side = c.at_most([(0, 1), (2, 3)], 1.0) + c.at_least([(4, 5), (6, 7)], 30.0)
+    by_kernel = nw.solve(nw.Problem.from_kernel(G @ G.T, side, divergence))
+    by_factor = nw.solve(nw.Problem.from_factor(G, side, divergence))
+    assert by_factor.matrix.shape == (3, 3)
+    left, right = (r.kernel_factor @ r.kernel_factor.T for r in (by_kernel, by_factor))
+    assert_allclose(left, right, rtol=0, atol=1e-4 * np.abs(left).max())
+    assert by_factor.certificate.primal == pytest.approx(by_kernel.certificate.primal, rel=1e-5)
+    with pytest.raises(ValueError, match="G is zero"):
+        nw.Problem.from_factor(np.zeros((3, 2)), side.restricted_to([0, 1])[0])
+
+
+@pytest.mark.parametrize("divergence", [nw.LogDet(), nw.VonNeumann()], ids=lambda d: type(d).__name__)
+def test_new_objects_get_the_learned_kernel(divergence: nw.Divergence) -> None:
+    """Against the transformation of the vectors themselves, which exist here."""
+    rng = np.random.default_rng(8)
+    X, new = rng.normal(size=(9, 4)), rng.normal(size=(5, 4))
+    side = c.at_most([(0, 1), (2, 3)], 1.0) + c.at_least([(4, 5)], 30.0)
+    problem = nw.Problem.from_kernel(X @ X.T, side, divergence)
+    M = nw.solve(problem, tol=1e-9).matrix
+    # K = X W X^T for one W in the span of X, which is everything
+    W = np.linalg.pinv(X) @ problem.features @ M @ problem.features.T @ np.linalg.pinv(X).T
+    G = problem.new_features(new @ X.T)
+    assert_allclose(G @ M @ problem.features.T, new @ W @ X.T, atol=1e-8)
+    assert_allclose(G @ M @ G.T + new @ new.T - G @ problem.prior @ G.T, new @ W @ new.T, atol=1e-8)
+    assert_allclose(problem.new_features(X @ X.T), problem.features, atol=1e-10)
+    with pytest.raises(ValueError, match=r"K_new must have 9 columns, one per object, got \(5, 4\)"):
+        problem.new_features(new)
+    with pytest.raises(ValueError, match="only in problems of from_kernel"):
+        nw.Problem(X, side).new_features(new @ X.T)
+
+
+def test_what_is_new_about_an_object_stays_as_it_was() -> None:
+    X, new = np.eye(3)[:2], np.array([[1.0, 2.0, 5.0]])
+    problem = nw.Problem.from_kernel(X @ X.T, c.at_most([(0, 1)], 1.0), penalty=np.inf)
+    M, G = nw.solve(problem).matrix, problem.new_features(new @ X.T)
+    among = G @ M @ G.T + new @ new.T - G @ problem.prior @ G.T
+    learned = problem.features @ M @ problem.features.T  # the third axis keeps 5^2
+    assert among[0, 0] == pytest.approx(25.0 + new[0, :2] @ learned @ new[0, :2])

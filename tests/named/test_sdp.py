@@ -99,6 +99,60 @@ def test_logdet_sdp_meets_the_optimality_condition_of_jkdd12_24() -> None:
     assert found.certificate.dual < found.certificate.primal
 
 
+@pytest.mark.parametrize("penalty", [np.inf, 0.3])
+@pytest.mark.parametrize("seed", range(8))
+def test_the_interval_of_logdet_sdp_holds_the_optimum(seed: int, penalty: float) -> None:
+    """Random programs with rows of every kind, at the default gamma; half of the costs are indefinite."""
+    cvxpy = pytest.importorskip("cvxpy")
+    rng = np.random.default_rng(seed)
+    d, m = int(rng.integers(3, 7)), int(rng.integers(2, 7))
+    cost = symmetric(1, d, seed)[0]
+    if seed % 2 or penalty < np.inf:
+        cost = cost @ cost + 0.1 * np.eye(d)
+    inner = rng.normal(size=(d, d))
+    inner = inner @ inner.T / d + 0.1 * np.eye(d)
+    A = np.concatenate([symmetric(m, d, 100 + seed), np.eye(d)[None]])
+    room = np.array([(0.3, -0.3, 0.0)[k % 3] for k in range(m)] + [1.0])
+    b = np.einsum("jab,ab->j", A, inner) + room
+    relations = [("<=", ">=", "==")[k % 3] for k in range(m)] + ["<="]
+    side = nw.constraints.Constraints()
+    X, slack = cvxpy.Variable((d, d), PSD=True), cvxpy.Variable(m + 1, nonneg=True)
+    conditions = [] if penalty < np.inf else [slack == 0]
+    for k, relation in enumerate(relations):
+        side = side + c.linear(A[k], b[k], relation)
+        value = cvxpy.trace(A[k] @ X) - b[k]
+        conditions += [value <= slack[k]] * (relation != ">=") + [-value <= slack[k]] * (relation != "<=")
+    price = cvxpy.sum(slack) * min(penalty, 1.0)
+    expected = cvxpy.Problem(cvxpy.Minimize(cvxpy.trace(cost @ X) + price), conditions).solve(
+        solver="CLARABEL"
+    )
+    found = nw.logdet_sdp(cost, side, penalty=penalty)
+    certificate, rounding = found.certificate, 1e-6 * max(1.0, abs(expected))
+    assert found.status is nw.Status.SOLVED
+    assert certificate.dual - rounding <= expected <= certificate.primal + rounding
+    assert certificate.primal - certificate.dual <= 1.01 * d * 1e-3 + rounding
+    assert np.linalg.eigvalsh(cost + np.tensordot(found.dual, A, axes=1))[0] > 0
+
+
+def test_a_singular_cost_with_a_bounded_trace_is_well_posed() -> None:
+    """diag(1, 0, 0) and tr W <= 1: gamma / W_ii = C_ii + y, with the trace at its bound."""
+    found = nw.logdet_sdp(np.diag([1.0, 0.0, 0.0]), c.linear(np.eye(3), 1.0, "<="), gamma=0.1)
+    assert found.status is nw.Status.SOLVED
+    y = found.dual[0]
+    np.testing.assert_allclose(np.diag(found.matrix), 0.1 / np.array([1 + y, y, y]), rtol=1e-6)
+    assert np.trace(found.matrix) == pytest.approx(1.0, abs=1e-5)
+    assert found.certificate.dual <= 0.0 <= found.certificate.primal
+
+
+def test_relevant_components_are_a_program_without_cost() -> None:
+    """RCA in JKDD12 5.3: the largest determinant with tr(A W) = b is W = b / d A^-1."""
+    A = np.diag([1.0, 2.0, 4.0])
+    found = nw.logdet_sdp(np.zeros((3, 3)), c.linear(A, 6.0, "=="))
+    assert found.status is nw.Status.SOLVED
+    np.testing.assert_allclose(found.matrix, 2.0 * np.linalg.inv(A), rtol=1e-6, atol=1e-12)
+    assert found.certificate.dual <= 0.0 <= found.certificate.primal
+
+
 def test_logdet_sdp_reports_contradictions() -> None:
     side = c.linear(np.eye(2), 1.0, "<=") + c.linear(np.eye(2), 2.0, ">=")
     found = nw.logdet_sdp(np.eye(2), side)
@@ -113,7 +167,9 @@ def test_logdet_sdp_reports_contradictions() -> None:
         (lambda: nw.minimax_sdp(np.zeros((2, 2))), "3-dimensional"),
         (lambda: nw.minimax_sdp(np.zeros((1, 2, 2)), tol=0), "tol must be"),
         (lambda: nw.logdet_sdp(np.eye(2), c.linear(np.eye(2), 1.0, "=="), gamma=-1), "gamma must be"),
-        (lambda: nw.logdet_sdp(-np.eye(2), c.linear(np.eye(2), 1.0, "<=")), "eigenvalue -1"),
+        (lambda: nw.logdet_sdp(-np.eye(2), c.linear(np.eye(2), 1.0, ">=")), "eigenvalue -1"),
+        (lambda: nw.logdet_sdp(-np.eye(2), c.linear(np.eye(2), 1.0, "<="), penalty=0.5), "eigenvalue -1"),
+        (lambda: nw.logdet_sdp(np.eye(2), c.linear(np.eye(2), 1.0, "=="), penalty=0), "penalty must be"),
         (lambda: nw.logdet_sdp([[1, 2], [3, 4]], c.linear(np.eye(2), 1.0, "==")), "symmetric"),
     ],
 )

@@ -29,6 +29,7 @@ FLAGS = (
     "--disable-sync",
 )
 PHONE, DESKTOP = {"width": 360, "height": 740}, {"width": 1280, "height": 800}
+PATIENCE = 600_000  # milliseconds before the browser counts as hung; 30,000 are too few on a busy machine
 EVIL = (
     "<script>window.owned=1</script>",
     '"><img src=x onerror="window.owned=1">',
@@ -56,7 +57,9 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     home = tmp_path_factory.mktemp("home")
     with sync_api.sync_playwright() as playwright:
         environment = os.environ | {"HOME": str(home)}
-        found = playwright.chromium.launch(executable_path=CHROMIUM, args=[*FLAGS], env=environment)
+        found = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=[*FLAGS], env=environment, timeout=PATIENCE
+        )
         yield found
         found.close()
 
@@ -72,6 +75,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def opened(browser: Any, path: Path, size: dict[str, int] = DESKTOP, **options: Any) -> Iterator[Visit]:
     """The page in a fresh context; at the end nothing was said, and nothing asked for but the page itself."""
     context = browser.new_context(viewport=size, **options)
+    context.set_default_timeout(PATIENCE)
     visit = Visit(context.new_page())
     visit.page.on("console", lambda message: visit.said.append(f"{message.type}: {message.text}"))
     visit.page.on("pageerror", lambda error: visit.said.append(f"error: {error}"))
@@ -252,6 +256,7 @@ def test_the_policy_stops_what_would_be_injected(browser: Any, demo: Path, tmp_p
     text = demo.read_text(encoding="utf-8")
     path.write_text(text.replace("</main>", "<script>window.owned=1</script></main>"), encoding="utf-8")
     context = browser.new_context()
+    context.set_default_timeout(PATIENCE)
     page = context.new_page()
     said: list[str] = []
     page.on("console", lambda message: said.append(message.text))

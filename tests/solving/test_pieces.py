@@ -73,8 +73,15 @@ class Pieces:
     def spanning_rows(self) -> Array:
         return np.concatenate([part.spanning_rows() for part in self.parts])
 
-    def in_coordinates(self, T: Array, own_workspace: bool = False) -> Pieces:
-        return Pieces(tuple(part.in_coordinates(T, own_workspace) for part in self.parts))
+    def in_coordinates(self, T: Array, unit: float = 1.0, own_workspace: bool = False) -> Pieces:
+        return Pieces(tuple(part.in_coordinates(T, unit, own_workspace) for part in self.parts))
+
+    @property
+    def offsets(self) -> Array | None:
+        return None
+
+    def shifted(self, values: Array) -> Array:
+        return values
 
     def _split(self, weights: Array) -> list[Array]:
         return np.split(weights, np.cumsum([part.n_rows for part in self.parts])[:-1])

@@ -45,7 +45,7 @@ def trace_one(n: int = 8, m: int = 10, seed: int = 0) -> nw.Problem:
 
 
 @both
-@pytest.mark.parametrize("order", ["cyclic", "shuffled", "violated"])
+@pytest.mark.parametrize("order", ["cyclic", "interleaved", "shuffled", "violated"])
 @pytest.mark.parametrize("form", ["factored", "symmetric"])
 def test_every_order_reaches_the_optimum(divergence: nw.Divergence, order: str, form: str) -> None:
     problem = labelled(divergence)
@@ -135,7 +135,10 @@ def test_frobenius_is_refused_by_name() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: CyclicProjections(order="random"), "order must be one of cyclic, shuffled, violated"),
+        (
+            lambda: CyclicProjections(order="random"),
+            "order must be one of cyclic, interleaved",
+        ),
         (lambda: CyclicProjections(form="dense"), "form must be one of factored, symmetric; got 'dense'"),
         (lambda: CyclicProjections(multiplier_tol=0.0), "multiplier_tol must be positive"),
         (lambda: ApproximateProjections(order="no"), "order must be one of"),
@@ -260,13 +263,14 @@ def hidden_metric(r: int, m: int, divergence: nw.Divergence, contradiction: bool
 @pytest.mark.parametrize(
     ("problem", "chosen"),
     [
-        (labelled(nw.LogDet()), "Newton"),
+        (labelled(nw.LogDet()), "InteriorPoint"),
+        (labelled(nw.LogDet(), r=12, m=400), "Newton"),
         (labelled(nw.VonNeumann(), math.inf, r=12, m=20), "InteriorPoint"),
         (hidden_metric(3, 2000, nw.LogDet()), "CyclicProjections"),
         (hidden_metric(3, 2000, nw.VonNeumann()), "InteriorPoint"),
         (hidden_metric(8, 300, nw.LogDet()), "InteriorPoint"),
     ],
-    ids=["soft", "few hard", "many hard", "many hard, von Neumann", "hard, few per unknown"],
+    ids=["few soft", "soft", "few hard", "many hard", "many hard, von Neumann", "hard, few per unknown"],
 )
 def test_solve_chooses(problem: nw.Problem, chosen: str) -> None:
     result = nw.solve(problem)

@@ -157,7 +157,7 @@ def test_an_interrupt_returns_the_best_matrix_so_far(divergence: nw.Divergence) 
         if record.iteration == 3:
             raise KeyboardInterrupt
 
-    result = nw.solve(problem, tol=1e-12, callback=interrupt)
+    result = nw.solve(problem, nw.solvers.Newton(), tol=1e-12, callback=interrupt)
     assert result.status is nw.Status.INTERRUPTED
     assert result.n_iter == 3
     assert result.certificate.gap <= min(record.gap for record in result.history) * (1 + 1e-6)
@@ -268,7 +268,9 @@ def test_result_knows_its_kernel_and_shows_itself_in_one_line() -> None:
     result = nw.solve(problem)
     K = problem.features @ result.matrix @ problem.features.T
     assert_allclose(result.kernel_factor @ result.kernel_factor.T, K, rtol=1e-10, atol=1e-10)
-    assert repr(result).startswith(f"<Result: SOLVED, {result.n_iter} iterations of Newton, objective ")
+    assert repr(result).startswith(
+        f"<Result: SOLVED, {result.n_iter} iterations of InteriorPoint, objective "
+    )
     assert "\n" not in repr(result)
     assert result.message.startswith("Solved within 1e-06")
 
@@ -485,7 +487,7 @@ def test_a_start_changes_the_way_and_not_the_end(divergence: nw.Divergence, prio
     M0 = None if prior is None else cases.positive_definite(rng, 4, rank=3)
     side = c.at_most([(0, 1), (2, 3)], 0.5) + c.at_least([(4, 5), (6, 7)], 20.0)
     problem = nw.Problem(G, side, divergence, M0, penalty=1.0)
-    cold = nw.solve(problem, tol=1e-10)
+    cold = nw.solve(problem, nw.solvers.Newton(), tol=1e-10)
     again = nw.solve(problem, tol=1e-10, start=cold.factor)
     np.testing.assert_allclose(again.matrix, cold.matrix, rtol=0, atol=1e-4 * np.abs(cold.matrix).max())
     assert again.status is nw.Status.SOLVED

@@ -160,7 +160,7 @@ def not_negative(array: Array) -> NDArray[np.bool_]:
     return np.isfinite(array) & (array >= 0.0)
 
 
-def matrices(A: Any) -> list[tuple[Any, Array | None, Array | None]]:
+def matrices(A: Any, symmetrise: bool = False) -> list[tuple[Any, Array | None, Array | None]]:
     """One triple per matrix in A: (matrix, None, None), or (None, factor, weights) for a low-rank one."""
     if not isinstance(A, list | tuple) or _is_low_rank(A):
         items = list(A) if _ndim(A) == 3 else [A]
@@ -168,7 +168,10 @@ def matrices(A: Any) -> list[tuple[Any, Array | None, Array | None]]:
         items = [A]  # the rows of one matrix
     else:
         items = list(A)
-    return [_low_rank(item, k) if _is_low_rank(item) else _symmetric(item, k) for k, item in enumerate(items)]
+    return [
+        _low_rank(item, k) if _is_low_rank(item) else _symmetric(item, k, symmetrise)
+        for k, item in enumerate(items)
+    ]
 
 
 def refuse_self_pairs(pairs: Ids) -> None:
@@ -289,7 +292,7 @@ def _low_rank(pair: tuple[Any, Any], number: int) -> tuple[None, Array, Array]:
     return None, factor, weights
 
 
-def _symmetric(A: Any, number: int) -> tuple[Any, None, None]:
+def _symmetric(A: Any, number: int, symmetrise: bool) -> tuple[Any, None, None]:
     name = f"matrix {number}"
     is_sparse = sparse.issparse(A) and A.dtype.kind in "biuf"
     matrix = A.astype(np.float64) if is_sparse else numbers(A, name)
@@ -302,10 +305,10 @@ def _symmetric(A: Any, number: int) -> tuple[Any, None, None]:
     _refuse_infinite(matrix, f"{name}: A")
     with np.errstate(over="ignore"):
         gap = abs(matrix - matrix.T)
-    if gap.max() > max(SYMMETRY_TOLERANCE, _rounding(A)) * abs(matrix).max():
+    if not symmetrise and gap.max() > max(SYMMETRY_TOLERANCE, _rounding(A)) * abs(matrix).max():
         i, j = map(int, np.unravel_index(int(gap.argmax()), gap.shape))
         entries = f"A[{i}, {j}] is {float(matrix[i, j])}, but A[{j}, {i}] is {float(matrix[j, i])}"
-        raise ValueError(f"{name} must be symmetric: {entries}")
+        raise ValueError(f"{name} must be symmetric, or symmetrise=True be given: {entries}")
     return (matrix / 2.0 + matrix.T / 2.0 if gap.max() > 0.0 else matrix), None, None
 
 

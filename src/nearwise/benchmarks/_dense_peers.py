@@ -20,7 +20,7 @@ import nearwise as nw
 from nearwise.benchmarks._definition import Definition
 from nearwise.benchmarks._judge import Outcome, attempt
 from nearwise.benchmarks._random_problems import Case
-from nearwise.benchmarks._tables import require
+from nearwise.benchmarks.baselines import require
 
 Array = NDArray[np.float64]
 
@@ -39,6 +39,7 @@ class PeerAnswer:
     status : "optimal", or the peer's word for something else
     objective : in the problem's own unit; of the dense dual, a lower bound on it
     violation : the worst relative violation of a hard row
+    excess : the violation of every hard row in the row's own unit, 0 for other rows
     seconds, solver_seconds : of CPU, in all and of the solver alone
     unit : of the objective
     """
@@ -46,6 +47,7 @@ class PeerAnswer:
     status: str
     objective: float
     violation: float
+    excess: Array
     seconds: float
     solver_seconds: float
     unit: float
@@ -57,6 +59,9 @@ class DenseProblem:
 
     Attributes
     ----------
+    count : of all rows; those that vanish are left out of what follows
+    numbers : of the rows
+    references : what a row's violation is relative to
     prior : X0; the identity under LogDet
     unit : the objective is this many times the one in X
     matrices : (m, k * k)
@@ -66,6 +71,9 @@ class DenseProblem:
     has_slack : whether the loss is the divergence's own slack
     """
 
+    count: int
+    numbers: NDArray[np.int64]
+    references: Array
     prior: Array
     unit: float
     matrices: Array
@@ -85,7 +93,8 @@ class DenseProblem:
             prior = np.diag([float(x / mean) for x in exact.eigenvalues])
         else:
             prior = np.eye(exact.T.shape[1]) if exact.is_logdet else _doubles(exact.prior / mean)
-        rows = [row for row in exact.rows if not row.vanishes]
+        numbers = [i for i, row in enumerate(exact.rows) if not row.vanishes]
+        rows = [exact.rows[i] for i in numbers]
         positive = [row.with_definite(True) for row in rows]
         references = [
             row.bound if p and row.bound > 0 else row.size for row, p in zip(rows, positive, strict=True)
@@ -94,6 +103,9 @@ class DenseProblem:
         k = len(prior)
         matrices = [_doubles(exact.dense(row) * (mean / u)).ravel() for row, u, _ in scaled]
         return cls(
+            len(exact.rows),
+            np.array(numbers, dtype=np.int64),
+            np.array([float(u) for u in references]),
             prior,
             float(mean**degree),
             np.array(matrices).reshape(len(rows), k * k),
@@ -104,11 +116,21 @@ class DenseProblem:
             np.array([row.has_slack(p) for row, _, p in scaled], dtype=bool),
         )
 
-    def violation(self, X: Array) -> float:
-        """The worst relative violation of a hard row."""
+    def violations(self, X: Array) -> Array:
+        """The relative violation of every hard row, 0 for soft ones."""
         difference = self.matrices @ X.ravel() - self.bounds
         wrong = np.where(self.relations == 0, np.abs(difference), -difference * self.relations)
-        return float(np.max(wrong[np.isinf(self.penalties)], initial=0.0))
+        return np.where(np.isinf(self.penalties), np.maximum(wrong, 0.0), 0.0)
+
+    def answer(
+        self, status: str, objective: float, X: Array | None, seconds: float, solver_seconds: float
+    ) -> PeerAnswer:
+        """What a peer found, with the violations of its matrix, if it has one."""
+        relative = np.zeros(len(self.numbers)) if X is None else self.violations(X)
+        excess = np.zeros(self.count)
+        excess[self.numbers] = relative * self.references
+        worst = np.nan if X is None else float(relative.max(initial=0.0))
+        return PeerAnswer(status, objective * self.unit, worst, excess, seconds, solver_seconds, self.unit)
 
 
 @dataclass(frozen=True)
@@ -121,20 +143,24 @@ class Comparison:
     seconds : of CPU, for Problem and solve
     peer : its answer
     difference : our objective less the peer's, relative to the larger
+    explained : how much of it what the peer violates may account for: by weak duality, a matrix that violates
+        rows by e_i costs at least our lower bound less sum |y_i| e_i
     """
 
     outcome: Outcome
     seconds: float
     peer: PeerAnswer
     difference: float
+    explained: float = 0.0
 
     @classmethod
     def of(cls, result: nw.Result | None, outcome: Outcome, peer: PeerAnswer) -> Comparison:
-        difference = np.nan
-        if result is not None and np.isfinite(peer.objective):
-            ours, theirs = result.certificate.primal, peer.objective
-            difference = (ours - theirs) / max(abs(ours), abs(theirs), SMALL * peer.unit)
-        return cls(outcome, outcome.seconds, peer, float(difference))
+        if result is None or not np.isfinite(peer.objective):
+            return cls(outcome, outcome.seconds, peer, np.nan)
+        ours, theirs = result.certificate.primal, peer.objective
+        larger = max(abs(ours), abs(theirs), SMALL * peer.unit)
+        explained = float(np.abs(result.dual) @ peer.excess) / larger
+        return cls(outcome, outcome.seconds, peer, (ours - theirs) / larger, explained)
 
     @property
     def is_common(self) -> bool:
@@ -150,8 +176,9 @@ class Comparison:
     def disagrees(self) -> bool:
         """Whether one of the two must be wrong."""
         if self.is_common:
-            is_bound = self.outcome.divergence == "VonNeumann"  # the dense dual may stop short of the optimum
-            return (-self.difference if is_bound else abs(self.difference)) > AGREEMENT
+            if self.outcome.divergence == "VonNeumann":  # the dense dual may stop short of the optimum
+                return -self.difference > AGREEMENT
+            return not -AGREEMENT <= self.difference <= AGREEMENT + self.explained
         if self.outcome.ending == "SOLVED":
             return self.peer.status == "infeasible"
         return (
@@ -219,17 +246,11 @@ def conic(problem: DenseProblem, is_logdet: bool, solver: str) -> PeerAnswer:
         try:
             model.unpack_results(answer, chain, inverse)
         except cp.SolverError:
-            return PeerAnswer("failed", np.nan, np.nan, time.process_time() - start, np.inf, problem.unit)
+            return problem.answer("failed", np.nan, None, time.process_time() - start, np.inf)
     seconds = time.process_time() - start
-    is_found = X.value is not None
-    return PeerAnswer(
-        str(model.status),
-        float(model.value) * problem.unit if is_found else np.nan,
-        problem.violation(np.asarray(X.value)) if is_found else np.nan,
-        seconds,
-        solver_seconds,
-        problem.unit,
-    )
+    found = None if X.value is None else np.asarray(X.value)
+    objective = np.nan if found is None else float(model.value)
+    return problem.answer(str(model.status), objective, found, seconds, solver_seconds)
 
 
 def von_neumann_dual(problem: DenseProblem) -> PeerAnswer:
@@ -268,7 +289,7 @@ def von_neumann_dual(problem: DenseProblem) -> PeerAnswer:
     within = float(np.linalg.eigvalsh(logs - (found.x @ problem.matrices).reshape(k, k))[-1]) < _STEEPEST
     within = within and bool(np.all((found.x / gamma)[soft_slack] < _STEEPEST))
     status = "optimal" if found.success and within else "limit"
-    return PeerAnswer(status, -float(found.fun) * problem.unit, np.nan, seconds, seconds, problem.unit)
+    return problem.answer(status, -float(found.fun), None, seconds, seconds)
 
 
 def _doubles(A: Any) -> Array:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nearwise.benchmarks._tables import require
+from nearwise.benchmarks.baselines import require
 
 Array = NDArray[np.float64]
 Exact = NDArray[Any]

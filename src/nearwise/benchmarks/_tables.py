@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
-import importlib.util
 import json
 import math
 import os
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from nearwise import __version__
+from nearwise.benchmarks.baselines import Unavailable
 
 Cell = str | float | int | None
 Row = dict[str, Cell]
@@ -39,10 +39,6 @@ _PACKAGES = (
     "mpmath",
 )
 _WIDTH = 132  # of the tables when they are not printed to a terminal
-
-
-class Unavailable(Exception):
-    """A data set or a package that a section needs is missing; the message names it."""
 
 
 @dataclass(frozen=True)
@@ -119,12 +115,6 @@ def run(
         report = {"environment": environment, "sizes": plain_sizes, "tables": tables, "skipped": skipped}
         arguments.json.write_text(json.dumps(report, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     return 0
-
-
-def require(module: str, package: str) -> None:
-    """Raise `Unavailable` if a package is not installed."""
-    if importlib.util.find_spec(module) is None:
-        raise Unavailable(f"{package} is not installed (it comes with nearwise[bench])")
 
 
 def least(values: Iterable[float | None]) -> float | None:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import nearwise as nw
-from nearwise.benchmarks._tables import Unavailable
+from nearwise.benchmarks.baselines import Unavailable
 from nearwise.model.blocks import Constraints
 
 SEED = 0  # of the pairs and of the order in which the compiled loop visits them

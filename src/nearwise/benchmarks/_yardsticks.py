@@ -15,8 +15,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from nearwise.benchmarks._peers import working_metric_learn
-from nearwise.benchmarks._tables import require
+from nearwise.benchmarks.baselines import require
+from nearwise.benchmarks.baselines.peers import working_metric_learn
 from nearwise.model.problem import Problem
 
 Array = NDArray[np.float64]

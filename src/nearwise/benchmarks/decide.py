@@ -22,7 +22,8 @@ from nearwise import constraints as c
 from nearwise.benchmarks import _dense_peers, _judge, _tables
 from nearwise.benchmarks._judge import Outcome
 from nearwise.benchmarks._random_problems import draw
-from nearwise.benchmarks._tables import Row, Table, Target, require
+from nearwise.benchmarks._tables import Row, Table, Target
+from nearwise.benchmarks.baselines import require
 from nearwise.solving.result import Status
 
 TARGETS = {
@@ -106,7 +107,8 @@ def peers(sizes: Sizes) -> Iterator[Table]:
             "compared: where the peer says optimal and we say SOLVED; ratio: seconds of CPU of its solver "
             f"alone over ours for Problem and solve, the least of {_dense_peers.TURNS} in turns; with its "
             "model: the same with all that cvxpy does",
-            f"disagree: objectives differ by over {_dense_peers.AGREEMENT:g}, or one calls it infeasible",
+            f"disagree: objectives differ by over {_dense_peers.AGREEMENT:g} more than the peer's violations "
+            "explain, or one calls it infeasible",
         ],
     )
     require("cvxpy", "cvxpy")

@@ -17,7 +17,8 @@ import numpy as np
 
 import nearwise as nw
 from nearwise.benchmarks import _fixed_rank_peers as peers, _fixed_rank_trials as trials, _tables
-from nearwise.benchmarks._tables import Row, Table, Target, Unavailable, least, ratio, require
+from nearwise.benchmarks._tables import Row, Table, Target, least, ratio
+from nearwise.benchmarks.baselines import Unavailable, require
 
 TARGETS = {
     "pymanopt / ours, each": Target(1, at_least=True),

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 import nearwise as nw
 from nearwise.benchmarks import _extended, _tables
-from nearwise.benchmarks._tables import Row, Table, Target, Unavailable
+from nearwise.benchmarks._tables import Row, Table, Target
+from nearwise.benchmarks.baselines import Unavailable
 
 Array = NDArray[np.float64]
 

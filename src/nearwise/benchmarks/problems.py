@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 import nearwise as nw
 from nearwise._common.threads import one_blas_thread
 from nearwise.benchmarks import _rolls, _tables
-from nearwise.benchmarks._tables import Row, Table, Target, Unavailable, require
+from nearwise.benchmarks._tables import Row, Table, Target
+from nearwise.benchmarks.baselines import Unavailable, require
 from nearwise.data import datasets
 from nearwise.named.cut import swap_pairs
 from nearwise.solvers import Newton, ThinFactor

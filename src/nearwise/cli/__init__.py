@@ -81,6 +81,11 @@ COMMANDS = {
         ("bench solver",),
         "bench",
     ),
+    "reproduce": Command(
+        "run the papers' experiments, with the published figures beside ours; without a name, list them",
+        ("reproduce digits", "reproduce uci clustering --quick --out results"),
+        "reproduce",
+    ),
     "completion": Command(
         "print a script that completes commands, options and files in a shell",
         (

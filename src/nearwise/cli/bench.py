@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import ast
 import importlib
-import importlib.util
-import pkgutil
-from pathlib import Path
 
 from nearwise.cli._common import DONE
+from nearwise.cli._modules import first_line, found
+
+_PACKAGE = "nearwise.benchmarks"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -18,7 +17,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "name",
         nargs="?",
         metavar="NAME",
-        choices=tuple(_found()),
+        choices=tuple(found(_PACKAGE)),
         help="the benchmark; without it, list them",
     )
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="options of the benchmark")
@@ -26,24 +25,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run one benchmark with its own options, or list them all."""
-    found = _found()
+    benchmarks = found(_PACKAGE)
     if arguments.name is None:
-        for name, module in found.items():
-            print(f"{name:12} {_first_line(module)}")
+        for name, module in benchmarks.items():
+            print(f"{name:12} {first_line(module)}")
         return DONE
-    code: int = importlib.import_module(found[arguments.name]).main(arguments.arguments)
+    code: int = importlib.import_module(benchmarks[arguments.name]).main(arguments.arguments)
     return code
-
-
-def _found() -> dict[str, str]:
-    """The modules of the benchmarks by name."""
-    package = importlib.import_module("nearwise.benchmarks")
-    modules = (m.name for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_"))
-    return {name.replace("_", "-"): f"{package.__name__}.{name}" for name in modules}
-
-
-def _first_line(module: str) -> str:
-    """The first line of a module's docstring, read without importing what the module needs."""
-    spec = importlib.util.find_spec(module)
-    source = Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
-    return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]

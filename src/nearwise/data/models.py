@@ -47,6 +47,7 @@ _CLASSES = {
     "Metric": "nearwise.learners.metric",
     "KernelMetric": "nearwise.learners.metric",
     "KernelMap": "nearwise.learners.metric",
+    "ObjectSpan": "nearwise.learners.metric",
     "InputKernel": "nearwise.learners.input_kernels",
     "LogDet": "nearwise.model.divergences",
     "VonNeumann": "nearwise.model.divergences",

@@ -11,7 +11,7 @@ from nearwise.learners.fixed_rank_embedding import FixedRankEmbedding
 from nearwise.learners.fixed_rank_learner import FixedRankLearner
 from nearwise.learners.fixed_rank_regressor import FixedRankRegressor
 from nearwise.learners.kernel_learner import KernelLearner
-from nearwise.learners.kernel_reducer import KernelReducer
+from nearwise.learners.kernel_reducer import KernelReducer, TruncationWarning
 from nearwise.learners.metric_learner import MetricLearner
 from nearwise.learners.online_learner import OnlineLearner
 
@@ -24,6 +24,7 @@ __all__ = [
     "MetricLearner",
     "OnlineLearner",
     "PriorKeptWarning",
+    "TruncationWarning",
     "UnknownIdsWarning",
     "WorseThanEuclideanWarning",
 ]

@@ -19,6 +19,7 @@ Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
 BASES = ("svd", "kmeans", "class_means", "class_clusters")
+BY_CLASS = ("auto", "class_means", "class_clusters")  # those that labels make, where there are labels
 _CLUSTERING_STEPS = 30  # centres that span a subspace need not be exact
 _DEPENDENT = 1e-10  # relative singular value below which columns of a basis count as dependent
 _SMALL = 500  # order up to which all singular vectors are computed

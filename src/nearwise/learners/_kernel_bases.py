@@ -6,19 +6,21 @@ weights = J V Lambda^(-1/2). J is the identity for the full basis, and has `rank
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
+from numpy.typing import ArrayLike, NDArray
+from scipy import linalg, sparse
 
-from nearwise._common.reading import symmetric
-from nearwise.learners.input_kernels import InputKernel
+from nearwise._common.reading import finite, symmetric
+from nearwise.learners.input_kernels import InputKernel, first_equal_rows
+from nearwise.linalg.directions import with_fixed_signs
 
 Array = NDArray[np.float64]
 
-BASES = ("full", "subset", "kmeans", "random")
+BASES = ("full", "subset", "kmeans", "spectral", "class_means", "random")
 RANK_TOLERANCE = 1e-8  # relative size below which an eigenvalue of the kernel counts as zero
 NEGATIVE_TOLERANCE = 1e-6  # relative size of a negative eigenvalue that is more than rounding of float32
 _EQUAL = 1e-12  # squared distance, relative to squared lengths, of equal objects after rounding
@@ -36,23 +38,31 @@ class KernelBasis:
 
 
 def kernel_basis(
-    kernel: InputKernel, X: Any, kind: str, rank: int, rng: np.random.RandomState
+    kernel: InputKernel,
+    X: Any,
+    kind: str | ArrayLike,
+    rank: int,
+    rng: np.random.RandomState,
+    codes: NDArray[np.int64] | None = None,
 ) -> KernelBasis:
-    """The basis of the given kind: "full", "subset", "kmeans" or "random".
+    """The basis of the given kind, or of the columns of a given J.
 
     Parameters
     ----------
     kernel : k0
     X : the training objects; for a precomputed kernel, the kernel matrix
     kind : "full" takes all objects and forgets `rank`; "subset" takes `rank` of them, "kmeans" the means of
-        clusters in the space of the kernel, "random" combinations of all with normal coefficients
+        clusters in the space of the kernel (found by k-means there) and "spectral" those of clusters of the
+        graph whose weights are the kernel's cosines, "class_means" the means of classes, "random"
+        combinations of all with normal coefficients; an (n, k) array is J
     rank : the number of columns of J; dependent ones make fewer dimensions
     rng : draws
+    codes : the class of every object, -1 for none; for "class_means"
     """
     n = X.shape[0]
     if kernel.is_precomputed:
         X = symmetric(X, "X (a precomputed kernel)")
-    if kind == "subset":
+    if isinstance(kind, str) and kind == "subset":
         chosen = np.sort(rng.permutation(n)[: min(rank, n)])
         points = chosen if kernel.is_precomputed else X[chosen]
         columns = kernel.gram(X, points)
@@ -63,7 +73,7 @@ def kernel_basis(
         # A copy: the caller may change X, and scikit-learn computes the kernel of data with these very data
         # in another way, with other rounding, than after the points were stored and read.
         points = None if kernel.is_precomputed else X.copy()
-        J = _coefficients(kind, columns, min(rank, n), rng)
+        J = _coefficients(kind, columns, min(rank, n), rng, codes)
         K_J = columns if J is None else J.T @ columns @ J
     values, vectors = _spectrum(K_J)
     weights = vectors / np.sqrt(values)
@@ -76,8 +86,24 @@ def kernel_basis(
     return KernelBasis(points, weights, features[_first_equal(kernel, X)], J is not None)
 
 
-def _coefficients(kind: str, K: Array, rank: int, rng: np.random.RandomState) -> Array | None:
+def _coefficients(
+    kind: Any,
+    K: Array,
+    rank: int,
+    rng: np.random.RandomState,
+    codes: NDArray[np.int64] | None,
+) -> Array | None:
     """J, or None for the identity."""
+    if not isinstance(kind, str):
+        J = finite(kind.toarray() if sparse.issparse(kind) else kind, "basis", ndim=2)
+        if len(J) != len(K):
+            raise ValueError(f"basis must have {len(K)} rows, one per object, got shape {J.shape}")
+        return J
+    if kind == "class_means":
+        assert codes is not None
+        return _averages(codes, len(K))
+    if kind == "spectral":
+        return _averages(_spectral_clusters(K, rank, rng), len(K))
     if kind == "full":
         return None
     if kind == "random":
@@ -100,10 +126,29 @@ def _cluster_means(K: Array, rank: int, rng: np.random.RandomState) -> Array:
     return _averages(cluster, n)
 
 
+def _spectral_clusters(K: Array, rank: int, rng: np.random.RandomState) -> NDArray[np.int64]:
+    """Clusters of a graph: k-means on the leading eigenvectors of its normalised weights, in unit rows."""
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
+
+    n, lengths = len(K), np.sqrt(np.maximum(np.diag(K), 0.0))
+    lengths = np.where(lengths > 0, lengths, 1.0)
+    weights = np.maximum(K / lengths[:, None] / lengths, 0.0)
+    degrees = np.sqrt(np.maximum(weights.sum(axis=1), np.finfo(np.float64).tiny))
+    _, V = linalg.eigh(weights / degrees[:, None] / degrees, subset_by_index=[n - rank, n - 1])
+    norms = np.linalg.norm(V, axis=1, keepdims=True)
+    search = KMeans(rank, n_init=1, max_iter=_CLUSTERING_STEPS, random_state=rng)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # equal rows make fewer clusters, which is fine
+        return np.asarray(search.fit_predict(V / np.where(norms > 0, norms, 1.0)), dtype=np.int64)
+
+
 def _averages(cluster: NDArray[np.int64], n: int) -> Array:
-    found, cluster = np.unique(cluster, return_inverse=True)
+    """One column per cluster, which averages its objects; -1 is no cluster."""
+    rows = np.flatnonzero(cluster >= 0)
+    found, place = np.unique(cluster[rows], return_inverse=True)
     J = np.zeros((n, len(found)))
-    J[np.arange(n), cluster] = 1.0
+    J[rows, place] = 1.0
     return J / J.sum(axis=0)
 
 
@@ -112,17 +157,7 @@ def _first_equal(kernel: InputKernel, X: Any) -> NDArray[np.int64]:
     if kernel.is_precomputed:
         size = np.diag(X)[:, None] + np.diag(X)
         return np.argmax(size - 2.0 * X <= _EQUAL * size, axis=1)
-    rows = sparse.csr_array(X) if sparse.issparse(X) else X
-    first: dict[bytes, int] = {}
-    keys = (_bytes_of(rows, i) for i in range(rows.shape[0]))
-    return np.array([first.setdefault(key, i) for i, key in enumerate(keys)], dtype=np.int64)
-
-
-def _bytes_of(rows: Any, i: int) -> bytes:
-    if sparse.issparse(rows):
-        part = slice(rows.indptr[i], rows.indptr[i + 1])
-        return bytes(rows.indices[part].tobytes() + b"|" + rows.data[part].tobytes())
-    return bytes((rows[i] + 0.0).tobytes())  # -0.0 becomes 0.0
+    return first_equal_rows(X)
 
 
 def _spectrum(K: Array) -> tuple[Array, Array]:
@@ -139,4 +174,4 @@ def _spectrum(K: Array) -> tuple[Array, Array]:
     kept = values > max(RANK_TOLERANCE * largest, -2.0 * values[0])
     if not kept.any():
         raise ValueError("the kernel is zero on all training objects")
-    return values[kept], vectors[:, kept]
+    return values[kept], with_fixed_signs(vectors[:, kept])

@@ -19,6 +19,7 @@ from sklearn.utils import check_random_state
 from nearwise.learners._checkpoint import Checkpoint, open_checkpoint
 from nearwise.learners._pairs import local_pairs, random_pairs, with_bounds
 from nearwise.learners._selection import Trial, hold_out
+from nearwise.learners._space import Outside, Space
 from nearwise.learners.metric import root_of
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence
@@ -35,6 +36,7 @@ UNTRIED = 1.0  # the one where too little is known to hold something out
 _COARSE = 1e-2  # relative gap up to which the path and first rounds are solved
 _COARSE_ITERATIONS = 15  # after which they stop in any case
 _PATIENCE = 2  # penalties in a row that are worse than one before them, after which the path ends
+_LEAST_SHARE = 1e-2  # of the learned part of a distance, for which penalties make up
 _LARGEST_SCALE = 1e60  # of the features, beyond which they are rescaled
 
 
@@ -78,6 +80,7 @@ def learn(
     random_state: Any,
     callback: Callable[[Record], Any] | None,
     checkpoint: Any = None,
+    outside: Outside | None = None,
 ) -> Learned:
     """Learn M from pairs drawn from labels, from constraints, or from both.
 
@@ -89,39 +92,47 @@ def learn(
     divergence, prior : as in `Problem`
     penalty : the cost of violating a constraint, in the unit in which the median constraint has size 1 under
         the prior: for LogDet, which has no unit, the penalty of `Problem`. "auto" tries 1/4, 1, 4, 16 and 64
-        times the degrees of freedom per constraint, min(r (r + 1) / 2, m) / m for m constraints, and keeps
-        the prior where none of them scores better on what is held out.
+        times the degrees of freedom per constraint, min(r (r + 1) / 2, m) / m for m constraints (over the
+        square of the learned share of a distance), and keeps the prior where none of them scores better on
+        what is held out.
     pairs : how pairs are drawn from labels; "auto" is "local"
     n_pairs : how many at most; by default 20,000 local or 40 c^2 random pairs for c classes
     tol, max_iter : of the last solve; the others stop at a gap of 0.01 if that is larger
     random_state : of all draws
     callback : called after every iteration of every solve; a true answer ends the fit with what is there
     checkpoint : a file in which to keep what is found, and from which to go on; None for none
+    outside : what a distance has besides the part that features tell; constraints, their open bounds,
+        neighbours and the choice of the penalty are about the whole distance. The penalty is finite then.
+
+    A prior that is zero tells no distances: open bounds and neighbours are then those of the features.
     """
     rng = check_random_state(random_state)
     side = Constraints() if constraints is None else constraints
-    features, side = _in_range(features, side)
+    features, side, outside = _in_range(features, side, outside)
     root = np.eye(features.shape[1]) if prior is None else root_of(prior)
+    known = root if root.any() else np.eye(features.shape[1])
     seed = int(rng.randint(2**31 - 1))
-    task = _Task(features, codes, side, root, "local" if pairs == "auto" else pairs, n_pairs, seed)
-    if np.ptp(features, axis=0).max(initial=0.0) == 0.0 or len(drawn := task.side(root)) == 0:
+    task = _Task(features, codes, side, known, "local" if pairs == "auto" else pairs, n_pairs, seed, outside)
+    if np.ptp(features, axis=0).max(initial=0.0) == 0.0 or len(drawn := task.side(known)) == 0:
         return Learned(root, None, None, (), True, 0)
     coarse_limit = _COARSE_ITERATIONS if max_iter is None else min(max_iter, _COARSE_ITERATIONS)
-    settings = (divergence, prior, penalty, pairs, n_pairs, tol, coarse_limit)
+    every = np.arange(len(features))
+    lengths = None if outside is None else outside.products(every, every)
+    settings = (divergence, prior, penalty, pairs, n_pairs, tol, coarse_limit, lengths)
     memory = open_checkpoint(checkpoint, random_state, features, codes, side.blocks, *settings)
     n_restored = 0 if memory is None else memory.n_restored
     run = _Run(divergence, prior, tol, max_iter, coarse_limit, callback, memory)
-    trial = hold_out(features, codes, side, rng) if penalty == "auto" else None
+    trial = hold_out(features, codes, side, rng, outside) if penalty == "auto" else None
     steps: list[_Step] = []
     scores: tuple[tuple[float, float], ...] = ()
     share = UNTRIED
     try:
         if trial is not None:
-            run.path(task, trial, steps)
+            run.path(task, trial, steps, keeps_prior=bool(root.any()))
         if steps:
-            scores = tuple((_per_row(step.share, features, drawn), step.score) for step in steps)
+            scores = tuple((_per_row(step.share, task, drawn), step.score) for step in steps)
             best = _best(steps)
-            if best is steps[0]:
+            if best.share == 0.0:
                 if memory is not None:
                     memory.remove()
                 return Learned(root, None, None, scores, True, len(drawn), n_restored)
@@ -143,10 +154,11 @@ class _Task:
     features: Array
     codes: Codes | None
     constraints: Constraints
-    root: Array  # a factor of the prior
+    root: Array  # a factor of the metric that tells open bounds and the first neighbours: the prior
     pairs: str
     n_pairs: int | None
     seed: int
+    outside: Outside | None
 
     @property
     def draws_again(self) -> bool:
@@ -154,21 +166,27 @@ class _Task:
 
     def side(self, factor: Array) -> Constraints:
         """All constraints with their bounds, neighbours being those under a metric."""
-        prior_rows = self.features @ self.root
-        given = with_bounds(self.constraints, prior_rows)
+        prior = Space(self.features @ self.root, self.outside)
+        given = with_bounds(self.constraints, prior)
         if self.codes is None:
             return given
         rng = np.random.RandomState(self.seed)
         if self.pairs == "random":
-            return random_pairs(self.codes, prior_rows, self.n_pairs, rng) + given
-        return local_pairs(self.codes, self.features @ factor, prior_rows, self.n_pairs, rng) + given
+            return random_pairs(self.codes, prior, self.n_pairs, rng) + given
+        space = Space(self.features @ factor, self.outside)
+        return local_pairs(self.codes, space, prior, self.n_pairs, rng) + given
 
     def part(self, rows: NDArray[np.int64], codes: Codes | None, constraints: Constraints) -> _Task:
         n_pairs = self.n_pairs
         if n_pairs is not None and codes is not None:
             n_pairs = max(1, n_pairs * len(rows) // len(self.features))
         return replace(
-            self, features=self.features[rows], codes=codes, constraints=constraints, n_pairs=n_pairs
+            self,
+            features=self.features[rows],
+            codes=codes,
+            constraints=constraints,
+            n_pairs=n_pairs,
+            outside=None if self.outside is None else self.outside.restricted(rows),
         )
 
 
@@ -188,15 +206,16 @@ class _Run:
         self, task: _Task, drawn: Constraints, share: float, penalty: float | None
     ) -> tuple[Result, float]:
         """Learn with a penalty, or with the one that gives the constraints a share of the freedom."""
-        features, start = task.features, None
+        start = None
         if task.draws_again:
-            first = penalty if penalty is not None else _per_row(FIRST_ROUND, features, drawn)
-            start = self._coarse(features, drawn, first)
+            first = penalty if penalty is not None else _per_row(FIRST_ROUND, task, drawn)
+            start = self._coarse(self._stated(task, drawn, first), first)
             drawn = task.side(start)
-        gamma = penalty if penalty is not None else _per_row(share, features, drawn)
+        gamma = penalty if penalty is not None else _per_row(share, task, drawn)
+        problem = self._stated(task, drawn, gamma)
 
         def solved(start: Array | None, max_iter: int | None) -> Result:
-            return self._solve(features, drawn, gamma, self.tol, max_iter, start)
+            return self._solve(problem, gamma, self.tol, max_iter, start)
 
         if self.checkpoint is None:
             result = solved(start, self.max_iter)
@@ -206,52 +225,51 @@ class _Run:
             raise _Interrupted(result, gamma)
         return result, gamma
 
-    def path(self, task: _Task, trial: Trial, steps: list[_Step]) -> None:
-        """Append the prior, then the penalties tried; nothing where the part learned from has no pairs."""
+    def path(self, task: _Task, trial: Trial, steps: list[_Step], keeps_prior: bool) -> None:
+        """Append the prior if it may be kept, then the penalties tried.
+
+        Nothing where the part that is learned from has no pairs.
+        """
         part = task.part(trial.rows, trial.codes, trial.constraints)
         drawn = part.side(task.root)
         if len(drawn) == 0:
             return
-        steps.append(_Step(0.0, trial.score(task.root), task.root))
+        if keeps_prior:
+            steps.append(_Step(0.0, trial.score(task.root), task.root))
         if part.draws_again:
-            penalty = _per_row(FIRST_ROUND, part.features, drawn)
-            drawn = part.side(self._coarse(part.features, drawn, penalty))
-        factor = None
+            penalty = _per_row(FIRST_ROUND, part, drawn)
+            drawn = part.side(self._coarse(self._stated(part, drawn, penalty), penalty))
+        problem, factor = self._stated(part, drawn, _per_row(PATH[0], part, drawn)), None
         for share in PATH:
-            penalty = _per_row(share, part.features, drawn)
-            factor = self._coarse(part.features, drawn, penalty, factor)
+            factor = self._coarse(problem, _per_row(share, part, drawn), factor)
             steps.append(_Step(share, trial.score(factor), factor))
             if all(step.score < _best(steps).score for step in steps[-_PATIENCE:]):
                 break
 
-    def _coarse(
-        self, features: Array, side: Constraints, penalty: float, start: Array | None = None
-    ) -> Array:
+    def _coarse(self, problem: Problem, penalty: float, start: Array | None = None) -> Array:
         def solved() -> Result:
             tol = max(self.tol, _COARSE)
-            result = self._solve(features, side, penalty, tol, self.coarse_limit, start)
+            result = self._solve(problem, penalty, tol, self.coarse_limit, start)
             if result.status is Status.INTERRUPTED:
                 raise _Interrupted(result, penalty)
             return result
 
         return solved().factor if self.checkpoint is None else self.checkpoint.stage(solved)
 
+    def _stated(self, task: _Task, side: Constraints, penalty: float) -> Problem:
+        """The problem, at one of the penalties with which it will be solved."""
+        fixed = None if task.outside is None else task.outside.values(side)
+        return Problem(task.features, side, self.divergence, self.prior, penalty, fixed=fixed)
+
     def _solve(
-        self,
-        features: Array,
-        side: Constraints,
-        penalty: float,
-        tol: float,
-        max_iter: int | None,
-        start: Array | None,
+        self, problem: Problem, penalty: float, tol: float, max_iter: int | None, start: Array | None
     ) -> Result:
-        problem = Problem(features, side, self.divergence, self.prior, penalty)
-        if self.divergence.degree:
+        gamma, degree = penalty, self.divergence.degree
+        if degree:
             # Only LogDet's penalty has no unit: others are meant where the median row and the prior are 1.
-            size = float(np.median(problem.formulation.losses.sizes)) ** self.divergence.degree
-            gamma = penalty * problem.formulation.unit / size
-            problem = Problem(features, side, self.divergence, self.prior, gamma)
-        return solve(problem, None, tol, max_iter, None, self.callback, start)
+            form = problem.formulation
+            gamma = penalty * form.unit / float(np.median(form.losses.sizes)) ** degree
+        return solve(problem.with_penalty(gamma), None, tol, max_iter, None, self.callback, start)
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,17 +293,33 @@ class _Interrupted(Exception):
         self.result, self.penalty = result, penalty
 
 
-def _per_row(share: float, features: Array, side: Constraints) -> float:
-    """The penalty of every constraint that gives all of them `share` times the degrees of freedom."""
-    r = min(features.shape[1], len(features) - 1)
-    return share * min(r * (r + 1) / 2, len(side)) / len(side)
+def _per_row(share: float, task: _Task, side: Constraints) -> float:
+    """The penalty of every constraint that gives all of them `share` times the degrees of freedom.
+
+    The slack costs the square of what a distance lacks, relative to the whole distance. Where only a part of
+    it is learned, it is that part that shall count, so that the square of its share is made up for.
+    """
+    r = min(task.features.shape[1], len(task.features) - 1)
+    return share * min(r * (r + 1) / 2, len(side)) / len(side) / _learned_share(task, side) ** 2
 
 
-def _in_range(features: Array, constraints: Constraints) -> tuple[Array, Constraints]:
+def _learned_share(task: _Task, side: Constraints) -> float:
+    """How much of the median distance that is bounded can be learned."""
+    pairs = [np.asarray(b.ids)[:, -2:] for b in side.blocks if b.kind in ("distance", "comparison")]
+    if task.outside is None or not pairs:
+        return 1.0
+    learned = np.median(Space(task.features @ task.root).distances(np.concatenate(pairs)))
+    whole = np.median(Space(task.features @ task.root, task.outside).distances(np.concatenate(pairs)))
+    return max(float(learned / whole), _LEAST_SHARE) if whole > 0 else 1.0
+
+
+def _in_range(
+    features: Array, constraints: Constraints, outside: Outside | None
+) -> tuple[Array, Constraints, Outside | None]:
     """Features and bounds in a unit in which squares neither overflow nor vanish; M does not depend on it."""
     size = float(np.abs(features).max(initial=0.0))
     if size == 0.0 or 1.0 / _LARGEST_SCALE <= size <= _LARGEST_SCALE:
-        return features, constraints
-    scale = 2.0 ** -np.round(np.log2(size))
+        return features, constraints, outside
+    scale = float(2.0 ** -np.round(np.log2(size)))
     blocks = [replace(block, bounds=block.bounds * scale**2) for block in constraints.blocks]
-    return features * scale, Constraints(tuple(blocks))
+    return features * scale, Constraints(tuple(blocks)), None if outside is None else outside.scaled(scale)

@@ -2,8 +2,10 @@
 
 Every rule here works with ratios of distances under the prior, so it means the same in every unit. A
 threshold t lies between what is similar and what is not, the geometric mean of the medians of both; similar
-pairs shall come below t / 2 and dissimilar ones above 2 t. Pairs between near neighbours get the threshold
-of their own neighbourhood, random pairs and pairs that the user gives one threshold in common.
+pairs shall come below t / 2 and dissimilar ones above 2 t. Where a part of every distance is fixed, that is
+asked of the part u of the threshold that is not: the bounds are t - u / 2 and t + u. Pairs between near
+neighbours get the threshold of their own neighbourhood, random pairs and pairs that the user gives one
+threshold in common.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise.learners._space import Space
 from nearwise.model import constraints as c, drawing
 from nearwise.model.blocks import Constraints
 from nearwise.model.drawing import Pairs
@@ -27,88 +30,96 @@ _EQUAL = 1e-12  # of the median squared distance, below which two objects count 
 
 
 def local_pairs(
-    codes: Codes, rows: Array, prior_rows: Array, n_pairs: int | None, rng: np.random.RandomState
+    codes: Codes, space: Space, prior: Space, n_pairs: int | None, rng: np.random.RandomState
 ) -> Constraints:
     """Objects with their five nearest of their own class and of the others, at the objects' own thresholds.
 
     Parameters
     ----------
     codes : the class of every object as a number, -1 for one that has none and is in no pair
-    rows : coordinates of the objects, in which neighbours are searched
-    prior_rows : coordinates in which Euclidean distances are the prior's, for the bounds
+    space : the distances by which neighbours are searched
+    prior : the distances of the prior, for the bounds
     n_pairs : how many pairs to draw at most; 20,000 by default. Where there are more, those of a random
         choice of objects.
     rng : for that choice
     """
     labelled = np.flatnonzero(codes >= 0)
-    if len(labelled) < len(codes):
-        found = local_pairs(codes[labelled], rows[labelled], prior_rows[labelled], n_pairs, rng)
-        return Constraints(tuple(replace(b, ids=labelled[b.object_ids]) for b in found.blocks))
     limit = LOCAL_PAIRS if n_pairs is None else n_pairs
-    n_asking = min(len(codes), -(-limit // (2 * drawing.N_NEIGHBORS)))
-    asking = np.sort(rng.permutation(len(codes))[:n_asking])
-    near, far = drawing.neighbors(codes, rows - rows.mean(axis=0), asking)
-    d_near, d_far = squared_distances(prior_rows, near), squared_distances(prior_rows, far)
-    is_different = _positive(np.concatenate([d_near, d_far]))
-    keep_near, keep_far = is_different[: len(near)], is_different[len(near) :]
-    near, far, d_near, d_far = near[keep_near], far[keep_far], d_near[keep_near], d_far[keep_far]
+    n_asking = min(len(labelled), -(-limit // (2 * drawing.N_NEIGHBORS)))
+    asking = np.sort(labelled[rng.permutation(len(labelled))[:n_asking]])
+    # distances between rows round less when they are centred
+    centred = Space(space.rows - space.rows[labelled].mean(axis=0), space.outside)
+    near, far = drawing.neighbors(codes, centred.nearest, asking)
+    is_different = _positive(prior, np.concatenate([near, far]))
+    near, far = near[is_different[: len(near)]], far[is_different[len(near) :]]
     if len(near) == 0 or len(far) == 0:
         return Constraints()
-    below, above = _medians(near[:, 0], d_near, len(codes)), _medians(far[:, 0], d_far, len(codes))
-    # An object without neighbours of one kind has the threshold that the other kind alone gives.
-    threshold = np.sqrt(np.where(below > 0, below, above) * np.where(above > 0, above, below))
-    threshold = np.maximum(threshold, _LEAST * np.median(threshold[threshold > 0]))
+    whole = _own_thresholds(prior, near, far, len(codes))
+    lower, upper = _asked(whole, _own_thresholds(Space(prior.rows), near, far, len(codes)))
     near, far = _at_most(near, limit - limit // 2, rng), _at_most(far, max(limit // 2, 1), rng)
-    return c.at_most(near, threshold[near[:, 0]] / MARGIN) + c.at_least(far, threshold[far[:, 0]] * MARGIN)
+    return c.at_most(near, lower[near[:, 0]]) + c.at_least(far, upper[far[:, 0]])
 
 
-def random_pairs(
-    codes: Codes, prior_rows: Array, n_pairs: int | None, rng: np.random.RandomState
-) -> Constraints:
+def random_pairs(codes: Codes, prior: Space, n_pairs: int | None, rng: np.random.RandomState) -> Constraints:
     """Pairs drawn uniformly, half of them similar where the labels permit; 40 c^2 by default (KSD09 7.2)."""
     same, different = drawing.random_pairs(codes, n_pairs, rng)
-    distances = squared_distances(prior_rows, np.concatenate([same, different]))
-    is_different = _positive(distances)
+    is_different = _positive(prior, np.concatenate([same, different]))
     same, different = same[is_different[: len(same)]], different[is_different[len(same) :]]
     if len(same) == 0 or len(different) == 0:
         return Constraints()
-    return with_bounds(c.similar(same) + c.dissimilar(different), prior_rows)
+    return with_bounds(c.similar(same) + c.dissimilar(different), prior)
 
 
-def with_bounds(constraints: Constraints, prior_rows: Array) -> Constraints:
+def with_bounds(constraints: Constraints, prior: Space) -> Constraints:
     """The constraints, by row number, with their open bounds filled by the common threshold."""
-    of_relation: dict[int, list[Array]] = {-1: [], 1: []}
+    of_relation: dict[int, list[Pairs]] = {-1: [], 1: []}
     for block in constraints.blocks:
         open_rows = np.isnan(block.bounds)
         if open_rows.any() and block.ids is not None:
-            distances = squared_distances(prior_rows, block.ids[open_rows])
-            of_relation[block.relation].append(distances[distances > 0])
-    medians = [np.median(np.concatenate(found)) for found in of_relation.values() if sum(map(len, found))]
-    if not medians:
+            of_relation[block.relation].append(np.asarray(block.ids[open_rows], dtype=np.int64))
+    pairs = [np.concatenate(found) for found in of_relation.values() if found]
+    threshold = _common_threshold(prior, pairs)
+    if threshold == 0.0:
         return constraints
-    threshold = float(np.exp(np.mean(np.log(medians))))
+    asked = _asked(np.array([threshold]), np.array([_common_threshold(Space(prior.rows), pairs)]))
+    bound = {relation: float(part[0]) for relation, part in zip((-1, 1), asked, strict=True)}
     filled = [
-        replace(
-            block,
-            bounds=np.where(np.isnan(block.bounds), threshold * MARGIN**block.relation, block.bounds),
-        )
+        replace(block, bounds=np.where(np.isnan(block.bounds), bound[block.relation], block.bounds))
+        if np.isnan(block.bounds).any()
+        else block
         for block in constraints.blocks
     ]
     return Constraints(tuple(filled))
 
 
-def squared_distances(rows: Array, pairs: Pairs) -> Array:
-    """Of the given pairs of rows, a block of pairs at a time."""
-    out = np.empty(len(pairs))
-    step = max(1, (1 << 22) // max(rows.shape[1], 1))
-    for low in range(0, len(pairs), step):
-        z = rows[pairs[low : low + step, 0]] - rows[pairs[low : low + step, 1]]
-        np.einsum("ij,ij->i", z, z, out=out[low : low + step])
-    return out
+def _asked(whole: Array, learned: Array) -> tuple[Array, Array]:
+    """What similar pairs shall come below and dissimilar ones above; `learned` is a part of `whole`."""
+    learned = np.minimum(learned, whole)
+    return whole - (1.0 - 1.0 / MARGIN) * learned, whole + (MARGIN - 1.0) * learned
 
 
-def _positive(distances: Array) -> NDArray[np.bool_]:
-    """Which pairs are of different objects."""
+def _common_threshold(space: Space, kinds: list[Pairs]) -> float:
+    """The geometric mean of the median distances of kinds of pairs; 0 where there are none of length > 0."""
+    medians = []
+    for pairs in kinds:
+        distances = space.distances(pairs)
+        if (distances > 0).any():
+            medians.append(np.median(distances[distances > 0]))
+    return float(np.exp(np.mean(np.log(medians)))) if medians else 0.0
+
+
+def _own_thresholds(space: Space, near: Pairs, far: Pairs, n_objects: int) -> Array:
+    """The same for every object, from the pairs in which it is the first."""
+    below = _medians(near[:, 0], space.distances(near), n_objects)
+    above = _medians(far[:, 0], space.distances(far), n_objects)
+    # An object without neighbours of one kind has the threshold that the other kind alone gives.
+    threshold = np.sqrt(np.where(below > 0, below, above) * np.where(above > 0, above, below))
+    return np.maximum(threshold, _LEAST * np.median(threshold[threshold > 0]))
+
+
+def _positive(prior: Space, pairs: Pairs) -> NDArray[np.bool_]:
+    """Which pairs are of objects with different coordinates, without which nothing can be learned."""
+    distances = Space(prior.rows).distances(pairs)
     found = distances[distances > 0]
     return distances > (_EQUAL * np.median(found) if len(found) else 0.0)
 

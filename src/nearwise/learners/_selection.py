@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from nearwise.learners._side import SideInformation, part_of, share_in_order
-from nearwise.learners.input_kernels import in_parts, paired_squared_distances
+from nearwise.learners._space import Outside, Space
 from nearwise.model import constraints as c, drawing
 from nearwise.model.blocks import Block, Constraints
 from nearwise.model.labelling import Codes
@@ -43,16 +42,27 @@ class Trial:
 
 
 def hold_out(
-    features: Any, codes: Codes | None, constraints: Constraints, rng: np.random.RandomState
+    features: Any,
+    codes: Codes | None,
+    constraints: Constraints,
+    rng: np.random.RandomState,
+    outside: Outside | None = None,
 ) -> Trial | None:
-    """A trial on features, dense or sparse; None where there is too little to hold something out."""
+    """A trial on features, dense or sparse; None where there is too little to hold something out.
+
+    Distances are those of the features in the coordinates of a factor, plus those outside a basis.
+    """
     if codes is None:
-        return _without_constraints(features, constraints, rng)
-    return _without_objects(features, codes, constraints, rng)
+        return _without_constraints(features, constraints, rng, outside)
+    return _without_objects(features, codes, constraints, rng, outside)
 
 
 def _without_objects(
-    features: Any, codes: Codes, constraints: Constraints, rng: np.random.RandomState
+    features: Any,
+    codes: Codes,
+    constraints: Constraints,
+    rng: np.random.RandomState,
+    outside: Outside | None,
 ) -> Trial | None:
     labelled = np.flatnonzero(codes >= 0)
     sample = labelled[rng.permutation(len(labelled))[:_LARGEST_SAMPLE]]
@@ -71,17 +81,16 @@ def _without_objects(
     inside = constraints.restricted_to(rows)[0].resolve(len(rows), rows)
 
     def score(factor: Array | None) -> float:
-        from sklearn.neighbors import NearestNeighbors
-
-        coordinates = _centred(features, factor)
-        search = NearestNeighbors(n_neighbors=min(drawing.N_NEIGHBORS, len(learned_from)))
-        near = search.fit(coordinates[learned_from]).kneighbors(coordinates[asking], return_distance=False)
-        return float(np.mean(codes[learned_from][near] == codes[asking, np.newaxis]))
+        space = Space(_centred(features, factor), outside)
+        near = space.nearest(asking, learned_from, min(drawing.N_NEIGHBORS, len(learned_from)))
+        return float(np.mean(codes[near] == codes[asking, np.newaxis]))
 
     return Trial(rows, codes[rows], Constraints(inside), score)
 
 
-def _without_constraints(features: Any, constraints: Constraints, rng: np.random.RandomState) -> Trial | None:
+def _without_constraints(
+    features: Any, constraints: Constraints, rng: np.random.RandomState, outside: Outside | None
+) -> Trial | None:
     kept: list[Block] = []
     held: list[Block] = []
     for block in constraints.blocks:
@@ -96,15 +105,20 @@ def _without_constraints(features: Any, constraints: Constraints, rng: np.random
     if not ordering and not others:
         return None
     side = SideInformation(n, None, _with_both_kinds(ordering, n, rng))
-    problem = Problem(features, Constraints(tuple(others))) if others else None
+    rest = Constraints(tuple(others))
+    fixed = None if outside is None else outside.values(rest)
+    problem = Problem(features, rest, fixed=fixed) if others else None
 
     def score(factor: Array | None) -> float:
         parts: list[tuple[float, int]] = []
         if ordering:
             rows = features if factor is None else np.asarray(features @ factor)
-            share = share_in_order(
-                side, partial(in_parts, paired_squared_distances, rows), np.random.RandomState(0)
-            )
+            space = Space(rows, outside)
+
+            def distances(i: Index, j: Index) -> Array:
+                return space.distances(np.stack([i, j], axis=1))
+
+            share = share_in_order(side, distances, np.random.RandomState(0))
             parts.append((share, sum(map(len, ordering))))
         if problem is not None:
             M = np.eye(features.shape[1]) if factor is None else factor @ factor.T

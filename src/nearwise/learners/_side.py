@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 from sklearn.metrics import roc_auc_score
 from sklearn.utils import column_or_1d
 
 from nearwise._common.reading import id_list, regular_array, show
+from nearwise.learners._space import Outside
 from nearwise.model import drawing, labelling
 from nearwise.model.binding import LeftOutWarning, left_out, unreachable
 from nearwise.model.blocks import Block, Constraints
@@ -27,7 +27,6 @@ from nearwise.model.divergences import Divergence
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
 Index = NDArray[np.int64]
-InnerProducts = Callable[[Index, Index], Array]
 
 _GRADED_PAIRS = 50_000  # of all pairs of labelled objects, above which a sample is graded
 _SHOWN = 3  # unknown ids in a message
@@ -62,10 +61,9 @@ class SideInformation:
         """Why there is nothing to learn from, where that is so."""
         return self.useless or "neither labels nor constraints say anything about these objects"
 
-    def inside(self, outside: InnerProducts) -> SideInformation:
-        """The same as bounds on what a subspace contributes: JKDD12 (11) and (20).
+    def inside(self, outside: Outside) -> SideInformation:
+        """The same as bounds on what a subspace contributes, for hard constraints: JKDD12 (11) and (20).
 
-        `outside` gives the inner products of objects i and j less those of their projections on the subspace.
         Open bounds stay open: they are filled from distances in the subspace. An upper bound on a distance
         that the part outside already exceeds is refused, and a lower bound that it already meets is left out.
         """
@@ -75,7 +73,7 @@ class SideInformation:
             if np.isnan(block.bounds).all():
                 blocks.append(block)
             else:
-                shifted = replace(block, bounds=block.bounds - _values(block, outside, self.n_objects))
+                shifted = replace(block, bounds=block.bounds - outside.values_of(block))
                 if block.kind == "distance":
                     _refuse_exceeded(self.constraints, shifted, first)
                     shifted = _without_met(shifted)
@@ -132,18 +130,22 @@ def read(
 
 
 def without_unreachable(
-    side: SideInformation, features: Array, divergence: Divergence, prior: Array | None
+    side: SideInformation,
+    features: Array,
+    divergence: Divergence,
+    prior: Array | None,
+    outside: Outside | None = None,
 ) -> SideInformation:
     """Without the constraints that no matrix can meet, as on equal objects; they are counted as dropped."""
     if len(side.constraints) == 0:
         return side
-    lost = unreachable(features, side.constraints, divergence, prior)
+    fixed = None if outside is None else outside.values(side.constraints)
+    lost = unreachable(features, side.constraints, divergence, prior, fixed)
     if not lost.any():
         return side
     first = side.constraints.describe(int(np.flatnonzero(lost)[0]))
-    example = (
-        f"as in {first}, whose objects have the same features, or differ only outside the range of the prior"
-    )
+    same = "whose objects have the same features, or differ only outside the range of the prior or the basis"
+    example = f"as in {first}, {same}"
     warnings.warn(f"{left_out(int(lost.sum()))}, {example}", LeftOutWarning, stacklevel=5)
     starts = np.cumsum([0, *map(len, side.constraints.blocks)])
     parts = [
@@ -277,31 +279,6 @@ def _graded_pairs(side: SideInformation, rng: np.random.RandomState) -> tuple[In
     return np.concatenate([none, *similar]), np.concatenate([none, *dissimilar])
 
 
-def _values(block: Block, inner: InnerProducts, n_objects: int) -> Array:
-    """<A, K> of every row of a block, for the matrix K of given inner products."""
-
-    def distance(i: Index, j: Index) -> Array:
-        return inner(i, i) + inner(j, j) - 2.0 * inner(i, j)
-
-    if block.kind == "linear":
-        rows = np.arange(n_objects) if block.ids is None else block.ids
-        K = np.stack([inner(np.full_like(rows, row), rows) for row in rows])
-        return np.array([_trace(matrix, K) for matrix in block.matrices])
-    assert block.ids is not None
-    columns = block.ids.T
-    if block.kind == "similarity":
-        return inner(*columns)
-    if block.kind == "comparison":
-        return distance(*columns[:2]) - distance(*columns[2:])
-    return distance(*columns)
-
-
-def _trace(A: Any, K: Array) -> float:
-    if A.factor is not None:
-        return float(np.einsum("ik,ij,jk,k->", A.factor, K, A.factor, A.weights, optimize=True))
-    return float(A.matrix.multiply(K).sum() if sparse.issparse(A.matrix) else np.sum(A.matrix * K))
-
-
 def _without_met(block: Block) -> Block:
     return part_of(block, np.flatnonzero(~(block.bounds <= 0)))
 
@@ -313,5 +290,5 @@ def _refuse_exceeded(constraints: Constraints, shifted: Block, first: int) -> No
         excess = -float(shifted.bounds[wrong[0]])
         raise ValueError(
             f"{constraints.describe(row)}: outside the basis this distance is fixed, and there it already is "
-            f"{excess:.3g} above the bound; raise rank or the bound"
+            f"{excess:.3g} above the bound; raise rank or the bound, or let it give way by a finite penalty"
         )

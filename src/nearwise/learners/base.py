@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -15,6 +16,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from nearwise.learners import _side
 from nearwise.learners._learning import Learned, learn
 from nearwise.learners._progress import Callbacks, progress
+from nearwise.learners._space import Outside
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence, Frobenius, LogDet, VonNeumann
 from nearwise.solving.result import Status
@@ -159,12 +161,30 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         return int(self.metric_.factor.shape[1])
 
     def _learn(
-        self, X: Any, y: Any, features: Array, side: _side.SideInformation, prior: Array | None
+        self,
+        X: Any,
+        y: Any,
+        features: Array,
+        side: _side.SideInformation,
+        prior: Array | None,
+        outside: Outside | None = None,
+        auto_pairs: str = "local",
     ) -> Array:
-        """Learn a matrix for the features, set the attributes that report on it, and return its factor."""
+        """Learn a matrix for the features, set the attributes that report on it, and return its factor.
+
+        `outside` is the fixed part of the distance where the features are coordinates in a basis, and
+        `auto_pairs` what pairs="auto" means.
+        """
         divergence, penalty = _divergence(self.divergence), _penalty(self.penalty)
+        pairs = one_of(self.pairs, "pairs", ("auto", "random", "local", "none"))
+        if pairs == "none":
+            why = "pairs='none' draws nothing from labels, and there are no constraints on these objects"
+            side = replace(side, codes=None, useless=why)
         if penalty != np.inf:
-            side = _side.without_unreachable(side, features, divergence, prior)
+            side = _side.without_unreachable(side, features, divergence, prior, outside)
+        elif outside is not None:
+            # hard constraints hold for what the basis contributes, or for nothing
+            side, outside = side.inside(outside), None
         with progress(self, X, y) as report:
             learned = learn(
                 features,
@@ -173,13 +193,14 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
                 divergence=divergence,
                 prior=prior,
                 penalty=penalty,
-                pairs=one_of(self.pairs, "pairs", ("auto", "random", "local")),
+                pairs=auto_pairs if pairs == "auto" else pairs,
                 n_pairs=whole_number(self.n_pairs, "n_pairs"),
                 tol=self.tol,
                 max_iter=whole_number(self.max_iter, "max_iter"),
                 random_state=self.random_state,
                 callback=report,
                 checkpoint=self.checkpoint,
+                outside=outside,
             )
         self.result_ = learned.result
         self.status_ = Status.SOLVED if learned.result is None else learned.result.status
@@ -205,6 +226,9 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             warnings.warn(f"{name} returns the prior: {cause}", PriorKeptWarning, stacklevel=5)
         elif learned.result is not None and learned.result.status is Status.INFEASIBLE:
             raise ValueError(f"{learned.result.message}; a finite penalty lets them give way")
+        elif learned.result is not None and not learned.factor.any():
+            cause = "which meets all constraints; dissimilar pairs keep objects apart"
+            warnings.warn(f"{name} learned the zero matrix, {cause}", PriorKeptWarning, stacklevel=5)
         elif learned.result is not None and learned.result.status is not Status.SOLVED:
             warnings.warn(f"{name}: {learned.result.message}", ConvergenceWarning, stacklevel=5)
 

@@ -23,6 +23,7 @@ from nearwise.fixed_rank.online import Schedule, Stream, pass_over, searched_sch
 from nearwise.fixed_rank.regression import Regression, largest_entry
 from nearwise.fixed_rank.runs import Run
 from nearwise.learners.base import one_of
+from nearwise.linalg.directions import turned, with_fixed_signs
 from nearwise.model.blocks import Constraints
 from nearwise.solving.result import Status
 
@@ -115,9 +116,14 @@ def batch(
     chosen: Settings,
     callback: Callable[[FixedRankRecord], Any] | None,
 ) -> FixedRankResult:
-    """A run over all data at once; problem and start in units."""
+    """A run over all data at once; problem and start in units.
+
+    Of all factors of the matrix that is found, the one nearest to the start: which turn of the coordinates
+    the way there ends in is a matter of rounding.
+    """
     with quiet_blas(problem):
-        return _batch(problem, start, chosen, callback)
+        found = _batch(problem, start, chosen, callback)
+        return replace(found, factor=turned(found.factor, start))
 
 
 def _batch(
@@ -283,12 +289,6 @@ def with_margins(side: Constraints, margin: float) -> Array:
     bounds = side.bounds
     comparison = np.repeat([block.kind == "comparison" for block in side.blocks], list(map(len, side.blocks)))
     return np.where(comparison.astype(bool) & (bounds == 0.0), -margin, bounds)
-
-
-def with_fixed_signs(Q: Array) -> Array:
-    """Every column with its largest entry positive, so that rounding does not choose."""
-    signs = np.sign(Q[np.argmax(np.abs(Q), axis=0), np.arange(Q.shape[1])])
-    return np.ascontiguousarray(Q * np.where(signs == 0, 1.0, signs))
 
 
 def count(value: Any, name: str) -> int:

@@ -20,6 +20,7 @@ from nearwise.fixed_rank.online import Schedule
 from nearwise.fixed_rank.regression import Regression, constraint_forms, root_mean_square
 from nearwise.learners import _side, fixed_rank as shared
 from nearwise.learners.base import PriorKeptWarning, one_of
+from nearwise.linalg.directions import with_fixed_signs
 from nearwise.model.blocks import Block, Constraints
 from nearwise.solving.result import Status
 
@@ -260,7 +261,7 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
         first = units.inward(_leading_factor(_inner_products(_filled(matrix)), wide, rng))
         found = minimise(problem, Flat(), first, tol=_ROUGH_TOL).factor
         U, values, _ = np.linalg.svd(found - found.mean(axis=0), full_matrices=False)
-        return np.ascontiguousarray(U[:, :rank] * np.maximum(values[:rank], 1e-3 * values[0]))
+        return with_fixed_signs(U[:, :rank] * np.maximum(values[:rank], 1e-3 * values[0]))
 
     def _keep(self, found: FixedRankResult, units: shared.Units, problem: Regression) -> None:
         self.units_ = units
@@ -332,7 +333,7 @@ def _leading_factor(B: Array, rank: int, rng: np.random.RandomState) -> Array:
         values, V = eigsh(B, k=rank, which="LA", v0=rng.standard_normal(n))
         values, V = values[::-1], V[:, ::-1]
     largest = max(float(values[0]), np.finfo(float).tiny)
-    factor = shared.with_fixed_signs(V) * np.sqrt(np.maximum(values, 0.0))
+    factor = with_fixed_signs(V) * np.sqrt(np.maximum(values, 0.0))
     missing = values <= 1e-12 * largest
     factor[:, missing] = rng.standard_normal((n, int(missing.sum()))) * np.sqrt(1e-4 * largest / n)
     return np.ascontiguousarray(factor)

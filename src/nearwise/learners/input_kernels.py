@@ -95,3 +95,22 @@ def in_parts(paired: Callable[[Any, Any], Array], X: Any, i: Index, j: Index) ->
     size = max(_GATHERED // max(X.shape[1], 1), 1)
     parts = [paired(X[i[k : k + size]], X[j[k : k + size]]) for k in range(0, len(i), size)]
     return np.concatenate([np.empty(0), *parts])
+
+
+def first_equal_rows(X: Any) -> Index:
+    """For every row of dense or sparse data the first one that is equal to it.
+
+    In products with the data, rounding sets equal rows apart: which numbers are added first depends on where
+    in a matrix a row is.
+    """
+    rows = sparse.csr_array(X) if sparse.issparse(X) else X
+    first: dict[bytes, int] = {}
+    keys = (_bytes_of(rows, i) for i in range(rows.shape[0]))
+    return np.array([first.setdefault(key, i) for i, key in enumerate(keys)], dtype=np.int64)
+
+
+def _bytes_of(rows: Any, i: int) -> bytes:
+    if sparse.issparse(rows):
+        part = slice(rows.indptr[i], rows.indptr[i + 1])
+        return bytes(rows.indices[part].tobytes() + b"|" + rows.data[part].tobytes())
+    return bytes((rows[i] + 0.0).tobytes())  # -0.0 becomes 0.0

@@ -12,11 +12,13 @@ from scipy import sparse
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 from sklearn.utils import check_random_state
 
+from nearwise._common.reading import symmetric
 from nearwise.learners import _kernel_bases, _side
 from nearwise.learners._progress import with_callbacks
+from nearwise.learners._space import Outside
 from nearwise.learners.base import Learner, one_of, rank_wanted
-from nearwise.learners.input_kernels import InputKernel, in_parts, paired_products
-from nearwise.learners.metric import KernelMetric, symmetric_root
+from nearwise.learners.input_kernels import InputKernel
+from nearwise.learners.metric import KernelMetric, ObjectSpan, symmetric_root
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence
 from nearwise.solving.result import Record
@@ -48,14 +50,19 @@ class KernelLearner(Learner):
     kernel_params : dict, default=None
         Further arguments of the kernel.
     divergence, penalty, pairs, n_pairs, tol, max_iter, random_state, callback,
-    checkpoint : as for `MetricLearner`
+    checkpoint : as for `MetricLearner`; pairs="auto" is "random" for the basis "class_means" and else "local"
     rank : int, default=None
         The number of dimensions of a reduced basis. Default: 100.
-    basis : "auto", "full", "subset", "kmeans" or "random", default="auto"
+    basis : "auto", "full", "subset", "kmeans", "spectral", "class_means", "random" or (n, k) array,
+    default="auto"
         The part of the space of the kernel in which W is learned: the span of all training objects, or of
-        `rank` of them drawn at random, of the means of `rank` clusters (kernel k-means), of `rank` random
-        combinations (JKDD12 3.6, 4.3). "auto" is "subset" if rank is given or there are more than 200
-        objects, and "full" otherwise. Only "subset" computes no n x n matrix.
+        `rank` of them drawn at random, of the means of `rank` clusters (kernel k-means or spectral
+        clustering), of the means of the classes, of `rank` random combinations, or of the combinations that
+        are the columns of a given J (JKDD12 3.6, 4.3). "auto" is "subset" if rank is given or there are more
+        than 200 objects, and "full" otherwise. Only "subset" computes no n x n matrix.
+    alpha : number >= 0, default=1.0
+        What W is nearest to: alpha times the identity, which it also is outside the basis (JKDD12 (18)). The
+        alpha = 0 of POLA (JKDD12 5.2), which learns a kernel from nothing, needs divergence="frobenius".
 
     Attributes
     ----------
@@ -86,7 +93,7 @@ class KernelLearner(Learner):
         divergence: str | Divergence = "logdet",
         penalty: float | str = "auto",
         rank: int | None = None,
-        basis: str = "auto",
+        basis: str | ArrayLike = "auto",
         pairs: str = "auto",
         n_pairs: int | None = None,
         tol: float = 1e-6,
@@ -94,6 +101,7 @@ class KernelLearner(Learner):
         random_state: int | np.random.RandomState | None = None,
         callback: Callable[[Record], Any] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
+        alpha: float = 1.0,
     ) -> None:
         self.kernel = kernel
         self.gamma = gamma
@@ -111,6 +119,7 @@ class KernelLearner(Learner):
         self.random_state = random_state
         self.callback = callback
         self.checkpoint = checkpoint
+        self.alpha = alpha
 
     @with_callbacks
     def fit(
@@ -131,12 +140,18 @@ class KernelLearner(Learner):
         X = self._training_data(X)
         side = _side.read(X.shape[0], y, constraints, sample_ids)
         kernel = self._input_kernel(X)
-        basis = self._kernel_basis(kernel, X)
-        if basis.is_reduced:
-            side = side.inside(lambda i, j: _outside(kernel, X, basis.features, i, j))
-        factor = self._learn(X, y, basis.features, side, None)
+        basis = self._kernel_basis(kernel, X, side.codes)
+        alpha, span, outside = self._alpha(), None, None
+        if basis.is_reduced and alpha > 0:
+            outside = Outside(kernel, X, basis.features, alpha)
+            if kernel.is_precomputed:
+                span = ObjectSpan.of(symmetric(X, "X (a precomputed kernel)"))
         training = basis.features if kernel.is_precomputed else None
-        self.metric_ = KernelMetric(kernel, basis.points, basis.weights, symmetric_root(factor), training)
+        prior = None if alpha == 1.0 else alpha * np.eye(basis.features.shape[1])
+        by_class = isinstance(self.basis, str) and self.basis == "class_means"
+        drawn = "random" if by_class else "local"
+        factor = symmetric_root(self._learn(X, y, basis.features, side, prior, outside, drawn))
+        self.metric_ = KernelMetric(kernel, basis.points, basis.weights, factor, training, span, alpha)
         self.rank_ = basis.features.shape[1]
         return self
 
@@ -149,8 +164,8 @@ class KernelLearner(Learner):
 
         It returns an (n, m) array: k0(x, y) + phi'(x)^T (W - I) phi'(y), JKDD12 (6), (18). With a precomputed
         input kernel, rows are kernel values with the training objects, and without Y the result is the
-        learned kernel with these, (n, n_train); with Y, objects are taken for their projections on the span
-        of the basis, because the rows do not tell k0(x, y). (The parameter `kernel` is in `get_params()`.)
+        learned kernel with these, (n, n_train); with Y, new objects are taken for their projections on the
+        span of all training objects, since rows tell no more. (The parameter `kernel` is in `get_params()`.)
         """
         return self._learned_kernel
 
@@ -168,9 +183,10 @@ class KernelLearner(Learner):
     def distances(self, X: Any, Y: Any = None, *, squared: bool = False) -> Array:
         """Learned distances of every row of X to every row of Y, by default of X.
 
-        With a precomputed input kernel, by default to the training objects; all objects are then taken for
-        their projections on the span of the basis, because kernel values with the training objects do not
-        tell k0(x, x). With the full basis this changes all distances of a new object by the same amount.
+        They are those of the learned kernel, k(x, x) + k(y, y) - 2 k(x, y), whatever the basis. With a
+        precomputed input kernel, by default to the training objects; a new object is then taken for its
+        projection on the span of all training objects, because kernel values with these do not tell
+        k0(x, x). That makes all its squared distances to training objects less by the same amount.
 
         Parameters
         ----------
@@ -230,28 +246,42 @@ class KernelLearner(Learner):
             raise ValueError(f"gamma must be 'scale', a number > 0 or None, got {self.gamma!r}")
         return float(self.gamma)
 
-    def _kernel_basis(self, kernel: InputKernel, X: Any) -> _kernel_bases.KernelBasis:
+    def _kernel_basis(
+        self, kernel: InputKernel, X: Any, codes: Index | None = None
+    ) -> _kernel_bases.KernelBasis:
         n = X.shape[0]
         if kernel.is_precomputed and X.shape[1] != n:
             raise ValueError(
                 f"kernel='precomputed' needs a square kernel matrix for fit, got shape {X.shape}"
             )
         rank = rank_wanted(self.rank, n)
+        rng = check_random_state(self.random_state)
+        if not isinstance(self.basis, str):
+            if rank is not None:
+                raise ValueError(f"rank must be None beside a given basis, got {rank}")
+            return _kernel_bases.kernel_basis(kernel, X, self.basis, n, rng)
         kind = one_of(self.basis, "basis", ("auto", *_kernel_bases.BASES))
         if kind == "auto":
             kind = "full" if rank is None and n <= FULL_OBJECTS else "subset"
         if kind == "full" and rank is not None:
             raise ValueError(f"basis='full' takes all {n} objects, so rank must be None, got {rank}")
-        rng = check_random_state(self.random_state)
-        return _kernel_bases.kernel_basis(kernel, X, kind, rank or min(n, DEFAULT_RANK), rng)
+        if kind == "class_means" and (codes is None or rank is not None):
+            raise ValueError(f"basis='class_means' needs labels y and rank=None, got rank={rank}")
+        return _kernel_bases.kernel_basis(kernel, X, kind, rank or min(n, DEFAULT_RANK), rng, codes)
+
+    def _alpha(self) -> float:
+        alpha: Any = self.alpha
+        is_number = isinstance(alpha, int | float | np.number) and not isinstance(alpha, bool)
+        if not (is_number and 0 <= alpha < np.inf):
+            raise ValueError(f"alpha must be a number >= 0, got {alpha!r}")
+        if alpha == 0 and isinstance(self.divergence, str) and self.divergence in ("logdet", "vonneumann"):
+            raise ValueError(
+                f"alpha=0 needs divergence='frobenius', got {self.divergence!r}, which is infinite from zero "
+                "to any other matrix"
+            )
+        return float(alpha)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self._is_precomputed
         return tags
-
-
-def _outside(kernel: InputKernel, X: Any, features: Array, i: Index, j: Index) -> Array:
-    """The inner products of objects i and j outside the subspace in which `features` are the coordinates."""
-    base = X[i, j] if kernel.is_precomputed else in_parts(kernel.paired, X, i, j)
-    return base - in_parts(paired_products, features, i, j)

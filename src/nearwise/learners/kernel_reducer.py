@@ -17,8 +17,10 @@ from nearwise.learners._progress import progress, with_callbacks
 from nearwise.learners.base import PriorKeptWarning, penalty_wanted, whole_number
 from nearwise.learners.kernel_learner import KernelLearner
 from nearwise.learners.metric import KernelMap
+from nearwise.linalg.directions import with_fixed_signs
 from nearwise.model import constraints as c, drawing
 from nearwise.model.blocks import Constraints
+from nearwise.model.certificate import SATISFIED
 from nearwise.model.divergences import Frobenius
 from nearwise.model.problem import Problem
 from nearwise.solving.driver import solve
@@ -28,6 +30,10 @@ from nearwise.solving.thin import ThinFactor
 Array = NDArray[np.float64]
 
 _THIN = 200  # from this order of W on, its leading eigenpairs take less time than all of W
+
+
+class TruncationWarning(UserWarning):
+    """Hard constraints hold for the matrix that was learned, but not for the coordinates that were kept."""
 
 
 class KernelReducer(KernelLearner):
@@ -55,8 +61,13 @@ class KernelReducer(KernelLearner):
     ----------
     metric_ : the learned `KernelMap`
     eigenvalues_ : of W, all that are positive, in falling order
+    satisfied_ : the share of the constraints that hold in the coordinates, up to 0.1 % of their bounds.
+        `status_` and `result_` are about W; where W has more positive eigenvalues than there are
+        coordinates, distances in these are less, and lower bounds may fail. With penalty=inf, a
+        `TruncationWarning` says so.
     components_ : (n_components, n_points) coefficients: coordinates are kernel values with the points of
-        the basis times the transpose of these
+        the basis times the transpose of these. Their sign is such that the largest value of a coordinate
+        among the training objects, or the first of several, is positive
     rank_, n_features_in_, feature_names_in_, result_, status_, n_iter_, penalty_, kept_prior_,
     n_constraints_used_, n_constraints_dropped_ : as for `KernelLearner`; `kept_prior_` is true where nothing
         was learned and the coordinates are those of kernel PCA
@@ -81,7 +92,7 @@ class KernelReducer(KernelLearner):
         trace_weight: float = 1.0,
         penalty: float = 1.0,
         rank: int | None = None,
-        basis: str = "auto",
+        basis: str | ArrayLike = "auto",
         n_pairs: int | None = None,
         tol: float = 1e-6,
         max_iter: int | None = None,
@@ -128,9 +139,10 @@ class KernelReducer(KernelLearner):
             raise ValueError(f"trace_weight must be a number > 0, got {self.trace_weight!r}")
         side = _side.read(X.shape[0], y, constraints, sample_ids)
         kernel = self._input_kernel(X)
-        basis = self._kernel_basis(kernel, X)
+        basis = self._kernel_basis(kernel, X, side.codes)
         scale = _unit_scale(basis.features)
         directions = scale * self._directions(X, y, scale * basis.features, side, count)
+        directions = with_fixed_signs(directions, basis.features @ directions)
         training = basis.features @ directions if kernel.is_precomputed else None
         self.metric_ = KernelMap(kernel, basis.points, basis.weights @ directions, training)
         self.rank_ = basis.features.shape[1]
@@ -145,7 +157,7 @@ class KernelReducer(KernelLearner):
         if penalty_wanted(self.penalty) != np.inf:
             side = _side.without_unreachable(side, features, Frobenius(), None)
         rows = _with_bounds(features, _all_constraints(features, side, self.n_pairs, self.random_state))
-        self.n_constraints_used_ = len(rows)
+        self.n_constraints_used_, self.satisfied_ = len(rows), 1.0
         self.n_constraints_dropped_ = side.n_dropped
         self.result_: Result | None = None
         self.status_, self.n_iter_, self.penalty_scores_ = Status.SOLVED, 0, ()
@@ -175,7 +187,24 @@ class KernelReducer(KernelLearner):
         B = np.zeros((features.shape[1], min(count, features.shape[1])))
         width = min(B.shape[1], len(values))
         B[:, :width] = V[:, :width] * np.sqrt(values[:width])
+        if len(rows):
+            self._grade(Problem(features, rows, Frobenius()), B)
         return B
+
+    def _grade(self, problem: Problem, B: Array) -> None:
+        """What holds for the coordinates themselves."""
+        violations = problem.formulation.losses.violations(problem.values(B @ B.T))
+        broken = violations > SATISFIED
+        self.satisfied_ = 1.0 - float(np.mean(broken))
+        if self.penalty_ == np.inf and broken.any():
+            worst = problem.describe(int(np.argmax(violations)))
+            warnings.warn(
+                f"KernelReducer: {int(broken.sum())} of {len(broken)} constraints do not hold in "
+                f"{B.shape[1]} coordinates, {worst} least of all; W meets them with "
+                f"{len(self.eigenvalues_)} positive eigenvalues; raise n_components or trace_weight",
+                TruncationWarning,
+                stacklevel=5,
+            )
 
     def _report_status(self, found: Result) -> None:
         if found.status is Status.INFEASIBLE:

@@ -17,11 +17,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.linalg import lapack, solve_triangular
 
 from nearwise.learners.input_kernels import InputKernel, dense_product, in_parts, paired_squared_distances
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
+
+# squared length, relative to the largest, of what is left of an object that others span; the next is for a
+# kernel that was computed in single precision
+_DEPENDENT = (1e-10, 1e-8, 1e-6)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -103,7 +108,7 @@ class KernelMetric:
     """A learned kernel and its squared distance, on all objects that the input kernel accepts.
 
     With phi'(x) = weights^T [k0(x, points)], the coordinates of x in an orthonormal basis of the span of some
-    training objects, the learned kernel is k0(x, y) + phi'(x)^T (B B^T - I) phi'(y): JKDD12 (6), (18).
+    training objects, the learned kernel is a k0(x, y) + phi'(x)^T (B B^T - a I) phi'(y): JKDD12 (6), (18).
 
     Attributes
     ----------
@@ -112,9 +117,13 @@ class KernelMetric:
     weights : one row per point, one column per dimension of the basis
     factor : B
     training : phi' of all training objects, for a precomputed kernel only
+    span : for a precomputed kernel with a reduced basis, what its rows tell outside the basis
+    alpha : a, what W is a multiple of the identity by outside the basis
 
-    A precomputed kernel gives rows k0(x, training objects). Where a distance needs k0(x, x) or k0(x, y) of
-    other objects, these rows do not say it, and the objects are taken for their projections on the basis.
+    A precomputed kernel gives rows k0(x, training objects), which determine the projection of x on the span
+    of all training objects, and nothing else of x. Where a distance needs k0(x, x), or k0(x, y) of two new
+    objects, they are those of the projections: of training objects the kernel itself, and of a new object a
+    number by which all its squared distances to training objects are less than they are.
     """
 
     kernel: InputKernel
@@ -122,6 +131,8 @@ class KernelMetric:
     weights: Array
     factor: Array
     training: Array | None = None
+    span: ObjectSpan | None = None
+    alpha: float = 1.0
 
     def __post_init__(self) -> None:
         _store_by_rows(self)
@@ -143,45 +154,93 @@ class KernelMetric:
         For a precomputed kernel, by default with the training objects.
         """
         left = self.features(X)
-        if self.kernel.is_precomputed:
-            if Y is not None:
-                return left @ self.factor @ self.transform(Y).T
+        right = left if Y is None else self.features(Y)
+        if self.kernel.is_precomputed and Y is None:
             base, right = X, self._training
+        elif not self.kernel.is_precomputed:
+            base = self.kernel.gram(X, X if Y is None else Y)
+        elif self.span is None:
+            base = left @ right.T
         else:
-            base, right = self.kernel.gram(X, X if Y is None else Y), left if Y is None else self.features(Y)
-        return base + (left @ self.factor) @ (right @ self.factor).T - left @ right.T
+            base = self.span.coordinates(X) @ self.span.coordinates(Y).T
+        learned = (left @ self.factor) @ (right @ self.factor).T
+        return np.asarray(learned + self.alpha * (base - left @ right.T))
 
     def squared_distances(self, X: Any, Y: Any = None) -> Array:
         """Of every row of X to every row of Y; defaults as in `gram`."""
         from sklearn.metrics.pairwise import euclidean_distances  # slow to import, and needed only here
 
         left = self.features(X)
-        if self.kernel.is_precomputed:
-            right = self._training if Y is None else self.features(Y)
-            return euclidean_distances(left @ self.factor, right @ self.factor, squared=True)
-        Y = X if Y is None else Y
-        right = self.features(Y)
-        base = self.kernel.gram(X, Y)
-        outside = self.kernel.paired(X, X)[:, None] + self.kernel.paired(Y, Y) - 2.0 * base
-        outside -= euclidean_distances(left, right, squared=True)
-        return euclidean_distances(left @ self.factor, right @ self.factor, squared=True) + np.maximum(
-            outside, 0.0
-        )
+        others = X if Y is None else Y
+        right = self._training if self.kernel.is_precomputed and Y is None else self.features(others)
+        learned: Array = euclidean_distances(left @ self.factor, right @ self.factor, squared=True)
+        if self.kernel.is_precomputed and self.span is None:
+            return learned
+        if self.span is None:
+            whole = self.kernel.paired(X, X)[:, None] + self.kernel.paired(others, others)
+            whole -= 2.0 * self.kernel.gram(X, others)
+        elif Y is None:
+            whole = np.square(self.span.coordinates(X)).sum(axis=1)[:, None] + self.span.diagonal - 2.0 * X
+        else:
+            whole = euclidean_distances(self.span.coordinates(X), self.span.coordinates(Y), squared=True)
+        return learned + self.alpha * np.maximum(whole - euclidean_distances(left, right, squared=True), 0.0)
 
     def pair_squared_distances(self, X: Any, i: Index, j: Index) -> Array:
         """Of the rows i of X to the rows j."""
         inside = self.features(X)
         learned = in_parts(paired_squared_distances, inside @ self.factor, i, j)
-        if self.kernel.is_precomputed:
+        if self.kernel.is_precomputed and self.span is None:
             return learned
-        outside = in_parts(self.kernel.paired_squared_distances, X, i, j)
+        if self.span is None:
+            outside = in_parts(self.kernel.paired_squared_distances, X, i, j)
+        else:
+            outside = in_parts(paired_squared_distances, self.span.coordinates(X), i, j)
         outside -= in_parts(paired_squared_distances, inside, i, j)
-        return learned + np.maximum(outside, 0.0)
+        return learned + self.alpha * np.maximum(outside, 0.0)
 
     @property
     def _training(self) -> Array:
         assert self.training is not None
         return self.training
+
+
+@dataclass(frozen=True, eq=False)
+class ObjectSpan:
+    """The span of all training objects of a precomputed kernel, as a pivoted Cholesky factor of their kernel.
+
+    Attributes
+    ----------
+    columns : training objects that span all of them up to rounding
+    root : lower triangular L, with L L^T the kernel of these
+    diagonal : k0 of every training object with itself
+    """
+
+    columns: Index
+    root: Array
+    diagonal: Array
+
+    def __post_init__(self) -> None:
+        _store_by_rows(self)
+
+    @classmethod
+    def of(cls, K: Array) -> ObjectSpan:
+        """The span of the objects of a positive semidefinite kernel matrix."""
+        diagonal = np.diag(K).copy()
+        largest = float(diagonal.max(initial=0.0))
+        for tolerance in _DEPENDENT:
+            L, order, rank, _ = lapack.dpstrf(K, tol=tolerance * largest, lower=1)
+            L = np.tril(L)[:, :rank]
+            left = diagonal[order - 1] - np.einsum("ij,ij->i", L, L)
+            if left.min(initial=0.0) >= -tolerance * largest:
+                return cls((order - 1)[:rank].astype(np.int64), L[:rank], diagonal)
+        raise ValueError(
+            "the kernel must be positive semidefinite, but what its matrix leaves of object "
+            f"{order[np.argmin(left)] - 1} outside the span of others has the squared length {left.min():.3g}"
+        )
+
+    def coordinates(self, X: Array) -> Array:
+        """Of the projections of objects, given by rows of kernel values with the training objects."""
+        return np.asarray(solve_triangular(self.root, X[:, self.columns].T, lower=True).T)
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,8 +14,9 @@ from sklearn.utils import check_random_state
 from nearwise._common.reading import symmetric
 from nearwise.learners import _bases, _side
 from nearwise.learners._progress import with_callbacks
+from nearwise.learners._space import Outside
 from nearwise.learners.base import Learner, one_of, rank_wanted
-from nearwise.learners.input_kernels import dense_product, in_parts, paired_products
+from nearwise.learners.input_kernels import InputKernel, dense_product, first_equal_rows
 from nearwise.learners.metric import Metric, symmetric_root
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence
@@ -54,8 +55,9 @@ class MetricLearner(Learner):
         The subspace: leading singular vectors of the data, the means of clusters, of classes, or of clusters
         within classes, or the span of given columns. "auto" is "class_clusters" with labels and "svd"
         without. Naming a basis means learning in it, whatever the number of features.
-    pairs : "auto", "random" or "local", default="auto"
-        How pairs are drawn from labels: uniformly, or between near neighbours, which is the default.
+    pairs : "auto", "random", "local" or "none", default="auto"
+        How pairs are drawn from labels: uniformly, or between near neighbours, which is the default but in a
+        basis that is made from the classes; or "none", for labels that serve to make a basis only.
     n_pairs : int, default=None
         How many pairs to draw from labels at most; by default 20,000 local or 40 c^2 random ones for c
         classes.
@@ -153,11 +155,12 @@ class MetricLearner(Learner):
         X = self._training_data(X)
         side = _side.read(X.shape[0], y, constraints, sample_ids)
         basis = self._subspace(X, side)
-        features = X if basis is None else dense_product(X, basis)
-        if basis is not None:
-            side = side.inside(lambda i, j: _outside(X, features, i, j))
+        features = X if basis is None else dense_product(X, basis)[first_equal_rows(X)]
+        outside = None if basis is None else Outside(InputKernel("linear"), X, features)
         prior = self._prior(X) if basis is None else None
-        factor = self._learn(X, y, features, side, prior)
+        # in a basis that is made of the classes' objects, these have neighbours that others do not have
+        by_class = basis is not None and side.codes is not None and self._basis_kind in _bases.BY_CLASS
+        factor = self._learn(X, y, features, side, prior, outside, "random" if by_class else "local")
         self.metric_ = Metric(symmetric_root(factor), basis)
         self.rank_ = features.shape[1]
         return self
@@ -187,6 +190,11 @@ class MetricLearner(Learner):
     def _accept_sparse(self) -> str | bool:
         """Sparse data are learned from in a subspace, outside which M is the identity."""
         return "csr" if self._starts_from_identity else False
+
+    @property
+    def _basis_kind(self) -> str:
+        """The name of the basis; "given" for an array."""
+        return self.basis if isinstance(self.basis, str) else "given"
 
     def _subspace(self, X: Any, side: _side.SideInformation) -> Array | None:
         """An orthonormal basis of what is learned; None for all of the space."""
@@ -218,8 +226,3 @@ class MetricLearner(Learner):
         if not kept.any():
             raise ValueError("prior='covariance': all rows of X are equal, so their covariance is zero")
         return (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
-
-
-def _outside(X: Any, features: Array, i: NDArray[np.int64], j: NDArray[np.int64]) -> Array:
-    """The inner products of rows i and j outside the subspace in which `features` are the coordinates."""
-    return in_parts(paired_products, X, i, j) - in_parts(paired_products, features, i, j)

@@ -101,16 +101,11 @@ def constraint_atoms(
 
     To add a kind of constraint, write the function that turns its block into atoms and name it in `_ATOMS`.
     """
-    parts: list[_Part] = []
-    n_rows = 0
     inside = features if basis is None else features @ basis
     sizes = scale
     if sizes is None and any(block.matrices for block in blocks):
         sizes = np.sqrt(np.einsum("ij,ij->i", features, features))
-    for block in blocks:
-        part = _ATOMS[block.kind](block, inside, sizes)
-        parts.append(replace(part, row=part.row + n_rows, definite=part.definite + n_rows))
-        n_rows += len(block)
+    parts = _parts(blocks, inside, sizes)
     extra = [part.vectors for part in parts if part.vectors is not None]
     places = np.cumsum([len(features), *map(len, extra)])
     shifts = iter(places)
@@ -146,6 +141,29 @@ def constraint_atoms(
     return np.ascontiguousarray(projected), atoms
 
 
+def is_rounding(vectors: Array, scale: Array, columns: int) -> NDArray[np.bool_]:
+    """Which vectors are rounding errors of numbers of this size, from features of so many columns."""
+    return np.asarray(np.linalg.norm(vectors, axis=1) <= _ROUNDING * np.sqrt(columns) * scale)
+
+
+def _parts(blocks: tuple[Block, ...], features: Array, sizes: Array | None) -> list[_Part]:
+    """The atoms of all blocks; those that only name objects, of which there may be many, by kind at once."""
+    start = np.cumsum([0, *map(len, blocks)])
+    by_kind: dict[tuple[str, int], list[int]] = {}
+    for place, block in enumerate(blocks):
+        by_kind.setdefault((block.kind, place if block.matrices else -1), []).append(place)
+    parts: list[_Part] = []
+    for (kind, _), places in by_kind.items():
+        block = blocks[places[0]]
+        if len(places) > 1:
+            ids = np.concatenate([blocks[place].object_ids for place in places])
+            block = replace(block, ids=ids, bounds=np.concatenate([blocks[place].bounds for place in places]))
+        part = _ATOMS[kind](block, features, sizes)
+        row = np.concatenate([np.arange(start[place], start[place + 1]) for place in places])
+        parts.append(replace(part, row=row[part.row], definite=row[part.definite]))
+    return parts
+
+
 def _without_offset(rows: Array, atoms: Atoms) -> tuple[Array, Atoms]:
     """Rows whose differences lose no digits to a large part that they have in common, and atoms over them.
 
@@ -178,18 +196,18 @@ def _without_rounding(
 
     `objects` has the objects of every atom, or -1 for vectors that are not features.
     """
-    tolerance = _ROUNDING * np.sqrt(rows.shape[1])
-    difference = atoms.is_difference
+    difference, columns = atoms.is_difference, rows.shape[1]
     first, second = atoms.first[difference], atoms.second[difference]
     vanishes = np.zeros(len(difference), dtype=bool)
-    whole, left = (np.linalg.norm(F[first] - F[second], axis=1) for F in (rows, projected))
-    if scale is not None:
+    if scale is None:
+        whole = np.linalg.norm(rows[first] - rows[second], axis=1)
+    else:
         whole = scale[objects[:, difference]].sum(axis=0)
-    vanishes[difference] = left <= tolerance * whole
+    vanishes[difference] = is_rounding(projected[first] - projected[second], whole, columns)
     product = ~difference & (objects[0] >= 0)
     for place, of in zip((atoms.first, atoms.second), objects, strict=True):
-        whole, left = (np.linalg.norm(F[place[product]], axis=1) for F in (rows, projected))
-        vanishes[product] |= left <= tolerance * (whole if scale is None else scale[of[product]])
+        of_one = np.linalg.norm(rows[place[product]], axis=1) if scale is None else scale[of[product]]
+        vanishes[product] |= is_rounding(projected[place[product]], of_one, columns)
     return replace(atoms, coefficient=np.where(vanishes, 0.0, atoms.coefficient))
 
 

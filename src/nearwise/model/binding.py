@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 
 import numpy as np
@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from nearwise._common.reading import finite, symmetric
+from nearwise.linalg.eigenpairs import eigenpairs
+from nearwise.model.atoms import is_rounding
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence
 from nearwise.model.losses import Losses
@@ -35,62 +37,73 @@ class LeftOutWarning(UserWarning):
 
 @dataclass(frozen=True, eq=False)
 class BoundProblem:
-    """The checked parts of a problem: eigenvalues of the prior in `prior`, their vectors in `prior_basis`."""
+    """The checked parts of a problem that do not depend on the penalty; `losses` adds that.
+
+    Attributes
+    ----------
+    features, constraints, divergence : as given
+    prior, prior_basis : eigenvalues of the prior, and their vectors; None for the columns of the features
+    measurements : the constraints, bound to the features in that basis
+    sizes : of the rows under the prior
+    bounds : the open ones filled
+    lost : rows whose value is zero for every matrix, and that do not allow it
+    sample_ids : by which the constraints name the objects
+    of_kernel : whether the features are eigenvectors of a kernel, and `prior` its eigenvalues
+    """
 
     features: Array
+    constraints: Constraints
+    divergence: Divergence
     prior: Array
     prior_basis: Array | None
     measurements: InMemory
-    losses: Losses
+    sizes: Array
+    bounds: Array
+    lost: Mask
+    sample_ids: ArrayLike | None
+    of_kernel: bool = False
+
+    def losses(self, penalty: ArrayLike) -> Losses:
+        """What the rows cost; refuses what cannot be weighed, and hard rows that nothing can meet."""
+        penalties = _checked_penalties(penalty, self.constraints)
+        hard = np.flatnonzero(self.lost & np.isinf(penalties))
+        if hard.size:
+            raise ValueError(self._always_zero(int(hard[0])))
+        # The value of a lost row is always 0: as an upper bound it always holds, and costs nothing.
+        relations = np.where(self.lost, np.int8(-1), self.constraints.relations)
+        bounds = np.where(self.lost, np.abs(self.bounds), self.bounds)
+        reference, sizes = _reference(self.prior, self.divergence), self.sizes
+        _refuse_incomparable(
+            self.constraints, self.divergence, reference, self.measurements, sizes, bounds, penalties
+        )
+        return Losses(
+            self.divergence,
+            relations,
+            bounds,
+            penalties,
+            np.where(sizes > 0, sizes, np.median(sizes[sizes > 0]) if sizes.any() else 1.0),
+            self.measurements.is_definite,
+            sizes == 0,
+        )
+
+    def tell_of_lost(self, stacklevel: int) -> None:
+        """Warn of soft rows that nothing can meet."""
+        if self.lost.any():
+            sentence = self._always_zero(int(np.flatnonzero(self.lost)[0]))
+            text = f"{left_out(int(self.lost.sum()))} ({sentence})"
+            warnings.warn(text, LeftOutWarning, stacklevel=stacklevel)
+
+    def _always_zero(self, row: int) -> str:
+        G = self.features
+        whole = bind(self.constraints.resolve(len(G), self.sample_ids), G).sizes(np.ones(G.shape[1]))
+        reason = (
+            "it lies outside the range of the prior" if whole[row] else "its objects have the same features"
+        )
+        return f"{self.constraints.describe(row)}: {reason}, so its value is always 0"
 
 
-def bind_problem(
-    features: ArrayLike,
-    constraints: Constraints,
-    divergence: Divergence,
-    prior: ArrayLike | None,
-    penalty: ArrayLike,
-    sample_ids: ArrayLike | None,
-) -> BoundProblem:
-    """Check everything, then bind the constraints to the features in the eigenbasis of the prior."""
-    _check_kinds(constraints, divergence)
-    G = _checked_features(features)
-    values, basis = _checked_prior(prior, G.shape[1], divergence)
-    return _bound(G, constraints, divergence, values, basis, penalty, sample_ids)
-
-
-def bind_kernel(
-    K0: ArrayLike,
-    constraints: Constraints,
-    divergence: Divergence,
-    penalty: ArrayLike,
-    sample_ids: ArrayLike | None,
-    widening: float,
-) -> BoundProblem:
-    """The same for the nearest kernel to K0: features V and prior diag(Lambda), where K0 = V Lambda V^T.
-
-    With widening > 0, eigenvalues that count as zero take that value instead of being left out.
-    """
-    _check_kinds(constraints, divergence)
-    K = symmetric(K0, "K0")
-    if not (np.isfinite(widening) and widening >= 0):
-        raise ValueError(f"widening must be a number >= 0, got {widening!r}")
-    if divergence.indefinite_prior:
-        values, basis = np.linalg.eigh(K)
-        return _bound(np.eye(len(K)), constraints, divergence, values, basis, penalty, sample_ids)
-    values, vectors = np.linalg.eigh(K)
-    _refuse_negative(values, "K0")
-    kept = values > _RANK_TOLERANCE * max(float(values.max(initial=0.0)), 0.0)
-    if not kept.any():
-        raise ValueError("K0 is zero")
-    if widening > 0:
-        values = np.where(kept, values, widening)
-    else:
-        values, vectors = values[kept], vectors[:, kept]
-    return _bound(vectors, constraints, divergence, values, None, penalty, sample_ids, scale=np.ones(len(K)))
-
-
-def _check_kinds(constraints: Constraints, divergence: Divergence) -> None:
+def check_arguments(constraints: Constraints, divergence: Divergence, penalty: ArrayLike) -> None:
+    """What can be told before anything is computed."""
     if not isinstance(constraints, Constraints):
         raise TypeError(f"constraints must be made by nearwise.constraints, got {type(constraints).__name__}")
     if isinstance(divergence, type):
@@ -100,6 +113,66 @@ def _check_kinds(constraints: Constraints, divergence: Divergence) -> None:
             f"divergence must be LogDet(), VonNeumann(), Frobenius() or derive from SpectralDivergence; "
             f"{divergence!r} has no {missing[0]}"
         )
+    _checked_penalties(penalty, constraints)
+
+
+def bind_problem(
+    features: ArrayLike,
+    constraints: Constraints,
+    divergence: Divergence,
+    prior: ArrayLike | None,
+    sample_ids: ArrayLike | None,
+    fixed: ArrayLike | None = None,
+) -> BoundProblem:
+    """Check features and prior, then bind the constraints to the features in the eigenbasis of the prior."""
+    G = _checked_features(features)
+    values, basis = _checked_prior(prior, G.shape[1], divergence)
+    offsets = _checked_offsets(fixed, constraints)
+    return _bound(G, constraints, divergence, values, basis, sample_ids, offsets=offsets)
+
+
+def bind_kernel(
+    K0: ArrayLike,
+    constraints: Constraints,
+    divergence: Divergence,
+    sample_ids: ArrayLike | None,
+    widening: float,
+) -> BoundProblem:
+    """The same for the nearest kernel to K0: features V and prior diag(Lambda), where K0 = V Lambda V^T.
+
+    With widening > 0, eigenvalues that count as zero take that value instead of being left out.
+    """
+    K = symmetric(K0, "K0")
+    if not (np.isfinite(widening) and widening >= 0):
+        raise ValueError(f"widening must be a number >= 0, got {widening!r}")
+    if divergence.indefinite_prior:
+        values, basis = np.linalg.eigh(K)
+        return _bound(np.eye(len(K)), constraints, divergence, values, basis, sample_ids)
+    values, vectors = eigenpairs(K)
+    _refuse_negative(values, "K0")
+    kept = values > _RANK_TOLERANCE * max(float(values.max(initial=0.0)), 0.0)
+    if not kept.any():
+        raise ValueError("K0 is zero")
+    if widening > 0:
+        values = np.where(kept, values, widening)
+    else:
+        values, vectors = values[kept], vectors[:, kept]
+    found = _bound(vectors, constraints, divergence, values, None, sample_ids, scale=np.ones(len(K)))
+    return replace(found, of_kernel=True)
+
+
+def bind_factor(
+    G: ArrayLike, constraints: Constraints, divergence: Divergence, sample_ids: ArrayLike | None
+) -> BoundProblem:
+    """The same for K0 = G G^T, of which only G is ever formed."""
+    factor = _checked_features(G)
+    V, singular, _ = np.linalg.svd(factor, full_matrices=False)
+    kept = singular > max(factor.shape) * np.finfo(np.float64).eps * singular.max(initial=0.0)
+    if not kept.any():
+        raise ValueError("G is zero")
+    V, values = V[:, kept], singular[kept] ** 2
+    found = _bound(V, constraints, divergence, values, None, sample_ids, scale=np.ones(len(V)))
+    return replace(found, of_kernel=True)
 
 
 def _bound(
@@ -108,13 +181,11 @@ def _bound(
     divergence: Divergence,
     values: Array,
     basis: Array | None,
-    penalty: ArrayLike,
     sample_ids: ArrayLike | None,
     scale: Array | None = None,
+    offsets: Array | None = None,
 ) -> BoundProblem:
-    penalties = _checked_penalties(penalty, constraints)
-    blocks = constraints.resolve(len(G), sample_ids)
-    measurements = bind(blocks, G, basis, scale)
+    measurements = bind(constraints.resolve(len(G), sample_ids), G, basis, scale)
     reference = _reference(values, divergence)
     sizes = measurements.sizes(reference)
     if not np.isfinite(sizes).all():
@@ -122,37 +193,33 @@ def _bound(
         raise ValueError(
             f"{constraints.describe(row)}: the squared size of its features overflows; rescale them"
         )
-    bounds, relations = _filled_bounds(constraints, G, basis, reference), constraints.relations
-    lost = _unreachable(constraints, bounds, sizes)
-    if lost.any():
-        whole = bind(blocks, G).sizes(np.ones(G.shape[1]))
-        _tell_unreachable(constraints, lost, np.isinf(penalties), whole)
-        # The value of such a row is always 0: as an upper bound it always holds, and costs nothing.
-        relations, bounds = np.where(lost, np.int8(-1), relations), np.where(lost, np.abs(bounds), bounds)
-    _refuse_incomparable(constraints, divergence, reference, measurements, sizes, bounds, penalties)
-    losses = Losses(
-        divergence,
-        relations,
-        bounds,
-        penalties,
-        np.where(sizes > 0, sizes, np.median(sizes[sizes > 0]) if sizes.any() else 1.0),
-        measurements.is_definite,
+    bounds = _filled_bounds(constraints, G, basis, reference, scale)
+    lost = _unreachable(constraints, bounds if offsets is None else bounds - offsets, sizes)
+    if offsets is not None:
+        offsets = np.where(lost, 0.0, offsets)
+        sizes, measurements = sizes + np.abs(offsets), replace(measurements, offsets=offsets)
+    return BoundProblem(
+        G, constraints, divergence, values, basis, measurements, sizes, bounds, lost, sample_ids
     )
-    return BoundProblem(G, values, basis, measurements, losses)
 
 
 def unreachable(
-    features: Array, constraints: Constraints, divergence: Divergence, prior: Array | None
+    features: Array,
+    constraints: Constraints,
+    divergence: Divergence,
+    prior: Array | None,
+    fixed: Array | None = None,
 ) -> Mask:
-    """Which constraints, by row number, have a value that is 0 for every matrix, and do not allow it.
+    """Which constraints, by row number, have the same value for every matrix, and do not allow it.
 
-    Open bounds are meant to be > 0.
+    That value is 0, or the fixed part. Open bounds are meant to be > 0, and more than the fixed part.
     """
     values, basis = _checked_prior(prior, features.shape[1], divergence)
     scale = np.exp2(-np.frexp(np.abs(features).max(initial=0.0))[1])  # squares neither overflow nor vanish
     measured = bind(constraints.resolve(len(features)), features * scale, basis)
     sizes = measured.sizes(_reference(values, divergence))
-    return _unreachable(constraints, np.nan_to_num(constraints.bounds, nan=1.0), sizes)
+    bounds = constraints.bounds if fixed is None else constraints.bounds - fixed
+    return _unreachable(constraints, np.nan_to_num(bounds, nan=1.0), sizes)
 
 
 def random_orthonormal(n: int, rank: int, seed: int) -> Array:
@@ -190,6 +257,21 @@ def _checked_penalties(penalty: ArrayLike, constraints: Constraints) -> Array:
     return np.broadcast_to(gamma, (len(constraints),)).copy()
 
 
+def _checked_offsets(fixed: ArrayLike | None, constraints: Constraints) -> Array | None:
+    if fixed is None:
+        return None
+    offsets = finite(fixed, "fixed", ndim=1)
+    if len(offsets) != len(constraints):
+        raise ValueError(f"fixed must be {len(constraints)} numbers, one per constraint, got {len(offsets)}")
+    unknown = np.flatnonzero(np.isnan(constraints.bounds))
+    if unknown.size:
+        raise ValueError(
+            f"{constraints.describe(int(unknown[0]))}: beside a fixed part, which the features do not tell, "
+            "a bound cannot be filled from them; give it"
+        )
+    return offsets
+
+
 def _checked_prior(prior: ArrayLike | None, r: int, divergence: Divergence) -> tuple[Array, Array | None]:
     """Eigenvalues and eigenvectors; only those of the range, where the divergence confines M to it."""
     if prior is None:
@@ -197,9 +279,10 @@ def _checked_prior(prior: ArrayLike | None, r: int, divergence: Divergence) -> t
     M0 = symmetric(prior, "prior")
     if M0.shape != (r, r):
         raise ValueError(f"prior must have shape {(r, r)} like the features' columns, got {M0.shape}")
-    values, vectors = np.linalg.eigh(M0)
     if divergence.indefinite_prior:
-        return values, vectors
+        found = np.linalg.eigh(M0)
+        return found[0], found[1]
+    values, vectors = eigenpairs(M0)
     _refuse_negative(values, "prior")
     if values.max() <= 0 and _confines(divergence):
         raise ValueError("prior is zero, so no other matrix is at a finite divergence from it")
@@ -222,7 +305,9 @@ def _reference(prior: Array, divergence: Divergence) -> Array:
     return prior
 
 
-def _filled_bounds(constraints: Constraints, G: Array, basis: Array | None, reference: Array) -> Array:
+def _filled_bounds(
+    constraints: Constraints, G: Array, basis: Array | None, reference: Array, scale: Array | None
+) -> Array:
     bounds = constraints.bounds
     open_rows = np.isnan(bounds)
     if not open_rows.any():
@@ -234,12 +319,15 @@ def _filled_bounds(constraints: Constraints, G: Array, basis: Array | None, refe
         draw = np.random.default_rng(0).integers(0, n, (2, _SAMPLED_PAIRS))
         i, j = draw[:, draw[0] != draw[1]]
     z = G[i] - G[j]
-    distances = np.square(z if basis is None else z @ basis) @ reference
-    distances = distances[distances > 0]
+    inside = z if basis is None else z @ basis
+    whole = np.linalg.norm(z, axis=1) if scale is None else scale[i] + scale[j]
+    distances = np.square(inside) @ reference
+    distances = distances[(distances > 0) & ~is_rounding(inside, whole, G.shape[1])]
     if distances.size == 0:
         raise ValueError("all objects have the same features, so no bound can be filled from their distances")
-    for relation, percentile in _PERCENTILES.items():
-        bounds[open_rows & (constraints.relations == relation)] = np.percentile(distances, percentile)
+    filled = np.percentile(distances, list(_PERCENTILES.values()))
+    for relation, bound in zip(_PERCENTILES, filled, strict=True):
+        bounds[open_rows & (constraints.relations == relation)] = bound
     return bounds
 
 
@@ -249,21 +337,6 @@ def _unreachable(constraints: Constraints, bounds: Array, sizes: Array) -> Mask:
     forbids_zero |= (constraints.relations == 0) & (bounds != 0)
     lost: Mask = (sizes == 0) & forbids_zero
     return lost
-
-
-def _tell_unreachable(constraints: Constraints, lost: Mask, is_hard: Mask, whole_sizes: Array) -> None:
-    """Refuse hard rows that cannot be met, and warn of soft ones.
-
-    `whole_sizes` are the sizes that the rows have without the restriction to the range of the prior.
-    """
-    hard = np.flatnonzero(lost & is_hard)
-    first = int((hard if hard.size else np.flatnonzero(lost))[0])
-    same = whole_sizes[first] == 0
-    reason = "its objects have the same features" if same else "it lies outside the range of the prior"
-    sentence = f"{constraints.describe(first)}: {reason}, so its value is always 0"
-    if hard.size:
-        raise ValueError(sentence)
-    warnings.warn(f"{left_out(int(lost.sum()))} ({sentence})", LeftOutWarning, stacklevel=6)
 
 
 def left_out(count: int) -> str:

@@ -179,6 +179,10 @@ class Constraints:
                     f"row {first}: the matrix A has {len(ids)} rows, but there are {n_objects} objects; "
                     "ids in linear() says which of them they are"
                 )
+            if sample_ids is None and block.kind != "linear" and _are_below(n_objects, ids):
+                resolved.append(block)
+                first += len(block)
+                continue
             index = find(ids)
             unknown = np.argwhere(index < 0)
             if len(unknown):
@@ -214,3 +218,8 @@ class Constraints:
 
 def shown_pair(symbol: str, pair: Ids) -> str:
     return f"{symbol}({reading.show(pair[0])}, {reading.show(pair[1])})"
+
+
+def _are_below(n: int, ids: Ids) -> bool:
+    """Whether ids are row numbers of n objects."""
+    return ids.dtype == np.int64 and (not ids.size or bool(ids.min() >= 0 and ids.max() < n))

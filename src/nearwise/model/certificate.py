@@ -61,14 +61,15 @@ class Certificate:
 class InfeasibilityCheck:
     """What multipliers y prove about the hard constraints.
 
-    If S = sum_i y_i A_i >= 0 and y^T b < 0, then no M >= 0 meets them, because 0 <= <S, M> <= y^T b.
+    If S = sum_i y_i A_i >= 0 and y^T b < 0, then no M >= 0 meets them, because 0 <= <S, M> <= y^T b. Under
+    LogDet, where M is definite, S other than zero proves it with y^T b = 0 too, because then 0 < <S, M>.
 
     Attributes
     ----------
     valid : whether that holds to rounding: the distances (or other measured sizes <|A_i|, M>) of a feasible M
         would have to be 1e7 times their bounds, in the mean with weights |y_i|; no unit and no prior matters
     smallest_eigenvalue : of S relative to sum_i |y_i| |A_i|, so at least -1; 0 where S >= 0
-    bound : y^T b before that scaling, relative to sum_i |y_i b_i|
+    bound : y^T b before that scaling, relative to sum_i |y_i b_i|; 0 where all of these bounds are 0
     rows : the constraints that contradict each other, those with the largest share first
     """
 

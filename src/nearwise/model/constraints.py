@@ -92,7 +92,9 @@ def similarity(pairs: Rows, b: ArrayLike, relation: Relation) -> Constraints:
     return _constraints("similarity", relation, ids, bounds)
 
 
-def linear(A: Any, b: ArrayLike, relation: Relation, ids: ArrayLike | None = None) -> Constraints:
+def linear(
+    A: Any, b: ArrayLike, relation: Relation, ids: ArrayLike | None = None, symmetrise: bool = False
+) -> Constraints:
     """Linear constraints tr(A X) `relation` b on the kernel X.
 
     Parameters
@@ -102,6 +104,8 @@ def linear(A: Any, b: ArrayLike, relation: Relation, ids: ArrayLike | None = Non
     b : one number or one per matrix
     relation : "<=", ">=" or "=="
     ids : the objects of the rows of every A; by default the objects 0, ..., n - 1, which then must be all
+    symmetrise : whether A may be other than symmetric, as x y^T is (KSD06): tr(A X) is that of its symmetric
+        part, because X is symmetric. By default such an A is refused, as it may be a mistake.
 
     >>> import numpy as np
     >>> from nearwise import constraints as c
@@ -109,7 +113,7 @@ def linear(A: Any, b: ArrayLike, relation: Relation, ids: ArrayLike | None = Non
     <Constraints: 1 linear ==>
     """
     _check_relation(relation)
-    matrices = tuple(Linear(*parts) for parts in reading.matrices(A))
+    matrices = tuple(Linear(*parts) for parts in reading.matrices(A, symmetrise))
     bounds = reading.column(b, len(matrices), "bound", np.isfinite, "a finite number", unit="matrix")
     for number, matrix in enumerate(matrices):
         if matrix.size != matrices[0].size:
@@ -128,6 +132,8 @@ def from_labels(
     draw: Literal["random", "local"] = "random",
     n_pairs: int | None = None,
     random_state: int | np.random.RandomState | None = None,
+    bounds: tuple[float, float] | None = None,
+    per_class: int | None = None,
 ) -> Constraints:
     """Similar pairs of equal labels, dissimilar pairs of different labels; bounds are filled from the data.
 
@@ -140,14 +146,26 @@ def from_labels(
         "local" takes every object with its five nearest objects of its class and of the other classes
     n_pairs : the number of pairs, if there are as many; by default 40 c^2 for c classes, and all for "local"
     random_state : seed or `numpy.random.RandomState`, as in scikit-learn
+    bounds : two factors, as (0.75, 1.25): a similar pair shall come below the first times its own squared
+        distance in X, a dissimilar one above the second times it (KSD09 7.1, MBS11 10.2). Pairs of equal rows
+        are left out then. By default bounds are left open, and filled by who learns from them.
+    per_class : in place of `n_pairs`, so many pairs within each class and so many of its objects with others,
+        or all if there are fewer (JKDD12 6 takes 100), so that small classes say as much as large ones
 
     >>> from nearwise import constraints as c
     >>> c.from_labels(["a", "a", "b", "b"], random_state=0)
     <Constraints: 2 distances <=, 4 distances >=>
     """
     codes = labelling.read(y).for_pairs(stacklevel=2)
-    same, different = drawing.pairs_of_classes(codes, X, draw, n_pairs, random_state)
-    return similar(same) + dissimilar(different)
+    same, different = drawing.pairs_of_classes(codes, X, draw, n_pairs, random_state, per_class)
+    if bounds is None:
+        return similar(same) + dissimilar(different)
+    if X is None:
+        raise ValueError("bounds are multiples of the squared distances in X: give X")
+    below, above = reading.column(bounds, 2, "bounds", reading.positive, "a finite number > 0")
+    found = [(pairs, drawing.squared_distances(X, pairs)) for pairs in (same, different)]
+    (near, d_near), (far, d_far) = ((pairs[d > 0], d[d > 0]) for pairs, d in found)
+    return at_most(near, below * d_near) + at_least(far, above * d_far)
 
 
 def from_tuples(tuples: ArrayLike, y: ArrayLike | None = None) -> tuple[Array, Constraints]:

@@ -26,7 +26,7 @@ _NOISE = 8.0  # times n eps: the relative size of what eigh, svd and the product
 _LARGEST_LEAKAGE = 1e-6  # the share outside a range that no ill-conditioning excuses
 _NEAR = 0.25  # the relative difference of two numbers up to which their divergence is summed as a series
 _LARGE_LOGARITHM = 700.0  # where x / y may have overflowed or lost digits
-_ATANH_SERIES = 1.0 / np.arange(3.0, 25.0, 2.0)
+_ATANH_SERIES = tuple(1.0 / k for k in range(3, 25, 2))
 
 
 class Divergence(Protocol):
@@ -304,6 +304,8 @@ def conjugate_slack(divergence: Divergence, dual: ArrayLike, bound: ArrayLike, p
     soft = np.full(y.shape, np.inf)
     for rows, form in (((y < 0) | (b < 0), (p, b)), ((y >= 0) & (b >= 0), (b, p))):
         rows = rows & np.isfinite(p)
+        if not rows.any():
+            continue
         at, other = form[0][rows], form[1][rows]
         sign = -1.0 if form[0] is p else 1.0
         soft[rows] = y[rows] * at + sign * gamma[rows] * divergence.scalar(at, other)
@@ -354,7 +356,12 @@ def _minus_log1p(delta: Array) -> Array:
     log(1 + delta) = 2 atanh(z) for z = delta / (2 + delta), so it is z (delta - 2 z^2 (1/3 + z^2/5 + ...)).
     """
     z = delta / (2.0 + delta)
-    return z * (delta - 2.0 * z**2 * np.polynomial.polynomial.polyval(z**2, _ATANH_SERIES))
+    square = z * z
+    series = np.full_like(square, _ATANH_SERIES[-1])
+    for coefficient in _ATANH_SERIES[-2::-1]:
+        series *= square
+        series += coefficient
+    return z * (delta - 2.0 * square * series)
 
 
 def _log_ratio(x: Array, y: Array) -> Array:

@@ -7,15 +7,20 @@ no object is paired with itself.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from nearwise.model.labelling import Codes
 
+_ENTRIES = 1 << 22  # of differences of rows that are held at a time
 Pairs = NDArray[np.int64]
+Index = NDArray[np.int64]
+Nearest = Callable[[Index, Index, int], Index]
 
 N_NEIGHBORS = 5
 # Up to this size of a class, one search among all objects finds the nearest objects of other classes.
@@ -23,16 +28,24 @@ SMALL_CLASS = 30
 
 
 def pairs_of_classes(
-    codes: Codes, X: Any, draw: str, n_pairs: int | None, random_state: int | np.random.RandomState | None
+    codes: Codes,
+    X: Any,
+    draw: str,
+    n_pairs: int | None,
+    random_state: int | np.random.RandomState | None,
+    per_class: int | None = None,
 ) -> tuple[Pairs, Pairs]:
     """Checks the arguments of `constraints.from_labels`, the labels being class numbers, and draws."""
     from sklearn.utils import check_array, check_random_state  # slow to import, and needed only here
 
     if draw not in ("random", "local"):
         raise ValueError(f"draw must be 'random' or 'local', got {draw!r}")
-    countable = isinstance(n_pairs, Integral) and not isinstance(n_pairs, bool)
-    if n_pairs is not None and not (countable and n_pairs >= 1):
-        raise ValueError(f"n_pairs must be an integer >= 1 or None, got {n_pairs!r}")
+    for name, count in (("n_pairs", n_pairs), ("per_class", per_class)):
+        countable = isinstance(count, Integral) and not isinstance(count, bool)
+        if count is not None and not (countable and count >= 1):
+            raise ValueError(f"{name} must be an integer >= 1 or None, got {count!r}")
+    if per_class is not None and (n_pairs is not None or draw != "random"):
+        raise ValueError("per_class is how many pairs draw='random' takes of each class, without n_pairs")
     rng = check_random_state(random_state)
     if X is None and draw == "local":
         raise ValueError("draw='local' needs X, the data whose neighbours it takes")
@@ -40,6 +53,8 @@ def pairs_of_classes(
         X = check_array(X, accept_sparse="csr", input_name="X")
         if X.shape[0] != codes.size:
             raise ValueError(f"X has {X.shape[0]} rows, but there are {codes.size} labels")
+    if per_class is not None:
+        return class_pairs(codes, per_class, rng)
     return random_pairs(codes, n_pairs, rng) if draw == "random" else nearest_pairs(codes, X, n_pairs, rng)
 
 
@@ -70,6 +85,24 @@ def random_pairs(codes: Codes, n_pairs: int | None, rng: np.random.RandomState) 
     return by_class[same], by_class[different]
 
 
+def class_pairs(codes: Codes, per_class: int, rng: np.random.RandomState) -> tuple[Pairs, Pairs]:
+    """Of every class, so many pairs within it and so many with other classes: JKDD12 6; fewer if there are.
+
+    A pair across two classes that both have drawn counts once.
+    """
+    labelled = np.flatnonzero(codes >= 0)
+    same, different = [_no_pairs()], [_no_pairs()]
+    for code in range(int(codes.max(initial=-1)) + 1):
+        group, others = np.flatnonzero(codes == code), labelled[codes[labelled] != code]
+        within, across = len(group) * (len(group) - 1) // 2, len(group) * len(others)
+        low, high = _triangle(_distinct(min(per_class, within), within, rng))
+        same.append(np.stack([group[low], group[high]], axis=1))
+        if across:
+            drawn = _distinct(min(per_class, across), across, rng)
+            different.append(np.stack([group[drawn // len(others)], others[drawn % len(others)]], axis=1))
+    return np.concatenate(same), _distinct_pairs(np.concatenate(different), codes.size)
+
+
 def nearest_pairs(
     codes: Codes, X: Any, n_pairs: int | None, rng: np.random.RandomState
 ) -> tuple[Pairs, Pairs]:
@@ -77,7 +110,7 @@ def nearest_pairs(
 
     If there are more than `n_pairs` of these, a random choice, half within a class where the labels permit.
     """
-    near, far = neighbors(codes, X, np.flatnonzero(codes >= 0))
+    near, far = neighbors(codes, nearest_rows(X), np.flatnonzero(codes >= 0))
     same_pairs, different_pairs = _distinct_pairs(near, codes.size), _distinct_pairs(far, codes.size)
     n_same, n_different = len(same_pairs), len(different_pairs)
     if n_pairs is not None and n_pairs < n_same + n_different:
@@ -88,41 +121,62 @@ def nearest_pairs(
     )
 
 
-def neighbors(codes: Codes, X: Any, rows: NDArray[np.int64]) -> tuple[Pairs, Pairs]:
+def neighbors(codes: Codes, nearest: Nearest, rows: NDArray[np.int64]) -> tuple[Pairs, Pairs]:
     """Pairs (row, neighbour) of the given rows: the nearest of their own class, and of the other classes.
 
-    The rows have a class.
+    The rows have a class. `nearest(asking, among, count)` finds neighbours by row number, nearest first.
     """
     labelled = np.flatnonzero(codes >= 0)
-    if len(labelled) < len(codes):
-        near, far = neighbors(codes[labelled], X[labelled], np.searchsorted(labelled, rows))
-        return labelled[near], labelled[far]
-    from sklearn.neighbors import NearestNeighbors  # slow to import, and needed only here
-
-    counts = np.bincount(codes)
-    members = np.split(np.argsort(codes, kind="stable"), np.cumsum(counts)[:-1])
+    counts = np.bincount(codes[labelled])
+    by_class = labelled[np.argsort(codes[labelled], kind="stable")]
+    members = np.split(by_class, np.cumsum(counts)[:-1])
     wanted = np.zeros(codes.size, dtype=bool)
     wanted[rows] = True
     same, different = [_no_pairs()], [_no_pairs()]
     for group in members:
         asking = group[wanted[group]]
         if asking.size and group.size > 1:
-            search = NearestNeighbors(n_neighbors=min(N_NEIGHBORS + 1, group.size)).fit(X[group])
-            found = group[search.kneighbors(X[asking], return_distance=False)]
+            found = nearest(asking, group, min(N_NEIGHBORS + 1, group.size))
             same.append(_fan(asking, _without_self(asking, found)))
-        others = np.empty(0, int) if group.size <= SMALL_CLASS else np.flatnonzero(codes != codes[group[0]])
+        large = group.size > SMALL_CLASS
+        others = labelled[codes[labelled] != codes[group[0]]] if large else np.empty(0, np.int64)
         if asking.size and others.size:
-            search = NearestNeighbors(n_neighbors=min(N_NEIGHBORS, others.size)).fit(X[others])
-            different.append(_fan(asking, others[search.kneighbors(X[asking], return_distance=False)]))
+            different.append(_fan(asking, nearest(asking, others, min(N_NEIGHBORS, others.size))))
 
-    asking = np.flatnonzero(wanted & (counts[codes] <= SMALL_CLASS))
+    asking = np.flatnonzero(wanted)
+    asking = asking[counts[codes[asking]] <= SMALL_CLASS]
     if asking.size:
-        search = NearestNeighbors(n_neighbors=min(SMALL_CLASS + N_NEIGHBORS, codes.size)).fit(X)
-        near = search.kneighbors(X[asking], return_distance=False)
+        near = nearest(asking, labelled, min(SMALL_CLASS + N_NEIGHBORS, labelled.size))
         other = codes[near] != codes[asking, np.newaxis]
         row, place = np.nonzero(other & (np.cumsum(other, axis=1) <= N_NEIGHBORS))
         different.append(np.stack([asking[row], near[row, place]], axis=1))
     return np.concatenate(same), np.concatenate(different)
+
+
+def squared_distances(X: Any, pairs: Pairs) -> NDArray[np.float64]:
+    """Of pairs of rows of X, dense or sparse, a block of pairs at a time."""
+    rows = X.tocsr() if sparse.issparse(X) else np.asarray(X)
+    out = np.empty(len(pairs))
+    step = max(1, _ENTRIES // max(rows.shape[1], 1))
+    for low in range(0, len(pairs), step):
+        i, j = pairs[low : low + step].T
+        if sparse.issparse(rows):
+            out[low : low + step] = np.asarray((rows[i] - rows[j]).power(2).sum(axis=1)).ravel()
+        else:
+            z = rows[i].astype(np.float64) - rows[j]
+            out[low : low + step] = np.einsum("ij,ij->i", z, z)
+    return out
+
+
+def nearest_rows(X: Any) -> Nearest:
+    """For `neighbors`: by the Euclidean distance of rows, dense or sparse."""
+    from sklearn.neighbors import NearestNeighbors  # slow to import, and needed only here
+
+    def nearest(asking: Index, among: Index, count: int) -> Index:
+        search = NearestNeighbors(n_neighbors=count).fit(X[among])
+        return np.asarray(among[search.kneighbors(X[asking], return_distance=False)])
+
+    return nearest
 
 
 def _halves(n_pairs: int, n_within: int, n_across: int) -> tuple[int, int]:

@@ -84,7 +84,7 @@ class Formulation:
             root = np.linalg.svd(factor / np.sqrt(self.prior)[:, None], compute_uv=False)
             values = np.asarray(root, dtype=np.float64) ** 2
             return float(np.sum(self.divergence.scalar(values, np.ones_like(values))))
-        x, V = spectrum or _spectrum_of_factor(factor)
+        x, V = spectrum or spectrum_of_factor(factor)
         return spectral_value(self.divergence, x, V, self.prior, np.eye(len(x)))
 
     def distance_to_mirror(
@@ -97,10 +97,14 @@ class Formulation:
             mirror = self.divergence.gradient_inverse(inside)
             return float(np.sum(self.divergence.scalar(np.ones_like(mirror), mirror)))
         t, U = np.linalg.eigh(theta)
+        return self.distance_to_gradient(t, U, spectrum or spectrum_of_factor(factor))
+
+    def distance_to_gradient(self, t: Array, U: Array, spectrum: tuple[Array, Array]) -> float:
+        """D(M, M^) for the spectrum of M and that of theta = phi'(M^); inf if M^ is."""
         mirror = np.maximum(self.divergence.gradient_inverse(t), _SMALLEST)
         if not np.isfinite(mirror).all():
             return np.inf
-        x, V = spectrum or _spectrum_of_factor(factor)
+        x, V = spectrum
         # Where M^ stops at 0, theta is not phi'(M^): phi(M) - phi(M^) - <theta, M - M^> has one more term.
         removed = np.where(mirror == _SMALLEST, np.minimum(t - self.divergence.gradient(mirror), 0.0), 0.0)
         return spectral_value(self.divergence, x, V, mirror, U) - float(x @ (V.T @ U) ** 2 @ removed)
@@ -108,14 +112,16 @@ class Formulation:
     def certificate(self, point: Iterate) -> Certificate:
         """Objective, dual bound, gap and violations at a point; names no constraint."""
         loss = self.losses.total(point.values)
-        known = point.distances
-        primal = (known[0] if known else self.distance_to_prior(point.factor, point.spectrum)) + loss
+        known, spectrum = point.distances, point.spectrum
+        if not known and spectrum is None and not self.divergence.congruence_invariant:
+            spectrum = spectrum_of_factor(point.factor)
+        primal = (known[0] if known else self.distance_to_prior(point.factor, spectrum)) + loss
         gap, shrink = np.inf, 1.0
         for _ in range(_HALVINGS):
             if known and shrink == 1.0:
                 distance = known[1]
             else:
-                distance = self.distance_to_mirror(point.factor, shrink * point.pullback, point.spectrum)
+                distance = self.distance_to_mirror(point.factor, shrink * point.pullback, spectrum)
             if np.isfinite(distance):
                 gap = distance + self.losses.fenchel_residual(point.values, shrink * point.dual, loss)
             if np.isfinite(gap):
@@ -156,6 +162,17 @@ class Formulation:
             return not delta**2 / max(slope, _SMALLEST) <= tol * abs(primal) + self.unit * tol
         return not (delta < 0.5 and len(factor) * delta**2 <= tol * max(abs(primal), 1.0))
 
+    def is_blurred(self, point: Iterate) -> bool:
+        """Whether rounding of sum_i y_i A_i, as it is summed up, may open a gap that is not there."""
+        parts = self.measurements.parts_of_factor(np.eye(len(self.prior)))
+        delta = np.finfo(float).eps * float(np.abs(point.dual) @ parts)
+        return self.divergence.congruence_invariant and not delta * float(np.sum(point.factor**2)) < 0.1
+
+    @cached_property
+    def is_strict(self) -> bool:
+        """Whether the divergence is infinite at singular matrices, as LogDet is."""
+        return bool(np.isinf(self.divergence.scalar(np.zeros(1), np.ones(1)))[0])
+
     @cached_property
     def unit(self) -> float:
         """The objective's natural unit: how it scales with the prior."""
@@ -163,17 +180,30 @@ class Formulation:
         size = float(np.mean(np.abs(self.prior))) if len(self.prior) else 1.0
         return size**degree if degree is not None and size > 0 else 1.0
 
+    @property
+    def _bounds(self) -> Array:
+        """On the part of every value that depends on M."""
+        offsets = self.measurements.offsets
+        return self.losses.bounds if offsets is None else self.losses.bounds - offsets
+
     def check_infeasibility(self, ray: Array) -> InfeasibilityCheck:
-        """Whether multipliers prove that the hard rows contradict each other; soft rows are left out."""
+        """Whether multipliers prove that the hard rows contradict each other; soft rows are left out.
+
+        Where M has to be definite, y^T b = 0 is enough: <S, M> > 0 for every S >= 0 other than zero.
+        """
         y = np.where(self.losses.is_hard, self.losses.signed(ray), 0.0)
         share = np.abs(y) * self.losses.references
         total = float(share.sum())
         if not np.isfinite(total) or total == 0:
             return InfeasibilityCheck(False, -np.inf, 0.0, ())
-        bound = float(y @ self.losses.bounds)
-        magnitude = float(np.abs(y) @ np.abs(self.losses.bounds))
+        bound = float(y @ self._bounds)
+        magnitude = float(np.abs(y) @ np.abs(self._bounds))
         order = np.argsort(-share, kind="stable")
         rows = tuple(int(i) for i in order[: int(np.sum(share > 1e-6 * total))])
+        if magnitude == 0 and self.is_strict:
+            smallest = _relative_smallest_eigenvalue(self.measurements, y)
+            proven = smallest == 0 and bool(np.any(self.measurements.adjoint(y)))
+            return InfeasibilityCheck(proven, smallest, 0.0, rows)
         if not bound < -1e-9 * magnitude:
             return InfeasibilityCheck(False, -np.inf, bound / max(magnitude, 1e-300), rows)
         smallest = _relative_smallest_eigenvalue(self.measurements, y)
@@ -187,8 +217,10 @@ class Formulation:
         smallest of them may spoil a proof: along what such a row alone measures, nothing outweighs it.
         """
         y = np.where(self.losses.is_hard, ray, 0.0)
-        if not y @ self.losses.bounds < 0:
-            return None
+        if not y @ self._bounds < 0:
+            y = np.where(self._bounds == 0, y, 0.0)
+            if not (self.is_strict and y.any()):
+                return None
         share = np.abs(y) * self.losses.references
         counts = [int(np.sum(share >= level * share.max(initial=0.0))) for level in _SHARES]
         for level in np.array(_SHARES)[np.diff(counts, prepend=-1) > 0]:
@@ -243,6 +275,7 @@ def _relative_smallest_eigenvalue(measurements: Measurements, y: Array) -> float
     return min(float(np.linalg.eigvalsh((total + total.T) / 2)[0]) - noise, 0.0)
 
 
-def _spectrum_of_factor(factor: Array) -> tuple[Array, Array]:
+def spectrum_of_factor(factor: Array) -> tuple[Array, Array]:
+    """Eigenvalues and eigenvectors of factor factor^T."""
     U, s, _ = np.linalg.svd(factor)
-    return np.pad(s**2, (0, len(U) - len(s))), U
+    return s**2 if len(s) == len(U) else np.pad(s**2, (0, len(U) - len(s))), U

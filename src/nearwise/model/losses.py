@@ -35,6 +35,7 @@ class Losses:
     penalties : gamma; inf for a hard row
     sizes : s > 0, the size of each row under the prior
     is_definite : whether A_i is positive semidefinite
+    is_idle : whether A_i is zero, so that the multiplier of the row is
     """
 
     divergence: Divergence
@@ -43,6 +44,7 @@ class Losses:
     penalties: Array
     sizes: Array
     is_definite: Mask
+    is_idle: Mask | None = None  # no row is
 
     @cached_property
     def is_hard(self) -> Mask:
@@ -69,6 +71,8 @@ class Losses:
 
     def total(self, p: Array) -> float:
         """The sum of the losses of the soft rows at p."""
+        if self.is_hard.all():
+            return 0.0
         bregman, quadratic = self._costly(p)
         slack = self.penalties[bregman] * self.divergence.scalar(p[bregman], self.bounds[bregman])
         relative = (p[quadratic] - self.bounds[quadratic]) / self.sizes[quadratic]
@@ -95,19 +99,28 @@ class Losses:
     def conjugate(self, y: Array) -> Array:
         """sup_p (y p - loss(p)) of every row, for multipliers of the right sign; y b for a hard row."""
         out = y * self.bounds
+        if self.is_hard.all():
+            return out
         bregman = np.flatnonzero(self.is_bregman & (y != 0))
         out[bregman] = conjugate_slack(
             self.divergence, y[bregman], self.bounds[bregman], self.penalties[bregman]
         )
         quadratic = np.flatnonzero(self._is_quadratic & (y != 0))
-        out[quadratic] += (y[quadratic] * self.sizes[quadratic]) ** 2 / (2 * self._stiffness[quadratic])
+        push = y[quadratic] * self.sizes[quadratic]
+        out[quadratic] += push * (push / (2 * self._stiffness[quadratic]))  # whose square may overflow
         return out
 
-    def fenchel_residual(self, p: Array, y: Array, total: float) -> float:
-        """`total` at p, plus the sum of conjugate(y) - y p: zero where y is the derivative at p."""
+    def fenchel_residual(self, p: Array, y: Array, total: float, beyond: Array | None = None) -> float:
+        """`total` at p, plus the sum of conjugate(y) - y p: zero where y is the derivative at p.
+
+        `beyond` is p - b where that is known better than from p itself.
+        """
         if not self.any_hard and np.array_equal(self.slopes(p), y):
             return 0.0
-        return total + float(np.sum(self.conjugate(y) - y * p))
+        residual = self.conjugate(y) - y * p
+        rows = self.is_hard
+        residual[rows] = -y[rows] * (p - self.bounds if beyond is None else beyond)[rows]
+        return total + float(np.sum(residual))
 
     def discrepancies(self, p: Array, y: Array) -> Array:
         """How far values p are from those that belong to multipliers y, relative to `references`; >= 0.
@@ -123,6 +136,7 @@ class Losses:
 
     def signed(self, y: Array) -> Array:
         """The multipliers nearest to y that have the right sign."""
+        y = y if self.is_idle is None else np.where(self.is_idle, 0.0, y)
         return np.where(
             self.relations < 0, np.maximum(y, 0), np.where(self.relations > 0, np.minimum(y, 0), y)
         )

@@ -22,6 +22,7 @@ from nearwise.model.local import LocalAtoms, in_blocks
 Array = NDArray[np.float64]
 
 _BLOCK = 1 << 17  # numbers in a block of gathered rows: small enough to stay in the cache
+_FEW = 20_000  # numbers in the vectors of all atoms, up to which they are written out
 _COMPILED = 1_000_000  # numbers touched in one pass, from which on a compiled loop is worth its start-up
 
 
@@ -44,11 +45,18 @@ class Measurements(Protocol):
     def is_definite(self) -> NDArray[np.bool_]:
         """Whether A_i is known to be positive semidefinite."""
 
+    @property
+    def offsets(self) -> Array | None:
+        """What is added to the values, or None: parts of them that do not depend on M."""
+
     def values(self, M: Array) -> Array:
-        """<A_i, M> for every row, M symmetric."""
+        """<A_i, M> for every row, M symmetric, plus `offsets`."""
 
     def values_of_factor(self, B: Array) -> Array:
-        """<A_i, B B^T> for every row; more exact than `values`, because squares do not cancel."""
+        """<A_i, B B^T> for every row, plus `offsets`; more exact, because squares do not cancel."""
+
+    def shifted(self, values: Array) -> Array:
+        """Values of the linear part, plus `offsets`."""
 
     def adjoint(self, weights: Array) -> Array:
         """sum_i weights_i A_i, an r x r matrix."""
@@ -65,8 +73,8 @@ class Measurements(Protocol):
     def spanning_rows(self) -> Array:
         """Vectors that span the range of every A_i; not many more than r where that is cheap."""
 
-    def in_coordinates(self, T: Array, own_workspace: bool = False) -> Measurements:
-        """Those of M' where M = T M' T^T, for a matrix T or the diagonal of one.
+    def in_coordinates(self, T: Array, unit: float = 1.0, own_workspace: bool = False) -> Measurements:
+        """Those of M' where M = T M' T^T, for a matrix T or the diagonal of one; offsets in another unit.
 
         `own_workspace` where memory may be set aside for them, because one thread uses them again and again.
         """
@@ -74,13 +82,14 @@ class Measurements(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class InMemory:
-    """`Measurements` whose features and atoms are arrays.
+    """`Measurements` whose features and atoms are arrays, and to whose values constants may be added.
 
     Attributes
     ----------
     features : F, the rows that atoms refer to
     atoms : differences first, then products
     n_rows : m
+    offsets : None, or what is added to the values: parts of them that do not depend on M
     workspace : None, or an array of the shape of `features` that `values_of_factor` may overwrite; then
         the object must not be used by two threads at once
     """
@@ -89,6 +98,7 @@ class InMemory:
     atoms: Atoms
     n_rows: int
     workspace: Array | None = None
+    offsets: Array | None = None
 
     @property
     def rank(self) -> int:
@@ -96,21 +106,32 @@ class InMemory:
         return int(self.features.shape[1])
 
     def values(self, M: Array) -> Array:
-        """<A_i, M> for every row, M symmetric."""
-        return self._per_row(self._atom_values(self.features @ M, self.features))
+        """<A_i, M> for every row, M symmetric, plus `offsets`."""
+        return self.shifted(self._per_row(self._atom_values(self.features @ M, self.features)))
 
     def values_of_factor(self, B: Array) -> Array:
-        """<A_i, B B^T> for every row; more exact than `values`, because squares do not cancel."""
+        """<A_i, B B^T> for every row, plus `offsets`; more exact than `values`."""
         H = self.workspace if self.workspace is not None and B.shape == 2 * (self.rank,) else None
         if H is None:
             H = np.empty((len(self.features), B.shape[1]))
         in_blocks(len(H), lambda block: np.matmul(self.features[block], B, out=H[block]), self._large)
-        return self._per_row(self._atom_values(H, H))
+        return self.shifted(self._per_row(self._atom_values(H, H)))
+
+    def shifted(self, values: Array) -> Array:
+        """Values of the linear part, plus `offsets`."""
+        return values if self.offsets is None else values + self.offsets
 
     def adjoint(self, weights: Array) -> Array:
         """sum_i weights_i A_i, an r x r matrix."""
         atoms, F = self.atoms, self.features
         per_atom = atoms.coefficient * weights[atoms.row]
+        if len(per_atom) * self.rank <= _FEW:  # written out, because sparse matrices take long to make
+            d = self._n_differences
+            x, y = F[atoms.first], F[atoms.second]
+            x[:d] -= y[:d]
+            y[:d] = x[:d]
+            product = x.T @ (per_atom[:, None] * y)
+            return np.asarray((product + product.T) / 2)
         off_diagonal = np.where(atoms.is_difference, -per_atom, per_atom / 2)
         start, neighbour, edge_atom = atoms.graph
         weight = off_diagonal[edge_atom]
@@ -166,10 +187,12 @@ class InMemory:
         y = x if np.array_equal(left, right) else right.astype(dtype) @ cast
         return LocalAtoms(x, y, coefficient, local_row, len(rows))
 
-    def in_coordinates(self, T: Array, own_workspace: bool = False) -> InMemory:
-        """Those of M' where M = T M' T^T, for a matrix T or the diagonal of one."""
+    def in_coordinates(self, T: Array, unit: float = 1.0, own_workspace: bool = False) -> InMemory:
+        """Those of M' where M = T M' T^T, for a matrix T or the diagonal of one; offsets in another unit."""
         features = self.features * T if T.ndim == 1 else self.features @ T
-        return replace(self, features=features, workspace=np.empty_like(features) if own_workspace else None)
+        workspace = np.empty_like(features) if own_workspace else None
+        offsets = None if self.offsets is None else self.offsets / unit
+        return replace(self, features=features, workspace=workspace, offsets=offsets)
 
     @cached_property
     def squares(self) -> Squares:

@@ -5,14 +5,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from nearwise._common.reading import finite
 from nearwise.model import binding
-from nearwise.model.blocks import Constraints
+from nearwise.model.blocks import Block, Constraints
 from nearwise.model.certificate import Certificate, InfeasibilityCheck, Violation
 from nearwise.model.divergences import Divergence, LogDet
 from nearwise.model.formulation import Formulation, Iterate
@@ -39,6 +40,8 @@ class Problem:
         its range (KSD09 4.2). For Frobenius it may be indefinite.
     penalty : gamma > 0, the cost of violating a constraint; inf makes it hard. One number or one per row.
     sample_ids : the ids by which the constraints name the objects; row numbers by default
+    fixed : one number per constraint, by default 0: the part of its value that does not depend on M, such as
+        a squared distance outside the span of the features (JKDD12 (10)). Bounds must be given then.
 
     Bounds that were left open (`similar`, `dissimilar`) become the 5th and 95th percentile of the squared
     distances between objects under the prior (KSD09 7.2).
@@ -48,7 +51,8 @@ class Problem:
     constraints: Constraints
     divergence: Divergence
     formulation: Formulation
-    prior_basis: Array | None = field(default=None)
+    prior_basis: Array | None
+    _bound: binding.BoundProblem
 
     def __init__(
         self,
@@ -58,20 +62,31 @@ class Problem:
         prior: ArrayLike | None = None,
         penalty: ArrayLike = 1.0,
         sample_ids: ArrayLike | None = None,
+        fixed: ArrayLike | None = None,
     ) -> None:
         divergence = LogDet() if divergence is None else divergence
-        bound = binding.bind_problem(features, constraints, divergence, prior, penalty, sample_ids)
-        self._take(bound, constraints, divergence)
+        binding.check_arguments(constraints, divergence, penalty)
+        bound = binding.bind_problem(features, constraints, divergence, prior, sample_ids, fixed)
+        self._take(bound, penalty)
+        bound.tell_of_lost(stacklevel=3)
 
-    def _take(self, bound: binding.BoundProblem, constraints: Constraints, divergence: Divergence) -> None:
+    def _take(self, bound: binding.BoundProblem, penalty: ArrayLike) -> None:
+        losses = bound.losses(penalty)
         for name, value in (
             ("features", bound.features),
-            ("constraints", constraints),
-            ("divergence", divergence),
-            ("formulation", Formulation(divergence, bound.prior, bound.measurements, bound.losses)),
+            ("constraints", bound.constraints),
+            ("divergence", bound.divergence),
+            ("formulation", Formulation(bound.divergence, bound.prior, bound.measurements, losses)),
             ("prior_basis", bound.prior_basis),
+            ("_bound", bound),
         ):
             object.__setattr__(self, name, value)
+
+    def with_penalty(self, penalty: ArrayLike) -> Problem:
+        """The same problem at another penalty; nothing is read, checked or bound again."""
+        problem = Problem.__new__(Problem)
+        problem._take(self._bound, penalty)
+        return problem
 
     @classmethod
     def from_kernel(
@@ -91,9 +106,34 @@ class Problem:
         space, so that the learned kernel may leave the range of K0 (KSD09 6.5); its unit is K0's.
         """
         divergence = LogDet() if divergence is None else divergence
-        bound = binding.bind_kernel(K0, constraints, divergence, penalty, sample_ids, widening)
+        binding.check_arguments(constraints, divergence, penalty)
+        bound = binding.bind_kernel(K0, constraints, divergence, sample_ids, widening)
         problem = cls.__new__(cls)
-        problem._take(bound, constraints, divergence)
+        problem._take(bound, penalty)
+        bound.tell_of_lost(stacklevel=3)
+        return problem
+
+    @classmethod
+    def from_factor(
+        cls,
+        G: ArrayLike,
+        constraints: Constraints,
+        divergence: Divergence | None = None,
+        penalty: ArrayLike = 1.0,
+        sample_ids: ArrayLike | None = None,
+    ) -> Problem:
+        """The nearest kernel to K0 = G G^T of low rank, KSD09 (4), without ever forming an n x n matrix.
+
+        G is n x r; time and memory are linear in n. Features and prior are those of `from_kernel`: V and
+        Lambda, where K0 = V Lambda V^T. (`Problem(G, ...)` instead measures the divergence of M from the
+        identity: for LogDet that is the same, for others it is not.)
+        """
+        divergence = LogDet() if divergence is None else divergence
+        binding.check_arguments(constraints, divergence, penalty)
+        bound = binding.bind_factor(G, constraints, divergence, sample_ids)
+        problem = cls.__new__(cls)
+        problem._take(bound, penalty)
+        bound.tell_of_lost(stacklevel=3)
         return problem
 
     @classmethod
@@ -114,6 +154,30 @@ class Problem:
         """
         V = binding.random_orthonormal(n, rank, seed)
         return cls(V, constraints, divergence, np.eye(rank) * (n / rank), penalty, sample_ids)
+
+    def new_features(self, K_new: ArrayLike) -> Array:
+        """Features of new objects from their input kernel with the old ones, KSD09 6.1, for both divergences.
+
+        For problems of `from_kernel` and `from_factor`. K_new holds a row k0(x, x_1), ..., k0(x, x_n) per new
+        object x. With g = `new_features(K_new)`, the learned kernel of new and old objects is
+        g M features^T, and that of new objects is g M g^T + K_new_new - g M0 g^T, where K_new_new is their
+        input kernel: what lies outside the span of the old objects stays as it was.
+        """
+        if not self._bound.of_kernel:
+            raise ValueError(
+                "new objects have an input kernel with the old ones only in problems of from_kernel (with a "
+                "divergence that keeps the range of K0) and from_factor; here the features of new objects "
+                "are what the features of the old ones are"
+            )
+        K = finite(K_new, "K_new", ndim=2)
+        if K.shape[1] != len(self.features):
+            raise ValueError(f"K_new must have {len(self.features)} columns, one per object, got {K.shape}")
+        return np.asarray(K @ (self.features / self.formulation.prior))
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The constraints by row numbers of the features."""
+        return self.constraints.resolve(len(self.features), self._bound.sample_ids)
 
     @property
     def bounds(self) -> Array:
@@ -137,7 +201,10 @@ class Problem:
         return (V * self.formulation.prior) @ V.T
 
     def values(self, M: ArrayLike) -> Array:
-        """<A_i, M> for every constraint: a squared distance, a difference of two, an inner product."""
+        """<A_i, M> for every constraint: a squared distance, a difference of two, an inner product.
+
+        Where a part of it is fixed, that is added.
+        """
         return self.formulation.measurements.values(self._restrict(M))
 
     def objective(self, M: ArrayLike) -> float:

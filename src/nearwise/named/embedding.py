@@ -18,6 +18,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components, shortest_path
 
 from nearwise._common import reading
+from nearwise.linalg.directions import with_fixed_signs
 from nearwise.model import constraints
 from nearwise.model.divergences import Divergence, LogDet, VonNeumann
 from nearwise.model.problem import Problem
@@ -112,10 +113,9 @@ def isometric_embedding(
     F = found.kernel_factor
     U, s, _ = np.linalg.svd(F, full_matrices=False)
     learned = np.sum((F[pairs[:, 0]] - F[pairs[:, 1]]) ** 2, axis=1)
-    coordinates = U[:, :n_components] * s[:n_components]
-    sign = np.sign(coordinates[np.argmax(np.abs(coordinates), axis=0), np.arange(n_components)])
+    coordinates = with_fixed_signs(U[:, :n_components] * s[:n_components])
     distortion = float(np.abs(learned / squared - 1).max())
-    return Embedding(coordinates * sign, s**2 / n, pairs, distortion, found)
+    return Embedding(coordinates, s**2 / n, pairs, distortion, found)
 
 
 def _neighbours(X: Array, n_neighbors: int) -> tuple[Index, Array]:

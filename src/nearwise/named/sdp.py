@@ -16,12 +16,13 @@ from numpy.typing import ArrayLike, NDArray
 from nearwise._common import reading
 from nearwise.model import constraints
 from nearwise.model.blocks import Constraints
-from nearwise.model.certificate import Certificate
+from nearwise.model.certificate import SATISFIED, Certificate
 from nearwise.model.divergences import LogDet
 from nearwise.model.problem import Problem
+from nearwise.named import _logdet_program
 from nearwise.named._arguments import check_positive, stacked
 from nearwise.solving.driver import solve
-from nearwise.solving.result import Result, Status
+from nearwise.solving.result import Status
 
 Array = NDArray[np.float64]
 
@@ -30,7 +31,8 @@ _SEARCH_STEPS = 60
 # the accuracy of its problem, whose bounds hold in any case. The next pair follows where one brings nothing.
 _ATTEMPTS = ((0.2, 1e-3), (0.5, 1e-3), (0.5, 1e-5), (0.8, 1e-5))
 _PROJECTION_STEPS = 100
-_STAGE_TOL = 1e-4  # of problems on the way to the wanted gamma
+_FEASIBLE = 1e-6  # relative violation up to which W counts as feasible
+_WORST = 10  # constraints named in a certificate
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -148,21 +150,27 @@ class _Game:
         return SdpResult(self.W, self.a, status, certificate, self.solved, message)
 
 
-def logdet_sdp(cost: ArrayLike, side: Constraints, gamma: float = 1e-3, tol: float = 1e-6) -> SdpResult:
+def logdet_sdp(
+    cost: ArrayLike, side: Constraints, gamma: float = 1e-3, tol: float = 1e-6, penalty: float = math.inf
+) -> SdpResult:
     """Minimise tr(C0 W) - gamma log det W over W > 0 under constraints on W: JKDD12 (24).
 
     Of the many solutions that a semidefinite program may have, the regularisation picks the one of largest
-    determinant as gamma falls; W is within gamma * d of the program's optimum, and the certificate says so.
-    Because tr(C0 W) - gamma log det W is gamma times the LogDet divergence to gamma C0^-1, it is one `solve`.
+    determinant as gamma falls. Without it, the program is minimise tr(C0 W) plus the cost of slack: W is
+    within gamma times the order of W of its optimum, and the certificate has an interval in which that lies.
 
     Parameters
     ----------
-    cost : (d, d) symmetric C0, positive definite; or such that it becomes so by adding multiples of the
-        positive semidefinite matrices of equality constraints, like tr(W) = 1 or W_ii = 1
-    side : constraints on W, all of them hard: `constraints.linear(A, b, relation)`, and
+    cost : (d, d) symmetric C0. Some combination of it with the matrices of the constraints, of positive
+        multiples for "<=", negative for ">=" and any for "==", must be positive definite; otherwise
+        tr(C0 W) - gamma log det W has no minimum. A positive definite C0 needs no constraints for that,
+        and tr(W) <= 1 or tr(W) = 1 allow any.
+    side : constraints on W: `constraints.linear(A, b, relation)`, and
         `constraints.similarity([(i, j)], b, relation)` for single entries
     gamma : the regularisation
     tol : accuracy of the regularised problem, relative
+    penalty : what it costs to violate a constraint by one, which also is the largest size of a multiplier;
+        inf makes them hard
 
     >>> import numpy as np
     >>> import nearwise as nw
@@ -172,73 +180,55 @@ def logdet_sdp(cost: ArrayLike, side: Constraints, gamma: float = 1e-3, tol: flo
     """
     C0 = reading.symmetric(cost, "cost")
     check_positive(gamma, "gamma")
+    check_positive(tol, "tol")
+    if isinstance(penalty, bool) or not penalty > 0:
+        raise ValueError(f"penalty must be a number > 0 or inf, got {penalty!r}")
     plain = Problem(np.eye(len(C0)), side, LogDet(), None, math.inf)
-    found, y = _by_continuation(C0, side, plain, gamma, tol)
-    W = found.matrix
-    value = float(np.sum(C0 * W))
-    slack = float(np.linalg.eigvalsh(C0 + plain.formulation.measurements.adjoint(y))[0])
-    size = float(np.abs(np.linalg.eigvalsh(C0)).max())
-    proved = slack >= -1e-12 * size and found.status is not Status.INFEASIBLE
-    lower = -float(y @ plain.bounds) if proved else -math.inf
-    gap = abs(value - lower) / max(abs(value), abs(lower)) if proved and value != lower else value - lower
-    inner = found.certificate
-    certificate = Certificate(
-        value, lower, gap, inner.violation, inner.hard_violation, inner.satisfied, inner.worst
-    )
-    return SdpResult(W, y, found.status, certificate, found.n_iter, found.message)
-
-
-def _by_continuation(
-    C0: Array, side: Constraints, plain: Problem, gamma: float, tol: float
-) -> tuple[Result, Array]:
-    """The solution and the multipliers for gamma, by way of larger ones.
-
-    A multiple of an equality's matrix may be added to the cost at will. With the multipliers of the last
-    gamma the prior is the last solution, scaled, and every problem is near its prior.
-    """
-    adjoint = plain.formulation.measurements.adjoint
-    equalities = plain.relations == 0
-    first = _shift(C0, plain)
-    largest = float(np.abs(np.linalg.eigvalsh(C0 + adjoint(first))).max())
-    shift = first
-    for stage in range(max(math.ceil(math.log10(0.1 * largest / gamma)), 0), -1, -1):
-        level = gamma * 10.0**stage
-        values, V = np.linalg.eigh(C0 + adjoint(shift))
-        if values[0] <= 0:  # what made it definite were multipliers of inequalities
-            shift = first
-            values, V = np.linalg.eigh(C0 + adjoint(shift))
-        prior = (V * (level / values)) @ V.T
-        problem = Problem(np.eye(len(C0)), side, LogDet(), (prior + prior.T) / 2, math.inf)
-        found = solve(problem, tol=tol if stage == 0 else max(tol, _STAGE_TOL))
-        y = level * found.dual + shift
-        if found.status is Status.INFEASIBLE:
-            break
-        shift = np.where(equalities, y, 0.0)
-    return found, y
-
-
-def _shift(C0: Array, problem: Problem) -> Array:
-    """Multipliers of equality rows with semidefinite matrices that make the cost positive definite."""
-    rows = np.flatnonzero(problem.relations == 0)
-    shift = np.zeros(len(problem.relations))
-    values = np.linalg.eigvalsh(C0)
-    size = max(float(np.abs(values).max()), np.finfo(np.float64).tiny)
-    if values[0] > 1e-8 * size:
-        return shift
-    weights = np.zeros_like(shift)
-    adjoint = problem.formulation.measurements.adjoint
-    for row in map(int, rows):
-        spectrum = np.linalg.eigvalsh(adjoint(np.eye(1, len(shift), row)[0]))
-        largest = float(np.abs(spectrum).max())
-        if largest > 0 and (spectrum[0] >= -1e-12 * largest or spectrum[-1] <= 1e-12 * largest):
-            weights[row] = math.copysign(1 / largest, spectrum[0] + spectrum[-1])
-    S = adjoint(weights)
-    s, U = np.linalg.eigh(S)
-    if not rows.size or s[0] <= 1e-8 * s[-1]:
+    found = _logdet_program.minimise(C0, plain, gamma, float(penalty), tol)
+    if found is None:
+        lowest = float(np.linalg.eigvalsh(C0)[0])
         raise ValueError(
-            f"the cost must be positive definite, but has the eigenvalue {values[0]:.6g}, and no equality "
-            "constraint with a positive semidefinite matrix, such as a fixed trace, makes up for it"
+            f"tr(C0 W) - gamma log det W has no minimum: the cost has the eigenvalue {lowest:.6g}, and no "
+            "multiples of the constraints' matrices, such as a bound on the trace, up to the penalty make it "
+            "positive definite"
         )
-    root = U / np.sqrt(s)
-    lowest = float(np.linalg.eigvalsh(root.T @ C0 @ root)[0])
-    return weights * (max(-lowest, 0.0) + size / float(s[-1]))
+    if found.proof is not None:
+        rows = plain.formulation.check_infeasibility(found.proof).rows
+        values = plain.values(found.matrix)
+        certificate = Certificate(
+            math.inf, -math.inf, math.inf, math.inf, math.inf, 0.0, plain.violations_of(list(rows), values)
+        )
+        message = f"The constraints contradict each other: {'; '.join(map(plain.describe, rows[:3]))}."
+        return SdpResult(found.matrix, found.proof, Status.INFEASIBLE, certificate, found.steps, message)
+    return _graded(C0, plain, found, float(penalty), tol)
+
+
+def _graded(C0: Array, plain: Problem, found: _logdet_program.Point, penalty: float, tol: float) -> SdpResult:
+    """What multipliers and W prove of the program without -gamma log det W."""
+    W, y, losses = found.matrix, found.y, plain.formulation.losses
+    values = plain.values(W)
+    excess, violations = losses.excess(values), losses.violations(values)
+    lower = -float(y @ plain.bounds)
+    hard_violation = float(violations.max(initial=0.0)) if math.isinf(penalty) else 0.0
+    if math.isfinite(penalty):
+        upper = float(np.sum(C0 * W)) + penalty * float(excess.sum())
+    elif hard_violation <= _FEASIBLE:
+        # W may be cheaper than a feasible matrix by what its violations are worth
+        upper = float(np.sum(C0 * W)) + 2.0 * float(np.abs(y) @ excess)
+    else:
+        upper = math.inf
+    gap = (
+        (upper - lower) / max(abs(upper), abs(lower), np.finfo(np.float64).tiny)
+        if upper < math.inf
+        else upper
+    )
+    order = np.argsort(-violations, kind="stable")[:_WORST]
+    worst = plain.violations_of([int(row) for row in order if violations[row] > 0], values)
+    satisfied = float(np.mean(violations <= SATISFIED)) if len(violations) else 1.0
+    violation = float(violations.max(initial=0.0))
+    certificate = Certificate(upper, lower, gap, violation, hard_violation, satisfied, worst)
+    if found.converged and upper < math.inf:
+        message = f"Solved within {tol:g} after {found.steps} Newton steps."
+        return SdpResult(W, y, Status.SOLVED, certificate, found.steps, message)
+    message = f"Stopped after {found.steps} Newton steps; the largest relative violation is {violation:.1e}."
+    return SdpResult(W, y, Status.LIMIT, certificate, found.steps, message)

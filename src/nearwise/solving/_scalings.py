@@ -4,36 +4,37 @@ The optimum of every divergence D has a partner Z: grad D(M) + sum_i y_i A_i = Z
 The scaling of Nesterov and Todd treats both alike: in its coordinates M and Z are the same diagonal matrix.
 LogDet keeps M inside the cone by itself; with -log det M left out of D, its optimum is the point M Z = I of
 the central path, on which M Z = mu I.
+
+Small problems take most of their time in calls, so LAPACK is called without the checks of `numpy.linalg`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
+from scipy.linalg import lapack
 
 from nearwise.model.divergences import Frobenius, LogDet, divided_differences
-from nearwise.model.formulation import Formulation
+from nearwise.solving._written import WrittenForm, packing
 
 Array = NDArray[np.float64]
 
 _START = 10.0  # how much larger than anything asked for the first point is
 _LARGEST_RATIO = 1e100  # of a bound to the size of its row, beyond which it does not set the start
 _SMALLEST = 1e-300
+_CLOSE = 1e-4  # ratio of squares of singular values that are close together
 
 
-@dataclass(frozen=True)
-class MatrixStep:
+class MatrixStep(NamedTuple):
     """How M and Z change, in local coordinates."""
 
     M: Array
     Z: Array
 
 
-def start_sizes(form: Formulation, sizes: Array) -> tuple[float, float]:
+def start_sizes(form: WrittenForm, sizes: Array) -> tuple[float, float]:
     """Sizes of M and Z that are larger than anything asked for; `sizes` are those of the rows for M = I."""
     rows = sizes > 0
     wanted = np.minimum(np.abs(form.losses.bounds[rows]) / sizes[rows], _LARGEST_RATIO)
@@ -59,91 +60,140 @@ class Scaling:
     order : of M
     """
 
-    def __init__(self, form: Formulation, L: Array, N: Array) -> None:
+    def __init__(self, form: WrittenForm, L: Array, N: Array) -> None:
         self.form, self.factor, self.order = form, L, len(L)
+        self.packing = packing(self.order)
         self.floor = 1.0 if isinstance(form.divergence, LogDet) else 0.0
-        U, self.d, Vt = np.linalg.svd(N.T @ L)
+        U, self.d, V = _svd_near_centre(N.T @ L)
         scale = np.sqrt(self.d)
-        self.basis, self._dual_basis = (L @ Vt.T) / scale, (N @ U) / scale
-        self._turn, self.local = np.eye(len(L)), np.diag(self.d)
+        self.basis, self._dual_basis = (L @ V) / scale, (N @ U) / scale
+        self._shrunk = 1 / (scale[:, None] * scale)
+        self._mean = 2 / (self.d[:, None] + self.d)
+        self._turn: Array | None = None
+        self.local = np.diag(self.d)
         self._root, self._slope = self._differentiate()
 
-    def _differentiate(self) -> tuple[Array, Array]:
-        """The root of the Hessian, one number per unknown or a triangular matrix, and the gradient of D."""
-        prior, r = self.form.prior, self.order
-        upper = np.triu_indices(r)
+    def _differentiate(self) -> tuple[Array | None, Array]:
+        """The root of the Hessian, one number per unknown or a triangular matrix, and the gradient of D.
+
+        No root where the Hessian is I.
+        """
+        prior = self.form.prior
         if self.floor:
-            return np.ones(len(upper[0])), (self.basis.T / prior) @ self.basis
+            return None, (self.basis.T / prior) @ self.basis
+        a, b = self.packing.a, self.packing.b
         if isinstance(self.form.divergence, Frobenius):
             # turned so that G^T G is diagonal, where the Hessian is elementwise
-            _, s, Qt = np.linalg.svd(self.basis)
-            self._turn, square = Qt.T, np.outer(s**2, s**2)
+            _, s, Qt = _svd(self.basis)
+            square, self._turn = s**2, Qt.T
             self.basis, self._dual_basis = self.basis @ self._turn, self._dual_basis @ self._turn
-            self.local = (self._turn.T * self.d) @ self._turn
-            slope = 2 * (square * self.local - (self.basis.T * prior) @ self.basis)
-            return np.sqrt(1 + 2 * square)[upper], slope
-        V, s, _ = np.linalg.svd(self.factor)
+            self.local = (Qt * self.d) @ self._turn
+            slope = 2 * (square[:, None] * self.local * square - (self.basis.T * prior) @ self.basis)
+            return np.sqrt(1 + 2 * square[a] * square[b]), slope
+        V, s, _ = _svd(self.factor)
         t = self.form.divergence.gradient(np.maximum(s**2, _SMALLEST))
         C = V.T @ self.basis
         slope = (C.T * t) @ C - (self.basis.T * self.form.divergence.gradient(prior)) @ self.basis
-        a, b = upper
-        to_eigenbasis = C[a][:, a] * C[b][:, b] + C[a][:, b] * C[b][:, a]
-        to_eigenbasis *= np.where(a == b, 0.5, np.sqrt(0.5))[:, None] * np.where(a == b, 1.0, np.sqrt(2.0))
-        to_eigenbasis /= np.sqrt(divided_differences(self.form.divergence, t)[a, b])[:, None]
-        hessian = to_eigenbasis.T @ to_eigenbasis
+        left, right = C.take(a, 0), C.take(b, 0)
+        root = left.take(a, 1)
+        root *= right.take(b, 1)
+        mixed = left.take(b, 1)
+        mixed *= right.take(a, 1)
+        root += mixed
+        slopes = divided_differences(self.form.divergence, t).take(self.packing.flat)
+        root *= (0.5 * self.packing.scale / np.sqrt(slopes))[:, None] * self.packing.scale
+        hessian = root.T @ root
         hessian.flat[:: len(hessian) + 1] += 1.0
-        return np.linalg.cholesky(hessian), slope
+        return _cholesky(hessian), slope
 
-    def whitened(self, rows: Array) -> Array:
-        """Packed matrices, one per row, in coordinates where the Hessian is I."""
+    def whitened(self, packed: Array) -> Array:
+        """Packed matrices, one or one per column, in coordinates where the Hessian is I."""
+        if self._root is None:
+            return packed
         if self._root.ndim == 1:
-            return rows / self._root
-        return np.asarray(solve_triangular(self._root, rows.T, lower=True, check_finite=False)).T
+            return packed / (self._root if packed.ndim == 1 else self._root[:, None])
+        return np.asarray(lapack.dtrtrs(self._root, packed, lower=1)[0])
 
     def unwhitened(self, D: Array) -> Array:
         """A packed step back from there."""
+        if self._root is None:
+            return D
         if self._root.ndim == 1:
             return D / self._root
-        return np.asarray(solve_triangular(self._root, D, lower=True, trans=1, check_finite=False))
+        return np.asarray(lapack.dtrtrs(self._root, D, lower=1, trans=1)[0])
 
     @property
     def mu(self) -> float:
         """The mean of M Z above what the divergence itself asks for."""
-        return max(float(np.mean(self.d**2)) - self.floor, 0.0)
+        return max(float(self.d @ self.d) / self.order - self.floor, 0.0)
 
     def both(self, mu: float, last: MatrixStep | None) -> Array:
         """What the changes of M and Z have to add up to, so that M Z becomes mu I."""
-        owed = np.diag(max(mu, self.floor) - self.d**2)
-        if last is not None:
-            product = self._turn @ last.M @ last.Z @ self._turn.T
-            owed = owed - (product + product.T) / 2
-        return np.asarray(self._turn.T @ (2 * owed / (self.d[:, None] + self.d)) @ self._turn)
+        turn, wanted = self._turn, max(mu, self.floor) - self.d**2
+        if last is None:
+            owed = wanted / self.d
+            return np.diag(owed) if turn is None else (turn.T * owed) @ turn
+        product = last.M @ last.Z
+        if turn is not None:
+            product = turn @ product @ turn.T
+        owed = (product + product.T) * -0.5
+        owed.flat[:: self.order + 1] += wanted
+        owed *= self._mean
+        return owed if turn is None else np.asarray(turn.T @ owed @ turn)
 
     def residual(self, pulled: Array) -> Array:
         """grad D(M) + sum_i y_i A_i - Z, where `pulled` is the sum in local coordinates."""
-        return np.asarray(self._slope + pulled - self.local)
-
-    @cached_property
-    def _inverse_root(self) -> Array:
-        return np.asarray(np.linalg.inv(np.linalg.cholesky(self.local)))
+        return self._slope + pulled - self.local
 
     def longest(self, step: MatrixStep) -> tuple[float, float]:
         """How far M and Z may go until they are singular."""
-        inverse = self._inverse_root
-        low = np.linalg.eigvalsh(inverse @ np.stack([step.M, step.Z]) @ inverse.T)[:, 0]
-        primal, dual = -float(low[0]), -float(low[1])
-        return (1 / primal if primal > 0 else np.inf, 1 / dual if dual > 0 else np.inf)
+        return self._to_boundary(step.M), self._to_boundary(step.Z)
+
+    def _to_boundary(self, change: Array) -> float:
+        if self._turn is not None:
+            change = self._turn @ change @ self._turn.T
+        values, _, failed = lapack.dsyevd(change * self._shrunk, compute_v=0)
+        if failed:
+            raise np.linalg.LinAlgError("eigenvalues of a step did not converge")
+        return -1 / float(values[0]) if values[0] < 0 else np.inf
 
     def mu_after(self, step: MatrixStep, primal: float, dual: float) -> float:
         """`mu` after a step."""
-        product = np.sum((self.local + primal * step.M) * (self.local + dual * step.Z))
+        product = np.vdot(self.local + primal * step.M, self.local + dual * step.Z)
         return max(float(product) / self.order - self.floor, 0.0)
 
     def moved(self, step: MatrixStep, primal: float, dual: float) -> Scaling | None:
         """The point after a step; None where rounding takes it out of the cone."""
         try:
-            L = self.basis @ np.linalg.cholesky(self.local + primal * step.M)
-            N = self._dual_basis @ np.linalg.cholesky(self.local + dual * step.Z)
-            return Scaling(self.form, L, N) if np.isfinite(L).all() and np.isfinite(N).all() else None
+            L = self.basis @ _cholesky(self.local + primal * step.M)
+            N = self._dual_basis @ _cholesky(self.local + dual * step.Z)
+            return Scaling(self.form, L, N)
         except np.linalg.LinAlgError:
             return None
+
+
+def _svd_near_centre(A: Array) -> tuple[Array, Array, Array]:
+    """U, s and V, from the eigenvalues of A^T A where these are close together: it takes half the time."""
+    squares, V, failed = lapack.dsyevd(A.T @ A)
+    if failed or not squares[0] > _CLOSE * squares[-1] or not np.isfinite(squares[-1]):
+        U, s, Vt = _svd(A)
+        return U, s, Vt.T
+    s = np.sqrt(squares)
+    return (A @ V) / s, s, V
+
+
+def _svd(A: Array) -> tuple[Array, Array, Array]:
+    if not np.isfinite(A.sum()):
+        raise np.linalg.LinAlgError("a step led to infinity")
+    U, s, Vt, failed = lapack.dgesdd(A)
+    if failed or not np.isfinite(s).all():
+        raise np.linalg.LinAlgError("singular values did not converge")
+    return U, s, Vt
+
+
+def _cholesky(A: Array) -> Array:
+    """The lower factor."""
+    L, failed = lapack.dpotrf(A, lower=1)
+    if failed:
+        raise np.linalg.LinAlgError("not positive definite")
+    return np.asarray(L)

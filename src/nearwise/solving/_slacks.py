@@ -8,24 +8,23 @@ s |y| = mu, so every row is smooth and mu = 0 is the problem itself. The sign is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearwise.model.divergences import Frobenius, LogDet, VonNeumann
-from nearwise.model.formulation import Formulation
+from nearwise.solving._written import WrittenForm
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 _TINY = 1e-300
-_BISECTIONS = 70
+_BISECTIONS = 32  # of the logarithm of a slack between 1e-300 and 1e300: to seven digits
 _SMALL_BOUND = 0.1  # of b: how far a bound that has shrunk to nothing may come back in one step
 
 
-@dataclass(frozen=True)
-class SlackStep:
+class SlackStep(NamedTuple):
     """How the rows change: a direction, or the last one whose second-order terms are to be corrected."""
 
     y: Array
@@ -33,6 +32,14 @@ class SlackStep:
     xi: Array
     zeta: Array
     log: Array
+
+
+class Aim(NamedTuple):
+    """What a step is to bring about: e of its condition, and what s |y| and xi zeta are short of."""
+
+    e: Array
+    owed: Array
+    owed_by_barriers: Array
 
 
 class Slacks:
@@ -48,150 +55,161 @@ class Slacks:
     Attributes
     ----------
     y : multipliers
-    s : distances from the bounds
+    s : distances from the bounds; 1, which nothing depends on, for "=="
     xi : the bounds after they gave way
+    zeta : of rows with LogDet's loss: xi zeta = gamma, zeta = gamma / b - y
+    log : of rows with von Neumann's loss: log(xi / b)
     """
 
-    def __init__(self, form: Formulation, values: Array, primal: float, dual: float, sizes: Array) -> None:
-        losses, m = form.losses, len(values)
-        bregman = losses.is_bregman
+    def __init__(self, form: WrittenForm, values: Array, primal: float, dual: float, sizes: Array) -> None:
+        losses, bregman = form.losses, form.losses.is_bregman
         self.sign = -losses.relations.astype(np.float64)
         self.unequal: Mask = self.sign != 0
         self.count = int(self.unequal.sum())
+        self._has_slack = self.unequal.astype(np.float64)
         self.bounds, self.gamma = losses.bounds, losses.penalties
-        self.is_barrier: Mask = bregman & isinstance(losses.divergence, LogDet)  # xi (gamma/b - y) = gamma
-        self.is_entropy: Mask = bregman & isinstance(losses.divergence, VonNeumann)  # y = gamma log(xi / b)
-        self.is_linear: Mask = ~losses.is_hard & ~self.is_barrier & ~self.is_entropy  # xi = b + give * y
+        is_barrier: Mask = bregman & isinstance(losses.divergence, LogDet)  # xi (gamma/b - y) = gamma
+        is_entropy: Mask = bregman & isinstance(losses.divergence, VonNeumann)  # y = gamma log(xi / b)
+        is_linear: Mask = ~(losses.is_hard | is_barrier | is_entropy)  # xi = b + give * y
+        self._barrier, self._entropy = np.flatnonzero(is_barrier), np.flatnonzero(is_entropy)
+        self._linear = np.flatnonzero(is_linear)
         half = 0.5 if isinstance(losses.divergence, Frobenius) else 1.0  # phi' is 2 x there
-        self.give = np.where(bregman, half * losses.compliance, losses.compliance)
-        self.zeta_at_zero = np.ones(m)
-        self.zeta_at_zero[self.is_barrier] = self.gamma[self.is_barrier] / self.bounds[self.is_barrier]
-        self.xi, self.zeta, self.log = self.bounds.copy(), np.ones(m), np.zeros(m)
+        self._give = np.where(bregman, half * losses.compliance, losses.compliance)[self._linear]
+        self._of_barrier, self._of_entropy = self.gamma[self._barrier], self.gamma[self._entropy]
+        self.zeta_at_zero = self._of_barrier / self.bounds[self._barrier]
+        self.xi = self.bounds.copy()
         self._start(values, primal, dual, np.where(sizes > 0, sizes, 1.0))
+
+    @property
+    def any_linear(self) -> bool:
+        """Whether the bound of some row gives way in proportion to its multiplier."""
+        return len(self._linear) > 0
 
     def _start(self, p: Array, primal: float, dual: float, size: Array) -> None:
         """Rows that give way start on the central path at p, unless that takes too large a multiplier."""
         mu, most, room = primal * dual, dual / size, self.sign * (self.bounds - p)
-        self.s = np.where(self.unequal, np.maximum(room, primal * size), 0.0)
-        magnitude = np.where(self.unequal, mu / np.where(self.unequal, self.s, 1.0), 0.0)
+        self.s = np.where(self.unequal, np.maximum(room, primal * size), 1.0)
+        magnitude = self._has_slack * mu / self.s
 
-        rows = np.flatnonzero(self.is_linear & self.unequal)
-        give, q = self.give[rows], room[rows]
-        root = np.sqrt(q**2 + 4 * give * mu)  # of give y^2 + q y = mu
-        exact = np.where(q < 0, (root - q) / (2 * give), 2 * mu / (root + q))
-        fits = exact <= most[rows]
-        magnitude[rows] = np.where(fits, exact, magnitude[rows])
-        self.s[rows] = mu / magnitude[rows]
+        rows = self._linear[self.unequal[self._linear]]
+        if len(rows):
+            give, q = self._give[self.unequal[self._linear]], room[rows]
+            root = np.sqrt(q**2 + 4 * give * mu)  # of give y^2 + q y = mu
+            exact = np.where(q < 0, (root - q) / (2 * give), 2 * mu / (root + q))
+            magnitude[rows] = np.where(exact <= most[rows], exact, magnitude[rows])
+            self.s[rows] = mu / magnitude[rows]
 
-        rows = np.flatnonzero(self.is_barrier & self.unequal)
-        upper = self.sign[rows] > 0
-        weak = upper & (self.zeta_at_zero[rows] < 2 * most[rows])
-        magnitude[rows] = np.where(weak, self.zeta_at_zero[rows] / 2, magnitude[rows])
-        inside = np.maximum(p[rows], 0.0) / 2 + 1e-3 * primal * size[rows]
-        self.s[rows] = np.where(upper, mu / magnitude[rows], inside)
-        magnitude[rows] = mu / self.s[rows]
-        self.xi[rows] = self.s[rows]
-        rows = np.flatnonzero(self.is_barrier & ~self.unequal)
-        self.xi[rows] = primal * size[rows]
-        barrier = self.is_barrier
-        self.zeta[barrier] = np.maximum(self.gamma[barrier], mu) / self.xi[barrier]
+        if len(self._barrier):
+            among = self.unequal[self._barrier]
+            rows, at_zero = self._barrier[among], self.zeta_at_zero[among]
+            upper = self.sign[rows] > 0
+            weak = upper & (at_zero < 2 * most[rows])
+            magnitude[rows] = np.where(weak, at_zero / 2, magnitude[rows])
+            inside = np.maximum(p[rows], 0.0) / 2 + 1e-3 * primal * size[rows]
+            self.s[rows] = np.where(upper, mu / magnitude[rows], inside)
+            magnitude[rows] = mu / self.s[rows]
+            self.xi[rows] = self.s[rows]
+            rows = self._barrier[~among]
+            self.xi[rows] = primal * size[rows]
+        self.zeta = np.maximum(self._of_barrier, mu) / self.xi[self._barrier]
 
-        rows = np.flatnonzero(self.is_entropy & self.unequal)
-        gamma, sign = self.gamma[rows], self.sign[rows]
-        slack = _entropy_slack(p[rows], self.bounds[rows], gamma, sign, mu)
-        fits = ((p[rows] > 0) | (sign > 0)) & (mu / slack <= most[rows])
-        self.s[rows] = np.where(fits, slack, self.s[rows])
-        magnitude[rows] = np.where(fits, mu / slack, np.minimum(magnitude[rows], 50 * gamma))
+        rows = self._entropy[self.unequal[self._entropy]]
+        if len(rows):
+            gamma, sign = self.gamma[rows], self.sign[rows]
+            slack = _entropy_slack(p[rows], self.bounds[rows], gamma, sign, mu)
+            fits = ((p[rows] > 0) | (sign > 0)) & (mu / slack <= most[rows])
+            self.s[rows] = np.where(fits, slack, self.s[rows])
+            magnitude[rows] = np.where(fits, mu / slack, np.minimum(magnitude[rows], 50 * gamma))
         self.y = self.sign * magnitude
-        self.log[rows] = self.y[rows] / gamma
-        self.xi[rows] = self.bounds[rows] * np.exp(self.log[rows])
-        linear = self.is_linear
-        self.xi[linear] = self.bounds[linear] + self.give[linear] * self.y[linear]
+        self.log = self.y[self._entropy] / self._of_entropy
+        self.xi[self._entropy] = self.bounds[self._entropy] * np.exp(self.log)
+        self.xi[self._linear] += self._give * self.y[self._linear]
 
-    @property
-    def products(self) -> Array:
-        """s |y| of the rows that have a slack."""
-        return (self.s * np.abs(self.y))[self.unequal]
+    def prepare(self, p: Array) -> Array:
+        """Begin a step at values p: 1/w of Newton's condition on a step D of M, <A_i, D> = e_i + dy_i / w_i.
 
-    def condition(self, p: Array, mu: float, last: SlackStep | None) -> tuple[Array, Array]:
-        """e and 1/w: Newton's condition on a step D of M is <A_i, D> = e_i + dy_i / w_i."""
-        e = self.xi - p - self.sign * self.s
-        compliance = np.zeros(len(e))
-        rows = self.unequal
-        e[rows] -= self.sign[rows] * self._owed(mu, last) / np.abs(self.y[rows])
-        compliance[rows] = self.s[rows] / np.abs(self.y[rows])
-        constant, slope = self._yielding(mu, last)
-        return e + constant, compliance + slope
+        The bounds follow as dxi = constant + slope * dy; both are 0 for hard rows.
+        """
+        size = np.abs(self.y)
+        self._inverse = self._has_slack / (size + (1.0 - self._has_slack))
+        self._product = self.s * size
+        self._constant, self._slope = constant, slope = np.zeros_like(size), np.zeros_like(size)
+        if len(rows := self._barrier):
+            xi = self.xi[rows]
+            slope[rows] = xi / self.zeta
+            # what is left of xi zeta = gamma is `owed_by_barriers`
+            constant[rows] = slope[rows] * (self.y[rows] - self.zeta_at_zero)
+        if len(rows := self._entropy):
+            xi = self.xi[rows]
+            slope[rows] = xi / self._of_entropy
+            constant[rows] = xi * (self.y[rows] / self._of_entropy - self.log)
+        if len(rows := self._linear):
+            slope[rows] = self._give
+            constant[rows] = self.bounds[rows] + self._give * self.y[rows] - self.xi[rows]
+        self._open = self.xi - p - self.sign * self.s + constant
+        return self.s * self._inverse + slope
 
-    def change(self, dy: Array, mu: float, last: SlackStep | None) -> SlackStep:
+    def aim(self, mu: float, last: SlackStep | None) -> Aim:
+        """What a step owes that is to make s |y| equal mu, less what the last one changed at second order."""
+        owed, by_barriers = mu - self._product, np.maximum(self._of_barrier, mu)
+        if last is not None:
+            owed -= last.s * self.sign * last.y
+            by_barriers -= last.xi[self._barrier] * last.zeta
+        by_barriers /= self.zeta
+        e = self._open - self.sign * self._inverse * owed
+        if len(self._barrier):
+            e[self._barrier] += by_barriers
+        return Aim(e, owed, by_barriers)
+
+    def change(self, dy: Array, aim: Aim) -> SlackStep:
         """How everything follows the multipliers."""
-        ds, dzeta, dlog = np.zeros_like(dy), np.zeros_like(dy), np.zeros_like(dy)
-        rows = self.unequal
-        owed = self._owed(mu, last) - self.s[rows] * self.sign[rows] * dy[rows]
-        ds[rows] = owed / np.abs(self.y[rows])
-        rows = self.is_barrier
-        dzeta[rows] = self.zeta_at_zero[rows] - self.y[rows] - self.zeta[rows] - dy[rows]
-        rows = self.is_entropy
-        dlog[rows] = (self.y[rows] + dy[rows]) / self.gamma[rows] - self.log[rows]
-        constant, slope = self._yielding(mu, last)
-        return SlackStep(dy, ds, constant + slope * dy, dzeta, dlog)
+        ds = (aim.owed - self.s * self.sign * dy) * self._inverse
+        dxi = self._constant + self._slope * dy
+        dzeta, dlog = self.zeta, self.log
+        if len(rows := self._barrier):
+            dxi[rows] += aim.owed_by_barriers
+            dzeta = self.zeta_at_zero - self.y[rows] - self.zeta - dy[rows]
+        if len(rows := self._entropy):
+            dlog = (self.y[rows] + dy[rows]) / self._of_entropy - self.log
+        return SlackStep(dy, ds, dxi, dzeta, dlog)
 
     def longest(self, step: SlackStep) -> tuple[float, float]:
         """How far primal and dual variables may go until one of them is zero."""
-        rows, barrier = self.unequal, self.is_barrier
-        primal = min(to_boundary(self.s[rows], step.s[rows]), to_boundary(self.xi[barrier], step.xi[barrier]))
-        dual = min(
-            to_boundary(np.abs(self.y[rows]), self.sign[rows] * step.y[rows]),
-            to_boundary(self.zeta[barrier], step.zeta[barrier]),
-        )
-        return primal, dual
+        primal = _steepest(step.s / self.s)
+        dual = _steepest(self.sign * step.y * self._inverse)
+        if len(rows := self._barrier):
+            primal = max(primal, _steepest(step.xi[rows] / self.xi[rows]))
+            dual = max(dual, _steepest(step.zeta / self.zeta))
+        return 1 / primal if primal > 0 else np.inf, 1 / dual if dual > 0 else np.inf
 
-    def products_after(self, step: SlackStep, primal: float, dual: float) -> Array:
-        """`products` after a step."""
-        return ((self.s + primal * step.s) * np.abs(self.y + dual * step.y))[self.unequal]
+    @property
+    def product(self) -> float:
+        """The sum of s |y|."""
+        return float(np.abs(self.s * self.y) @ self._has_slack)
+
+    def product_after(self, step: SlackStep, primal: float, dual: float) -> float:
+        """`product` after a step."""
+        after = (self.s + primal * step.s) * np.abs(self.y + dual * step.y)
+        return float(after @ self._has_slack)
 
     def move(self, step: SlackStep, primal: float, dual: float) -> None:
         """Take a step: s and xi by its primal length, the multipliers by its dual length."""
         self.s = self.s + primal * step.s
-        moved = self.xi + primal * step.xi
-        rows, b = self.is_entropy, self.bounds
-        # xi = b exp(y / gamma) shrinks as fast as it likes, and grows as its linear part says.
-        most = np.log(np.maximum(moved[rows] / b[rows], _SMALL_BOUND))
-        self.log[rows] = np.minimum(self.log[rows] + primal * step.log[rows], most)
-        moved[rows] = b[rows] * np.exp(self.log[rows])
-        self.xi = moved
+        self.xi = self.xi + primal * step.xi
+        if len(rows := self._entropy):
+            b = self.bounds[rows]
+            # xi = b exp(y / gamma) shrinks as fast as it likes, and grows as its linear part says.
+            most = np.log(np.maximum(self.xi[rows] / b, _SMALL_BOUND))
+            self.log = np.minimum(self.log + primal * step.log, most)
+            self.xi[rows] = b * np.exp(self.log)
         self.y = self.y + dual * step.y
-        self.zeta = self.zeta + dual * step.zeta
-
-    def _owed(self, mu: float, last: SlackStep | None) -> Array:
-        """mu - s |y|, less what the last step changes at second order."""
-        rows = self.unequal
-        owed = mu - self.s[rows] * np.abs(self.y[rows])
-        return owed if last is None else owed - last.s[rows] * self.sign[rows] * last.y[rows]
-
-    def _yielding(self, mu: float, last: SlackStep | None) -> tuple[Array, Array]:
-        """How the bounds move: dxi = constant + slope * dy; both 0 for hard rows."""
-        constant, slope = np.zeros(len(self.y)), np.zeros(len(self.y))
-        rows = self.is_barrier
-        xi, zeta = self.xi[rows], self.zeta[rows]
-        off = zeta + self.y[rows] - self.zeta_at_zero[rows]
-        owed = np.maximum(self.gamma[rows], mu) - xi * zeta + xi * off
-        if last is not None:
-            owed = owed - last.xi[rows] * last.zeta[rows]
-        constant[rows], slope[rows] = owed / zeta, xi / zeta
-        rows = self.is_entropy
-        slope[rows] = self.xi[rows] / self.gamma[rows]
-        constant[rows] = self.xi[rows] * (self.y[rows] / self.gamma[rows] - self.log[rows])
-        rows = self.is_linear
-        slope[rows] = self.give[rows]
-        constant[rows] = self.bounds[rows] + slope[rows] * self.y[rows] - self.xi[rows]
-        return constant, slope
+        if len(self._barrier):
+            self.zeta = self.zeta + dual * step.zeta
 
 
-def to_boundary(x: Array, dx: Array) -> float:
-    """The largest t with x + t dx >= 0, for x > 0."""
-    falling = dx < 0
-    return float(np.min(x[falling] / -dx[falling], initial=np.inf))
+def _steepest(relative: Array) -> float:
+    """How fast the variable falls that reaches zero first, from its changes relative to their values."""
+    return -min(float(np.fmin.reduce(relative, initial=0.0)), 0.0)
 
 
 def _entropy_slack(p: Array, b: Array, gamma: Array, sign: Array, mu: float) -> Array:

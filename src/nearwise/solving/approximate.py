@@ -19,7 +19,7 @@ from nearwise.linalg.eigenupdate import rank_one_update
 from nearwise.model.divergences import VonNeumann
 from nearwise.model.formulation import Formulation, Iterate
 from nearwise.model.measurements import InMemory
-from nearwise.solving.projections import check_schedule, sweeps
+from nearwise.solving.projections import Order, check_schedule, sweeps
 from nearwise.solving.von_neumann import VonNeumannEngine
 
 Array = NDArray[np.float64]
@@ -40,7 +40,7 @@ class ApproximateProjections:
 
     Parameters
     ----------
-    order : "shuffled", "cyclic" or "violated", as for `CyclicProjections`; TRW05 takes the most violated row
+    order : as for `CyclicProjections`; TRW05 takes the most violated row
     eigenvalues : what the step knows of a constraint's matrix C. "own" is the smallest and the largest
         eigenvalue of each C, which nearly gives the exact step for distances; "symmetric" is the
         interval [-lambda, lambda] that holds those of all of them, as in corollary 4.2 and in AdaBoost, with
@@ -53,7 +53,7 @@ class ApproximateProjections:
     max_iter: ClassVar[int] = 10_000
     returns_last: ClassVar[bool] = True
 
-    order: Literal["cyclic", "shuffled", "violated"] = "shuffled"
+    order: Order = "shuffled"
     eigenvalues: Literal["own", "symmetric"] = "own"
     epsilon: float = 1e-3
     multiplier_tol: float | None = None

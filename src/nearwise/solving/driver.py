@@ -18,6 +18,7 @@ from nearwise._common.threads import LARGE_MATRIX, one_blas_thread
 from nearwise.model.certificate import Certificate
 from nearwise.model.formulation import Formulation, Iterate
 from nearwise.model.problem import Problem
+from nearwise.model.recheck import Recheck
 from nearwise.solving.automatic import Stage, stages
 from nearwise.solving.loop import Loop
 from nearwise.solving.reduction import Reduction, reduced
@@ -120,6 +121,7 @@ class _Run(Loop[Iterate, _Graded, Record]):
         self.ray: Array | None = None
         self.certificate: Certificate | None = None
         self.note = ""
+        self.recheck = Recheck(problem) if Recheck.suits(problem) else None
 
     def status(self, solver: Any, start: Array | None) -> Status:
         """How the run of a solver ends, or of those that suit the problem where it is None."""
@@ -143,7 +145,7 @@ class _Run(Loop[Iterate, _Graded, Record]):
         """With its certificate; None for a point whose objective is not a number."""
         self.note = point.note
         with np.errstate(all="ignore"):  # what overflows is not finite, and is not kept
-            found = self.reduction.formulation.certificate(point)
+            point, found = self._graded(point)
         return _Graded(point, found) if np.isfinite(found.primal) else None
 
     def is_better(self, graded: _Graded) -> bool:
@@ -194,6 +196,31 @@ class _Run(Loop[Iterate, _Graded, Record]):
         primal, dual = self.best.grade.primal, self.bound.grade.dual
         return replace(grade, primal=primal, dual=dual, gap=form.relative_gap(primal - dual, primal))
 
+    def _graded(self, point: Iterate) -> tuple[Iterate, Certificate]:
+        """A point with its certificate, in twice the precision where double precision is too little.
+
+        Then the point may get multipliers that are a little smaller.
+        """
+        form, grade = self.reduction.formulation, self.reduction.formulation.certificate(point)
+        hopeless = grade.hard_violation > 10 * self.tol or not np.isfinite(grade.primal)
+        if self.recheck is None or hopeless:
+            return point, grade
+        blurred = grade.gap > self.tol and form.is_blurred(point)
+        if not blurred and not self._is_lost(point, point.dual, grade.primal):
+            return point, grade
+        found, dual = self._rechecked(point.factor, point.dual)
+        primal, gap = found.primal / self.unit, found.primal / self.unit - found.dual / self.unit
+        found = replace(found, primal=primal, dual=primal - gap, gap=form.relative_gap(gap, primal))
+        return replace(point, dual=dual / self.reduction.dual_scale), found
+
+    def _is_lost(self, point: Iterate, dual: Array, primal: float) -> bool:
+        return self.reduction.formulation.is_lost_to_rounding(point, dual, primal, self.tol)
+
+    def _rechecked(self, factor: Array, dual: Array) -> tuple[Certificate, Array]:
+        assert self.recheck is not None
+        lifted = self.problem.lift(self.reduction.lift(factor))
+        return self.recheck.certificate(lifted, dual * self.reduction.dual_scale)
+
     def _stands(self) -> bool:
         """Whether the certificate holds for the problem as it was stated, whatever the reduction did."""
         self.certificate = self._stated_certificate()
@@ -212,8 +239,14 @@ class _Run(Loop[Iterate, _Graded, Record]):
         factor, dual = self.reduction.lift(point.factor), bound.dual * self.reduction.dual_scale
         found = self.problem.certificate_of_factor(factor, dual)
         form = self.reduction.formulation
-        lost = form.is_lost_to_rounding(point, bound.dual, found.primal / self.unit, self.tol)
-        return replace(found, dual=-np.inf, gap=np.inf) if lost else found
+        blurred = self.recheck is not None and found.gap > self.tol and form.is_blurred(bound)
+        if not blurred and not self._is_lost(point, bound.dual, found.primal / self.unit):
+            return found
+        if self.recheck is None:
+            return replace(found, dual=-np.inf, gap=np.inf)
+        exact, dual = self._rechecked(point.factor, bound.dual)
+        self.bound = replace(self.bound, point=replace(bound, dual=dual / self.reduction.dual_scale))
+        return replace(exact, worst=found.worst)
 
     @np.errstate(all="ignore")
     def result(self, status: Status) -> Result:

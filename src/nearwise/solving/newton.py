@@ -78,6 +78,7 @@ class Newton:
         """
         hard, divergence = form.losses.is_hard, LogDet()
         sizes = form.measurements.sizes(np.ones_like(form.prior))
+        sizes = np.where(sizes > 0, sizes, 1.0)
         wanted = np.abs(form.losses.bounds[hard]) / sizes[hard]
         size = 10 * float(wanted.max()) if wanted.any() else 1.0
         penalties = np.where(hard, np.inf, 1e-9)

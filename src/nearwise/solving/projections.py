@@ -26,7 +26,8 @@ Index = NDArray[np.int64]
 
 _ROUNDING = 4 * np.finfo(float).eps
 _DRIFT = 1e-10  # of M from its multipliers, from which on it is computed from them anew
-_ORDERS = ("cyclic", "shuffled", "violated")
+Order = Literal["cyclic", "interleaved", "shuffled", "violated"]
+_ORDERS = ("cyclic", "interleaved", "shuffled", "violated")
 _FORMS = ("factored", "symmetric")
 
 
@@ -71,7 +72,8 @@ class CyclicProjections:
 
     Parameters
     ----------
-    order : "shuffled" takes the rows in a new random order each sweep, "cyclic" as they come, "violated"
+    order : "shuffled" takes the rows in a new random order each sweep, "cyclic" as they come, "interleaved"
+        upper bounds, lower bounds and equations in turn, in the same order every sweep, and "violated"
         always the row furthest from its optimality condition (the most violated one, TRW05 4.2), so that a
         sweep is as many projections as there are rows, not one onto each
     form : for LogDet, "factored" keeps a triangular B with M = B B^T (KSD09 algorithm 1), which stays
@@ -85,7 +87,7 @@ class CyclicProjections:
     max_iter: ClassVar[int] = 10_000
     returns_last: ClassVar[bool] = True
 
-    order: Literal["cyclic", "shuffled", "violated"] = "shuffled"
+    order: Order = "shuffled"
     form: Literal["factored", "symmetric"] = "factored"
     multiplier_tol: float | None = None
     seed: int = 0
@@ -100,6 +102,8 @@ class CyclicProjections:
         return sweeps(self._engine(form), form, self)
 
     def _engine(self, form: Formulation) -> Engine:
+        if form.measurements.offsets is not None:
+            raise ValueError("CyclicProjections knows no values with a fixed part; use Newton() for them")
         if isinstance(form.divergence, LogDet):
             return LogDetEngine(form, self.form == "factored")
         if isinstance(form.divergence, VonNeumann):
@@ -113,7 +117,7 @@ class Schedule(Protocol):
     """In which order rows are taken, and the papers' rule for stopping."""
 
     @property
-    def order(self) -> Literal["cyclic", "shuffled", "violated"]: ...
+    def order(self) -> Order: ...
 
     @property
     def multiplier_tol(self) -> float | None: ...
@@ -147,7 +151,8 @@ def sweeps(engine: Engine, form: Formulation, schedule: Schedule) -> Iterator[It
 def _sweep(engine: Engine, form: Formulation, order: str, rng: np.random.Generator) -> None:
     n_rows = len(engine.dual)
     if order != "violated":
-        engine.sweep(np.arange(n_rows) if order == "cyclic" else rng.permutation(n_rows))
+        fixed = _interleaved(form.losses.relations) if order == "interleaved" else np.arange(n_rows)
+        engine.sweep(rng.permutation(n_rows) if order == "shuffled" else fixed)
         return
     values = form.measurements.values_of_factor(engine.factor())
     for _ in range(n_rows):
@@ -156,6 +161,15 @@ def _sweep(engine: Engine, form: Formulation, order: str, rng: np.random.Generat
         if discrepancies[row] == 0:
             return
         values = engine.tracked(row, values)
+
+
+def _interleaved(relations: NDArray[np.int8]) -> NDArray[np.int64]:
+    """Rows of every relation evenly among the others, in their own order."""
+    place = np.empty(len(relations))
+    for relation in np.unique(relations):
+        rows = np.flatnonzero(relations == relation)
+        place[rows] = (np.arange(len(rows)) + 0.5) / len(rows)
+    return np.argsort(place, kind="stable")
 
 
 def _settled(engine: Engine, form: Formulation, count: int, final: bool) -> Iterate:

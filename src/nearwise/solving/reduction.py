@@ -64,8 +64,8 @@ def reduced(form: Formulation) -> Reduction:
             _power_of_four(float(np.median(losses.sizes)) / matrix_scale) if len(losses.sizes) else 1.0
         )
     new_prior = np.ones_like(prior) if invariant else prior / matrix_scale
-    measurements, span = _spanned(form.measurements, root / np.sqrt(feature_scale), new_prior)
     unit = feature_scale * matrix_scale
+    measurements, span = _spanned(form.measurements, root / np.sqrt(feature_scale), new_prior, unit)
     with np.errstate(over="ignore", under="ignore"):
         scaled = losses.penalties[~losses.is_hard] * np.float64(feature_scale) ** (degree or 0.0)
         dual_scale = np.float64(matrix_scale) ** (degree or 0.0) / unit
@@ -76,9 +76,11 @@ def reduced(form: Formulation) -> Reduction:
     return Reduction(small, root, matrix_scale, float(dual_scale), span)
 
 
-def _spanned(measurements: Measurements, scaling: Array, prior: Array) -> tuple[Measurements, Array | None]:
+def _spanned(
+    measurements: Measurements, scaling: Array, prior: Array, unit: float
+) -> tuple[Measurements, Array | None]:
     """The measurements with scaled features, in a basis of their span where that is small."""
-    scaled = measurements.in_coordinates(scaling, own_workspace=True)
+    scaled = measurements.in_coordinates(scaling, unit, own_workspace=True)
     if np.ptp(prior) > 0:
         return scaled, None
     rows = scaled.spanning_rows()

@@ -66,7 +66,7 @@ def prior_metric(learner: Any, rows: Any) -> Any:
     """The metric that a learner starts from; None for one that is made of data that are not given."""
     metric = learner.metric_
     if isinstance(metric, KernelMetric):
-        return replace(metric, factor=np.eye(len(metric.factor)))
+        return replace(metric, factor=np.eye(len(metric.factor)), alpha=1.0)
     if isinstance(metric, KernelMap):
         return _OfKernel(metric.kernel)
     if isinstance(metric, LowRankKernelMetric):

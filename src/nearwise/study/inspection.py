@@ -27,6 +27,7 @@ from nearwise.learners import (
 )
 from nearwise.learners.input_kernels import dense_product
 from nearwise.learners.metric import Metric
+from nearwise.linalg.directions import turned, with_fixed_signs
 from nearwise.model import labelling
 from nearwise.study.before_after import Missing, learner_of, measures, prior_metric, rows_of
 from nearwise.study.evaluation import PAIRS, labelled_pairs
@@ -236,7 +237,7 @@ def maps(model: Any, X: Any = None, n_points: int = MAP_POINTS, seed: int = 0) -
     if not np.isfinite(squared).all():
         return Maps(rows, None, new, (0.0, new_share))
     old, old_share = _principal_coordinates(squared)
-    return Maps(rows, old, _turned(new, old), (old_share, new_share))
+    return Maps(rows, old, turned(new, old), (old_share, new_share))
 
 
 def spectrum(model: Any, X: Any = None) -> Spectrum:
@@ -296,17 +297,9 @@ def _principal_coordinates(squared: Array) -> tuple[Array, float]:
     with one_blas_thread():  # of which more are much slower on a busy machine
         values, vectors = np.linalg.eigh(-0.25 * (centred + centred.T))
     values = np.where(values > _NEGLIGIBLE * values[-1], values, 0.0)[::-1]
-    vectors = vectors[:, ::-1][:, :2]
-    signs = np.where(vectors[np.argmax(np.abs(vectors), axis=0), [0, 1]] < 0, -1.0, 1.0)
+    vectors = with_fixed_signs(vectors[:, ::-1][:, :2])
     share = float(values[:2].sum() / values.sum())
-    return vectors * signs * np.sqrt(values[:2] * size), share
-
-
-def _turned(points: Array, target: Array) -> Array:
-    """The points turned or mirrored to lie as nearly as possible like the target (Procrustes)."""
-    sizes = [float(np.abs(part).max(initial=0.0)) or 1.0 for part in (points, target)]
-    U, _, Vt = np.linalg.svd((points / sizes[0]).T @ (target / sizes[1]))
-    return points @ (U @ Vt)
+    return vectors * np.sqrt(values[:2] * size), share
 
 
 def _spectrum(factor: Array, dimension: int) -> Spectrum:

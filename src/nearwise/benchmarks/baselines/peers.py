@@ -16,7 +16,7 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
-from nearwise.benchmarks._tables import require
+from nearwise.benchmarks.baselines import require
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]

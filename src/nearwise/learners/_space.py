@@ -1,0 +1,136 @@
+"""Objects and their squared distances: Euclidean in coordinates, plus a part outside the basis that is fixed.
+
+Where a learner works in a basis, features are the coordinates of the objects in it, and JKDD12 (10) adds to
+their learned distance what the old one is outside: `Outside` knows that part, and `Space` the sum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from nearwise.learners.input_kernels import InputKernel, in_parts, paired_products, paired_squared_distances
+from nearwise.model import drawing
+from nearwise.model.blocks import Block, Constraints
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+_AT_A_TIME = 2**23  # distances that are compared at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Outside:
+    """Inner products and squared distances of objects outside a basis, times a factor.
+
+    Attributes
+    ----------
+    kernel : whose inner products these are; "linear" for vectors
+    X : the objects; for a precomputed kernel, its square matrix
+    features : their coordinates in an orthonormal basis
+    alpha : the factor
+    """
+
+    kernel: InputKernel
+    X: Any
+    features: Array
+    alpha: float = 1.0
+
+    def products(self, i: Index, j: Index) -> Array:
+        """Of the objects i with the objects j, one by one."""
+        given = self.kernel.is_precomputed
+        whole = self.X[i, j] if given else in_parts(self.kernel.paired, self.X, i, j)
+        return np.asarray(self.alpha * (whole - in_parts(paired_products, self.features, i, j)))
+
+    def distances(self, i: Index, j: Index) -> Array:
+        """Squared, of the objects i to the objects j, one by one; >= 0."""
+        if self.kernel.is_precomputed:
+            whole = self.X[i, i] + self.X[j, j] - 2.0 * self.X[i, j]
+        else:
+            whole = in_parts(self.kernel.paired_squared_distances, self.X, i, j)
+        whole = whole - in_parts(paired_squared_distances, self.features, i, j)
+        return self.alpha * np.maximum(whole, 0.0)
+
+    def between(self, rows: Index, others: Index) -> Array:
+        """Squared, of all objects in `rows` to all in `others`; >= 0."""
+        from sklearn.metrics.pairwise import euclidean_distances  # slow to import, and needed only here
+
+        if self.kernel.is_precomputed:
+            whole = self.X[rows, rows][:, None] + self.X[others, others] - 2.0 * self.X[np.ix_(rows, others)]
+        elif self.kernel.name == "linear":
+            whole = euclidean_distances(self.X[rows], self.X[others], squared=True)
+        else:
+            left, right = self.X[rows], self.X[others]
+            whole = self.kernel.paired(left, left)[:, None] + self.kernel.paired(right, right)
+            whole -= 2.0 * self.kernel.gram(left, right)
+        whole -= euclidean_distances(self.features[rows], self.features[others], squared=True)
+        return self.alpha * np.maximum(whole, 0.0)
+
+    def values(self, constraints: Constraints) -> Array:
+        """The fixed part of the value of every constraint, by row number: JKDD12 (11) and (20)."""
+        return np.concatenate([np.empty(0), *(self.values_of(block) for block in constraints.blocks)])
+
+    def values_of(self, block: Block) -> Array:
+        """The same for one block."""
+        if block.kind == "linear":
+            rows = np.arange(len(self.features)) if block.ids is None else np.asarray(block.ids)
+            K = np.stack([self.products(np.full_like(rows, row), rows) for row in rows])
+            return np.array([_trace(matrix, K) for matrix in block.matrices])
+        assert block.ids is not None
+        columns = np.asarray(block.ids).T
+        if block.kind == "similarity":
+            return self.products(*columns)
+        if block.kind == "comparison":
+            return self.distances(*columns[:2]) - self.distances(*columns[2:])
+        return self.distances(*columns)
+
+    def restricted(self, rows: Index) -> Outside:
+        """The same of some of the objects, in that order."""
+        X = self.X[np.ix_(rows, rows)] if self.kernel.is_precomputed else self.X[rows]
+        return replace(self, X=X, features=self.features[rows])
+
+    def scaled(self, scale: float) -> Outside:
+        """The same of objects that are larger by a factor."""
+        if self.kernel.name == "linear":  # whose squares may be out of range before
+            return replace(self, X=self.X * scale, features=self.features * scale)
+        return replace(self, alpha=self.alpha * scale**2)
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """Objects with coordinates, dense or sparse, and what is outside them; None for nothing."""
+
+    rows: Any
+    outside: Outside | None = None
+
+    def distances(self, pairs: Index) -> Array:
+        """Squared, of pairs of row numbers."""
+        i, j = pairs.T
+        inside = in_parts(paired_squared_distances, self.rows, i, j)
+        return inside if self.outside is None else inside + self.outside.distances(i, j)
+
+    def nearest(self, asking: Index, among: Index, count: int) -> Index:
+        """The nearest objects to each that asks, nearest first."""
+        if self.outside is None:
+            return drawing.nearest_rows(self.rows)(asking, among, count)
+        from sklearn.metrics.pairwise import euclidean_distances  # slow to import, and needed only here
+
+        found, step = np.empty((len(asking), count), np.int64), max(_AT_A_TIME // len(among), 1)
+        for low in range(0, len(asking), step):
+            part = asking[low : low + step]
+            distances = euclidean_distances(self.rows[part], self.rows[among], squared=True)
+            distances += self.outside.between(part, among)
+            near = np.argpartition(distances, count - 1, axis=1)[:, :count]
+            order = np.argsort(np.take_along_axis(distances, near, axis=1), axis=1, kind="stable")
+            found[low : low + step] = among[np.take_along_axis(near, order, axis=1)]
+        return found
+
+
+def _trace(A: Any, K: Array) -> float:
+    if A.factor is not None:
+        return float(np.einsum("ik,ij,jk,k->", A.factor, K, A.factor, A.weights, optimize=True))
+    return float(A.matrix.multiply(K).sum() if sparse.issparse(A.matrix) else np.sum(A.matrix * K))

@@ -1,0 +1,65 @@
+"""Eigenpairs of a symmetric matrix whose small eigenvalues are as exact, relatively, as the large ones.
+
+`numpy.linalg.eigh` knows every eigenvalue only up to rounding errors of the largest. LogDet and von Neumann
+feel them relatively. So the eigenvectors are corrected once (as in Ogita and Aishima 2018), and V^T A V is
+summed without rounding errors: what its diagonal lacks is of the order of the square of what V lacks.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearwise.linalg.pairs import Pair, product
+
+Array = NDArray[np.float64]
+
+_ALIKE = 1e-3  # ratio of the eigenvalues from which on `eigh` is exact enough
+_LARGEST_ORDER = 200  # up to which the correction takes two tenths of a second at most
+_SMALL = 1e-4  # relative size of the eigenvalues that are told apart anew, among themselves
+_APART = 1e-8  # relative distance of eigenvalues from which on the correction is of first order
+
+
+def eigenpairs(A: Array | Pair) -> tuple[Array, Array]:
+    """Eigenvalues, in ascending order, and orthonormal eigenvectors of a symmetric matrix.
+
+    Up to order 200 an eigenvalue has an error of about 1e-15 of itself plus 1e-28 of the largest, given the
+    entries of A; in larger matrices, one of about 1e-15 of the largest.
+    """
+    A = A if isinstance(A, Pair) else Pair(A, np.zeros_like(A))
+    values, V = np.linalg.eigh(A.rounded)
+    size = float(np.abs(values).max(initial=0.0))
+    if not 0 < size < np.inf or len(V) > _LARGEST_ORDER or np.abs(values).min() >= _ALIKE * size:
+        return values, V
+    scale = 2.0 ** np.round(np.log2(size))
+    unit = Pair(A.high / scale, A.low / scale)
+    inside, lack = _in_basis(unit, V)
+    inside, _ = _in_basis(unit, V := (V - V @ lack / 2) @ _correction(inside))
+    found = np.diagonal(inside)
+    order = np.argsort(found, kind="stable")
+    return np.asarray(scale * found[order]), np.asarray(V[:, order])
+
+
+def _in_basis(A: Pair, V: Array) -> tuple[Array, Array]:
+    """A in the orthonormal basis that is next to V, and what V^T V is more than I."""
+    T = product(V.T, product(A, V)).rounded
+    lack = product(V.T, V).plus(-np.eye(len(V))).rounded
+    # (I + lack)^-1/2 T (I + lack)^-1/2, to second order where T is large
+    inside = T - (lack @ T + T @ lack) / 2 + lack @ T @ lack / 4
+    return (inside + inside.T) / 2, lack
+
+
+def _correction(C: Array) -> Array:
+    """A rotation that takes the small eigenvalues of a nearly diagonal matrix apart from all others."""
+    values = np.diagonal(C)
+    small = np.abs(values) < _SMALL * np.abs(values).max()
+    found, P = np.linalg.eigh(C[np.ix_(small, small)])
+    apart = found - values[~small][:, None]
+    clear = np.abs(apart) > _APART
+    coupling = C[np.ix_(~small, small)] @ P
+    tilt = np.where(clear, coupling / np.where(clear, apart, 1.0), 0.0)
+    out = np.eye(len(C))
+    out[np.ix_(small, small)] = P
+    out[np.ix_(~small, small)] = tilt
+    out[np.ix_(small, ~small)] = -P @ tilt.T
+    return out

@@ -1,0 +1,221 @@
+"""Certificates of small problems from the user's own numbers, with sums in twice the precision.
+
+Multipliers of rows that nearly contradict each other, or of features with a large common part, are large and
+cancel: sum_i y_i A_i then loses all its digits in double precision, though the answer is right. Here all sums
+are `Pair`s, and what they still lack is added to the gap.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearwise.linalg.eigenpairs import eigenpairs
+from nearwise.linalg.pairs import PRECISION, Pair, product, two_sum
+from nearwise.model.blocks import Block, Linear
+from nearwise.model.certificate import SATISFIED, Certificate
+from nearwise.model.formulation import spectrum_of_factor
+from nearwise.model.problem import Problem
+
+Array = NDArray[np.float64]
+
+_MOST_NUMBERS = 2_000_000  # in the rows, written out
+_LARGEST_ORDER = 100
+_SHRINKING = 2.0 ** -np.arange(46.0, 12.0, -4.0)  # of multipliers outside the dual's domain
+
+
+class Recheck:
+    """What certifies points of one problem.
+
+    Distances and comparisons are signed squares of differences z of features; every other row is a symmetric
+    matrix C on the objects, so that <A, M> = <C, K> for the kernel K.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem, self.form = problem, problem.formulation
+        basis = problem.prior_basis
+        self.range = basis if basis is not None and basis.shape[1] < len(basis) else None
+
+    @staticmethod
+    def suits(problem: Problem) -> bool:
+        """Whether a problem is small enough."""
+        n, r = problem.features.shape
+        others = sum(len(block) for block in problem.blocks if not _has_differences(block))
+        squares = 2 * (problem.formulation.measurements.n_rows - others)
+        return r <= _LARGEST_ORDER and others * n * n + squares**2 <= _MOST_NUMBERS
+
+    def certificate(self, factor: Array, dual: Array) -> tuple[Certificate, Array]:
+        """The certificate of M = factor factor^T, in the coordinates of the features, and its multipliers.
+
+        These are the given ones, or a little smaller where the given ones bound nothing.
+        """
+        losses, y = self.form.losses, self.form.losses.signed(dual)
+        inside: Pair | Array = factor if self.range is None else product(self.range.T, factor)
+        rows = self._rows
+        images = rows.mapped(inside)
+        values, offsets = images.values(rows), self.form.measurements.offsets
+        values = values if offsets is None else values.plus(offsets)
+        p = values.rounded
+        if self.form.divergence.congruence_invariant:
+            distance, y = self._logarithmic_distance(factor, images, y)
+        else:
+            distance = self._distance(inside, y)
+        total = losses.total(p)
+        primal = self.form.distance_to_prior(self.problem.lower(factor)) + total
+        gap = distance + losses.fenchel_residual(p, y, total, values.plus(-losses.bounds).rounded)
+        gap = gap if np.isfinite(gap) else np.inf
+        violations = losses.violations(p)
+        found = Certificate(
+            primal=primal,
+            dual=primal - gap,
+            gap=self.form.relative_gap(gap, primal),
+            violation=float(np.max(violations, initial=0.0)),
+            hard_violation=float(np.max(violations[losses.is_hard], initial=0.0)),
+            satisfied=float(np.mean(violations <= SATISFIED)) if len(violations) else 1.0,
+        )
+        return found, y
+
+    @cached_property
+    def _rows(self) -> _Rows:
+        G, blocks, idle = self.problem.features, self.problem.blocks, self.form.losses.is_idle
+        row, first, second, sign, others, parts = [], [], [], [], [], []
+        for block, start in zip(blocks, np.cumsum([0, *map(len, blocks)]), strict=False):
+            if _has_differences(block):
+                ids = np.asarray(block.ids, dtype=np.int64)
+                for k, s in enumerate((1.0, -1.0)[: ids.shape[1] // 2]):
+                    row.append(start + np.arange(len(block)))
+                    first.append(ids[:, 2 * k])
+                    second.append(ids[:, 2 * k + 1])
+                    sign.append(np.full(len(block), s))
+            else:
+                others.append(start + np.arange(len(block)))
+                parts.append(_on_objects(block, len(G)))
+        none = np.zeros(0, dtype=np.int64)
+        i, j = np.concatenate([none, *first]), np.concatenate([none, *second])
+        rows = _Rows(
+            Pair(G, np.zeros_like(G)),
+            Pair(*two_sum(G[i], -G[j])),
+            np.concatenate([none, *row]),
+            np.concatenate([np.zeros(0), *sign]),
+            np.concatenate([none, *others]),
+            Pair(*(np.concatenate([np.zeros((0, len(G) ** 2)), *part]) for part in _unzipped(parts))),
+            self.form.measurements.n_rows,
+        )
+        rows = rows if self.range is None else rows.mapped(self.range)
+        return rows if idle is None else rows.without(idle)
+
+    def _logarithmic_distance(self, factor: Array, images: _Rows, y: Array) -> tuple[float, Array]:
+        """D(M, M^), from the eigenvalues of B^T M^^-1 B, and the multipliers; inf where M^ is."""
+        lowered = self.problem.lower(factor)
+        own = (lowered.T / self.form.prior) @ lowered
+        pulled, noise = images.adjoint(y)
+        found = np.linalg.eigvalsh(pulled.plus(own).rounded)
+        if not found[0] > noise:
+            y = (1.0 - self._shrinking(own, pulled, noise)) * y
+            pulled, noise = images.adjoint(y)
+            found = np.linalg.eigvalsh(pulled.plus(own).rounded)
+        mirror = self.form.divergence.gradient_inverse(np.asarray(noise - found, dtype=np.float64))
+        return float(np.sum(self.form.divergence.scalar(np.ones_like(mirror), mirror))), y
+
+    def _shrinking(self, own: Array, pulled: Pair, noise: float) -> float:
+        """By how much smaller multipliers are in the dual's domain, which the prior's side `own` is in."""
+        total = pulled.plus(own)
+        for shrink in _SHRINKING:
+            if np.linalg.eigvalsh((total.high - shrink * pulled.high) + total.low)[0] > 2 * noise:
+                return float(shrink)
+        return 0.0
+
+    def _distance(self, inside: Pair | Array, y: Array) -> float:
+        """D(M, M^), from the eigenvalues of phi'(M^)."""
+        gradient, basis = self.form.divergence.gradient(self.form.prior), self.problem.prior_basis
+        own = np.diag(gradient) if basis is None or self.range is not None else (basis * gradient) @ basis.T
+        pulled, noise = self._rows.adjoint(y)
+        t, U = eigenpairs(Pair(-pulled.high, -pulled.low).plus(own))
+        spectrum = spectrum_of_factor(inside.rounded if isinstance(inside, Pair) else inside)
+        found = self.form.distance_to_gradient(t, U, spectrum)
+        mirror = self.form.divergence.gradient_inverse(t)
+        return found + noise * float(np.sum(mirror) + np.sum(spectrum[0]))
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The rows in some coordinates: features of the objects, and differences of them with their signs."""
+
+    objects: Pair
+    differences: Pair
+    row: NDArray[np.int64]  # of each difference
+    sign: Array
+    others: NDArray[np.int64]  # rows that are matrices on the objects
+    matrices: Pair  # these, as vectors
+    count: int
+
+    def mapped(self, T: Pair | Array) -> _Rows:
+        """The same after a linear map of the features."""
+        objects, differences = product(self.objects, T), product(self.differences, T)
+        return _Rows(objects, differences, self.row, self.sign, self.others, self.matrices, self.count)
+
+    def without(self, idle: NDArray[np.bool_]) -> _Rows:
+        """The same with zeros for some rows."""
+        kept = ~idle[self.others, None]
+        matrices = Pair(self.matrices.high * kept, self.matrices.low * kept)
+        sign = np.where(idle[self.row], 0.0, self.sign)
+        return _Rows(self.objects, self.differences, self.row, sign, self.others, matrices, self.count)
+
+    def values(self, rows: _Rows) -> Pair:
+        """<A_i, B B^T> of every row, where self are the rows after the map B."""
+        high, low = np.zeros(self.count), np.zeros(self.count)
+        squares = product(self.differences, self.differences.T)
+        for s, part in ((1.0, self.sign > 0), (-1.0, self.sign < 0)):  # each row has one of a sign at most
+            at = np.flatnonzero(part)
+            found = Pair(high[self.row[at]], low[self.row[at]]).plus(
+                Pair(s * squares.high[at, at], s * squares.low[at, at])
+            )
+            high[self.row[at]], low[self.row[at]] = found
+        kernel = product(self.objects, self.objects.T)
+        found = product(self.matrices, kernel.reshaped(kernel.high.size, 1)).reshaped(-1)
+        high[self.others], low[self.others] = found
+        return Pair(high, low)
+
+    def adjoint(self, y: Array) -> tuple[Pair, float]:
+        """sum_i y_i A_i, and how far its eigenvalues may be off."""
+        n, weight = len(self.objects.high), self.sign * y[self.row]
+        square = product(self.differences.T, product(np.diag(weight), self.differences))
+        on_objects = product(y[self.others][None], self.matrices).reshaped(n, n)
+        total = square.plus(product(self.objects.T, product(on_objects, self.objects)))
+        total = Pair((total.high + total.high.T) / 2, (total.low + total.low.T) / 2)
+        z, G = np.abs(self.differences.high), np.abs(self.objects.high)
+        parts = (np.abs(y[self.others]) @ np.abs(self.matrices.high)).reshape(n, n)
+        size = float(np.sum(np.abs(weight) @ z**2) + np.sum(G * (parts @ G)))
+        return total, PRECISION * len(total.high) * size
+
+
+def _has_differences(block: Block) -> bool:
+    return block.kind in ("distance", "comparison")
+
+
+def _on_objects(block: Block, n: int) -> Pair:
+    """The matrix of every row of a block, (m, n^2)."""
+    high, low = np.zeros((len(block), n, n)), np.zeros((len(block), n, n))
+    if block.matrices:
+        place = np.arange(n) if block.ids is None else np.asarray(block.ids, dtype=np.int64)
+        for row, matrix in enumerate(block.matrices):
+            high[row][np.ix_(place, place)], low[row][np.ix_(place, place)] = _dense(matrix)
+    else:
+        (i, j), rows = np.asarray(block.ids, dtype=np.int64).T, np.arange(len(block))
+        high[rows, i, j] += 0.5
+        high[rows, j, i] += 0.5
+    return Pair(high, low).reshaped(len(block), n * n)
+
+
+def _dense(matrix: Linear) -> Pair:
+    if matrix.factor is not None and matrix.weights is not None:
+        return product(product(matrix.factor, np.diag(matrix.weights)), matrix.factor.T)
+    dense = matrix.matrix if isinstance(matrix.matrix, np.ndarray) else matrix.matrix.toarray()
+    return Pair(dense, np.zeros_like(dense))
+
+
+def _unzipped(pairs: list[Pair]) -> tuple[list[Array], list[Array]]:
+    return [pair.high for pair in pairs], [pair.low for pair in pairs]

@@ -1,0 +1,172 @@
+"""What an experiment found: figures beside the published ones, curves, remarks; as text and as files."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearwise._common.files import write_whole
+
+Array = NDArray[np.float64]
+Item = TypeVar("Item")
+
+
+class Progress(Protocol):
+    """Told how far an experiment is."""
+
+    def __call__(self, what: str, done: int, total: int) -> None: ...
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure.
+
+    Attributes
+    ----------
+    setting : what was measured
+    published : the paper's figure; None where it printed none
+    ours : our figure
+    spread : the standard deviation over repetitions; None for a single run
+    seconds : the time that our part of it took; None where no time was taken
+    """
+
+    setting: str
+    published: float | None
+    ours: float | None
+    spread: float | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """One line of a panel; with `classes`, a cloud of points in the colours of their classes."""
+
+    label: str
+    x: Any
+    y: Any
+    spread: Any = None
+    classes: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """One pair of axes."""
+
+    title: str
+    x: str
+    y: str
+    curves: Sequence[Curve]
+    log_x: bool = False
+    log_y: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What one experiment found.
+
+    Attributes
+    ----------
+    name : by which `nearwise reproduce` runs it
+    title : what is reproduced, with the section of the paper
+    rows, panels : the table and the figure
+    remarks : sentences on what differs from the paper, and why, where that is known
+    """
+
+    name: str
+    title: str
+    rows: Sequence[Row]
+    panels: Sequence[Panel] = ()
+    remarks: Sequence[str] = field(default=())
+
+    def write(self, folder: Path) -> list[Path]:
+        """The rows as JSON, and the figure as SVG and PNG; the files that were written."""
+        from nearwise.reproduction._figure import drawn
+
+        folder.mkdir(parents=True, exist_ok=True)
+        text = json.dumps([_finite(asdict(row)) for row in self.rows], indent=1) + "\n"
+        contents = {".json": text.encode()}
+        if self.panels:
+            contents |= drawn(self.title, self.panels)
+        for ending, content in contents.items():
+            write_whole(folder / f"{self.name}{ending}", content)
+        return [folder / f"{self.name}{ending}" for ending in contents]
+
+    def markdown(self, pictures: str) -> str:
+        """A section of a page; `pictures` is the folder of the figures as the page sees it."""
+        lines = [f"## {self.name}", "", self.title + ".", ""]
+        lines += ["| setting | published | ours | ± | seconds |", "| --- | ---: | ---: | ---: | ---: |"]
+        lines += ["| " + " | ".join(cells) + " |" for cells in self.cells()]
+        if self.remarks:
+            lines += ["", *(f"- {remark}" for remark in self.remarks)]
+        if self.panels:
+            lines += ["", f"![{self.title}]({pictures}/{self.name}.svg)"]
+        return "\n".join(lines) + "\n"
+
+    def cells(self) -> Iterator[tuple[str, ...]]:
+        """The rows as text."""
+        for row in self.rows:
+            yield (row.setting, *map(shown, (row.published, row.ours, row.spread, row.seconds)))
+
+
+@dataclass
+class Sample:
+    """A figure that is measured again and again, with the time that it takes."""
+
+    values: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+
+    def add(self, value: float, seconds: float | None = None) -> None:
+        self.values.append(float(value))
+        if seconds is not None:
+            self.seconds.append(seconds)
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(self.values))
+
+    @property
+    def spread(self) -> float | None:
+        return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else None
+
+    def row(self, setting: str, published: float | None = None) -> Row:
+        seconds = float(np.mean(self.seconds)) if self.seconds else None
+        return Row(setting, published, self.mean, self.spread, seconds)
+
+
+def timed(work: Callable[..., Item], *arguments: Any, **options: Any) -> tuple[Item, float]:
+    """What the work returns, and the seconds it took."""
+    started = time.perf_counter()
+    found = work(*arguments, **options)
+    return found, time.perf_counter() - started
+
+
+def followed(items: Iterable[Item], what: str, progress: Progress) -> Iterator[Item]:
+    """The items, with a word on how many are done."""
+    listed = list(items)
+    for done, item in enumerate(listed):
+        progress(what, done, len(listed))
+        yield item
+    progress(what, len(listed), len(listed))
+
+
+def shown(value: float | None) -> str:
+    """A number for a table."""
+    if value is None or not math.isfinite(value):
+        return "" if value is None else str(value)
+    return f"{value:.0f}" if value == round(value) and abs(value) < 1e6 else f"{value:.3g}"
+
+
+def _finite(row: dict[str, Any]) -> dict[str, Any]:
+    """JSON has no infinity."""
+    return {
+        key: None if isinstance(value, float) and not math.isfinite(value) else value
+        for key, value in row.items()
+    }

@@ -1,0 +1,169 @@
+"""One run of the interior-point method, from its first point on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearwise.model.divergences import Frobenius, LogDet
+from nearwise.model.formulation import Iterate
+from nearwise.solving._interior_system import System
+from nearwise.solving._scalings import MatrixStep, Scaling, start_sizes
+from nearwise.solving._slacks import Slacks, SlackStep
+from nearwise.solving._written import WrittenForm, packing
+
+Array = NDArray[np.float64]
+
+WINDOW = 10  # steps over which progress is judged, and after which a point is looked at in any case
+_BACK = 0.98  # share of the way to the boundary
+_SHORT = 0.3  # a step below that is tried again with more centring
+_WORTH = 10.0  # times the tolerance: complementarity from which on a point is looked at
+_SLOW = 0.5  # sum of the lengths of so many steps, below which a run is given up
+_MOST_STEPS = 50
+_REFINEMENTS = 1
+
+
+class _Step(NamedTuple):
+    matrix: MatrixStep
+    slacks: SlackStep
+
+
+class Run:
+    """The state of a run.
+
+    Parameters
+    ----------
+    form : what is solved
+    enlarged : by how much the multipliers are larger than at the usual first point
+    turn : T, where the first point is a multiple of T T^T; of I by default
+    larger_matrix : by how much it is larger than at the usual first point
+
+    Attributes
+    ----------
+    scaling, slacks : the matrix and the rows
+    values : <A_i, M>
+    lengths : of the steps so far
+    """
+
+    @np.errstate(all="ignore")
+    def __init__(
+        self, form: WrittenForm, enlarged: float, turn: Array | None = None, larger_matrix: float = 1.0
+    ) -> None:
+        self._stated, self._turn = form, None
+        shape = np.eye(len(form.prior)) if turn is None else turn
+        rows = form.rows if turn is None else form.rows.turned(turn)
+        sizes = rows.sizes
+        if turn is not None and isinstance(form.divergence, LogDet):
+            # the same problem, by KSD09 proposition 12
+            self._turn, shape = turn, np.eye(len(form.prior))
+            form = WrittenForm(form.divergence, form.prior / np.sum(turn**2, axis=0), rows, form.losses)
+        self._form, self._packing = form, packing(len(form.prior))
+        primal, dual = start_sizes(form, sizes)
+        primal *= larger_matrix
+        steepest = float(np.sum(shape**2, axis=0).max())
+        dual *= enlarged * steepest * (steepest if isinstance(form.divergence, Frobenius) else 1.0)
+        least = 1 / form.prior if isinstance(form.divergence, LogDet) else 0.0
+        Z = np.maximum(np.full(len(shape), dual), least)
+        inverse = shape if turn is None or self._turn is not None else np.linalg.inv(shape).T
+        self.scaling = Scaling(form, np.sqrt(primal) * shape, inverse * np.sqrt(Z))
+        self._measure()
+        self.slacks = Slacks(form, self.values, primal, dual, sizes)
+        # primal and dual go different ways only where neither meets the other outside of products
+        self._apart = isinstance(form.divergence, LogDet) and not self.slacks.any_linear
+        self.lengths: list[float] = []
+
+    @property
+    def count(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def is_promising(self) -> bool:
+        slow = self.count >= WINDOW and sum(self.lengths[-WINDOW:]) < _SLOW
+        return not slow and self.count < _MOST_STEPS
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether steps are so short that rows may contradict each other."""
+        return self.count >= 6 and max(self.lengths[-2:]) < _SHORT
+
+    def is_worth_a_look(self, tol: float, unit: float) -> bool:
+        """Whether the point may be good: what is left to do is little beside what the multipliers do.
+
+        A certificate takes as long as a step or two.
+        """
+        if self.count % WINDOW == 0:
+            return True
+        order = self.scaling.order
+        left = self.slacks.product + order * self.scaling.mu
+        done = float(np.abs(self.slacks.y) @ np.abs(self.values))
+        return left <= _WORTH * tol * max(done, order * unit)
+
+    @np.errstate(all="ignore")
+    def point(self) -> Iterate:
+        """What was measured at the current point."""
+        factor, y = self.scaling.factor, self._form.losses.signed(self.slacks.y)
+        y = y * (self._stated.rows.sizes > 0)  # what a matrix cannot change needs no multiplier
+        factor = factor if self._turn is None else self._turn @ factor
+        rows = self._stated.rows
+        return Iterate(factor, rows.values(factor), y, rows.adjoint(y))
+
+    @np.errstate(all="ignore")
+    def advance(self) -> bool:
+        """One step; False where rounding allows no more."""
+        scaling, slacks = self.scaling, self.slacks
+        packed, unpacked = self._packing.packed, self._packing.unpacked
+        residual = scaling.residual(unpacked(self._rows @ slacks.y))
+        system = System(scaling.whitened(self._rows), slacks.prepare(self.values))
+
+        def solve(mu: float, last: _Step | None, refinements: int = _REFINEMENTS) -> _Step:
+            matrix, slack = (None, None) if last is None else last
+            aim, both = slacks.aim(mu, slack), scaling.both(mu, matrix)
+            dy, D = system.solve(scaling.whitened(packed(both - residual)), aim.e, refinements)
+            change = unpacked(scaling.unwhitened(D))
+            return _Step(MatrixStep(change, both - change), slacks.change(dy, aim))
+
+        step, primal, dual = self._chosen(solve)
+        moved = scaling.moved(step.matrix, primal, dual)
+        if moved is None:
+            return False
+        slacks.move(step.slacks, primal, dual)
+        self.scaling = moved
+        self.lengths.append(min(primal, dual))
+        self._measure()
+        return bool(np.isfinite(self.values.sum()) and np.isfinite(slacks.y.sum()))
+
+    def _chosen(self, solve: Callable[..., _Step]) -> tuple[_Step, float, float]:
+        """A step and its lengths: with second-order terms, or where that is short, with more centring."""
+        mu = self._mu(self.slacks.product, self.scaling.mu)
+        straight = solve(0.0, None, 0)  # only to aim by
+        primal, dual = self._lengths(straight, 1.0)
+        after = self._mu(
+            self.slacks.product_after(straight.slacks, primal, dual),
+            self.scaling.mu_after(straight.matrix, primal, dual),
+        )
+        aim = mu * min(1.0, after / mu) ** 3 if mu > 0 else 0.0
+        best = solve(aim, straight if min(primal, dual) > 0.1 else None)
+        lengths = self._lengths(best, _BACK)
+        if min(lengths) < _SHORT:
+            for centred in (max(aim, 0.5 * mu), mu):
+                other = solve(centred, None)
+                others = self._lengths(other, _BACK)
+                if min(others) > min(lengths):
+                    best, lengths = other, others
+        return best, *lengths
+
+    def _lengths(self, step: _Step, share: float) -> tuple[float, float]:
+        longest = zip(self.scaling.longest(step.matrix), self.slacks.longest(step.slacks), strict=True)
+        primal, dual = (min(1.0, share * min(pair)) for pair in longest)
+        return (primal, dual) if self._apart else (min(primal, dual),) * 2
+
+    def _mu(self, of_rows: float, of_matrix: float) -> float:
+        order = self.scaling.order
+        return (of_rows + order * of_matrix) / (self.slacks.count + order)
+
+    def _measure(self) -> None:
+        self._rows = self._form.rows.in_basis(self.scaling.basis)
+        self.values = self._form.rows.shifted(self._packing.packed(self.scaling.local) @ self._rows)

@@ -1,0 +1,181 @@
+"""A small problem with its constraint matrices written out, as an interior-point method uses them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearwise.model.divergences import Divergence
+from nearwise.model.losses import Losses
+from nearwise.model.measurements import Measurements
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+_BLOCK = 1 << 21  # numbers in products of atoms that are summed up to rows at once
+_SUMMED = 1 << 15  # numbers in the matrix that sums them up
+
+
+class Packing:
+    """Symmetric matrices as vectors of their upper triangles, whose products are those of the matrices.
+
+    Attributes
+    ----------
+    a, b : row and column of every number
+    flat : its place in the matrix
+    scale : its factor
+    """
+
+    def __init__(self, order: int) -> None:
+        self.a, self.b = np.triu_indices(order)
+        self.flat, self.scale = self.a * order + self.b, np.where(self.a == self.b, 1.0, np.sqrt(2.0))
+        self._unscale = 1 / self.scale
+        place = np.zeros((order, order), dtype=np.int64)
+        place[self.a, self.b] = np.arange(len(self.a))
+        self._place = np.maximum(place, place.T)
+
+    def packed(self, A: Array) -> Array:
+        return A.take(self.flat) * self.scale
+
+    def unpacked(self, a: Array) -> Array:
+        return (a * self._unscale).take(self._place)
+
+
+packing = lru_cache(maxsize=128)(Packing)
+
+
+@dataclass(frozen=True, eq=False)
+class WrittenRows:
+    """The constraint matrices A_i = sum_t weight_t sym(x_t y_t^T).
+
+    Attributes
+    ----------
+    x, y : (r, atoms), sorted by row; the same object where every atom is a square
+    weights : of the atoms
+    row : of every atom; None where atom t is the whole of row t
+    n_rows : how many rows
+    offsets : None, or what is added to the values
+    """
+
+    x: Array
+    y: Array
+    weights: Array
+    row: Index | None
+    n_rows: int
+    offsets: Array | None = None
+
+    @classmethod
+    def of(cls, measurements: Measurements) -> WrittenRows:
+        n = measurements.n_rows
+        atoms = measurements.local(np.arange(n), np.eye(measurements.rank), np.float64)
+        order = slice(None) if atoms.row is None else np.argsort(atoms.row, kind="stable")
+        x = np.ascontiguousarray(atoms.x[order].T)
+        y = x if atoms.x is atoms.y else np.ascontiguousarray(atoms.y[order].T)
+        return cls(
+            x,
+            y,
+            atoms.coefficient[order],
+            None if atoms.row is None else atoms.row[order],
+            n,
+            measurements.offsets,
+        )
+
+    @property
+    def order(self) -> int:
+        """r."""
+        return len(self.x)
+
+    def turned(self, T: Array) -> WrittenRows:
+        """The same for M' where M = T M' T^T."""
+        x = T.T @ self.x
+        return replace(self, x=x, y=x if self.y is self.x else T.T @ self.y)
+
+    def in_basis(self, G: Array) -> Array:
+        """(r (r + 1) / 2, rows): G^T A_i G, packed."""
+        x = G.T @ self.x
+        y = x if self.y is self.x else G.T @ self.y
+        if self.row is None:
+            rows = self._products(x, y)
+            rows *= self.weights
+        elif len(self._sums) == 1:
+            rows = self._products(x, y) @ self._sums[0][2]
+        else:
+            rows = np.empty((len(self._packing.a), self.n_rows))
+            for atoms, of, sums in self._sums:
+                part = x[:, atoms]
+                rows[:, of] = self._products(part, part if x is y else y[:, atoms]) @ sums
+        rows *= self._packing.scale[:, None]
+        return rows
+
+    def values(self, B: Array) -> Array:
+        """<A_i, B B^T>, plus `offsets`."""
+        x = B.T @ self.x
+        return self.shifted(self._per_row(np.einsum("ij,ij->j", x, x if self.y is self.x else B.T @ self.y)))
+
+    def shifted(self, values: Array) -> Array:
+        """Values of the linear part, plus `offsets`."""
+        return values if self.offsets is None else values + self.offsets
+
+    def adjoint(self, w: Array) -> Array:
+        """sum_i w_i A_i."""
+        total = (self.x * (self.weights * (w if self.row is None else w[self.row]))) @ self.y.T
+        return np.asarray((total + total.T) / 2)
+
+    @cached_property
+    def sizes(self) -> Array:
+        """Bounds on |<A_i, M>| for matrices M with eigenvalues of at most 1 in magnitude."""
+        x = np.einsum("ij,ij->j", self.x, self.x)
+        both = x if self.y is self.x else np.sqrt(x) * np.sqrt(np.einsum("ij,ij->j", self.y, self.y))
+        return self._per_row(np.sign(self.weights) * both)
+
+    def _per_row(self, of_atoms: Array) -> Array:
+        weighted = self.weights * of_atoms
+        if self.row is None:
+            return weighted
+        return np.asarray(np.bincount(self.row, weighted, self.n_rows), dtype=np.float64)
+
+    @cached_property
+    def _packing(self) -> Packing:
+        return packing(self.order)
+
+    def _products(self, x: Array, y: Array) -> Array:
+        a, b = self._packing.a, self._packing.b
+        products: Array = x.take(a, axis=0)
+        products *= y.take(b, axis=0)
+        if x is not y:
+            products += x.take(b, axis=0) * y.take(a, axis=0)
+            products *= 0.5
+        return products
+
+    @cached_property
+    def _sums(self) -> list[tuple[slice, slice, Array]]:
+        """Which atoms make up which rows, in blocks: atoms, rows, and the matrix that sums them up."""
+        assert self.row is not None
+        start = np.searchsorted(self.row, np.arange(self.n_rows + 1))
+        blocks, low = [], 0
+        while low < self.n_rows:
+            high = low + 1
+            while high < self.n_rows:
+                count = int(start[high + 1] - start[low])
+                if count * len(self._packing.a) > _BLOCK or count * (high + 1 - low) > _SUMMED:
+                    break
+                high += 1
+            atoms = slice(int(start[low]), int(start[high]))
+            sums = np.zeros((atoms.stop - atoms.start, high - low))
+            sums[np.arange(len(sums)), self.row[atoms] - low] = self.weights[atoms]
+            blocks.append((atoms, slice(low, high), sums))
+            low = high
+        return blocks
+
+
+@dataclass(frozen=True, eq=False)
+class WrittenForm:
+    """minimise D(M, diag(prior)) + sum_i loss_i(<A_i, M>) over M >= 0, as `Formulation`."""
+
+    divergence: Divergence
+    prior: Array
+    rows: WrittenRows
+    losses: Losses

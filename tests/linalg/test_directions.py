@@ -1,0 +1,34 @@
+"""Signs of columns and turns of points, against their definitions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nearwise.linalg.directions import turned, with_fixed_signs
+
+rng = np.random.default_rng(0)
+
+
+def test_signs_do_not_depend_on_rounding() -> None:
+    root = np.sqrt(0.5)
+    tied = np.array([[root, 0.0, 0.1], [-root, 0.0, 0.3], [0.0, 0.0, -0.5]])
+    expected = np.array([[root, 0.0, -0.1], [-root, 0.0, -0.3], [0.0, 0.0, 0.5]])
+    for row, factor in ((0, 1 + 1e-14), (1, 1 + 1e-14), (1, 1 - 1e-14)):
+        for sign in (1.0, -1.0):
+            rounded = sign * tied
+            rounded[row, 0] *= factor
+            np.testing.assert_allclose(with_fixed_signs(rounded), expected, atol=1e-13)
+    coordinates = np.array([[0.0, 1.0, -2.0], [0.0, -3.0, 2.0]])
+    np.testing.assert_array_equal(with_fixed_signs(tied, coordinates), tied * [1, -1, -1])
+
+
+def test_turned_points_are_the_same_points_nearest_to_the_target() -> None:
+    target = rng.normal(size=(9, 3))
+    turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    np.testing.assert_allclose(turned(target @ turn * 1e200, target * 1e-200), target * 1e200, rtol=1e-10)
+    points = rng.normal(size=(9, 3))
+    found = turned(points, target)
+    np.testing.assert_allclose(found @ found.T, points @ points.T, atol=1e-12)
+    # nearest: <found, target> is the sum of the singular values of points^T target
+    assert np.sum(found * target) == pytest.approx(np.linalg.svd(points.T @ target, compute_uv=False).sum())
