@@ -25,8 +25,8 @@ def main() -> None:
     plain = SVC(kernel="rbf", C=10.0).fit(X[labelled], y[labelled])
     print(f"rbf kernel: {plain.score(X_test, y_test):.1%} of {len(y_test)} test digits recognised")
 
-    learned = SVC(kernel="precomputed", C=10.0).fit(learner.kernel(X[labelled]), y[labelled])
-    score = learned.score(learner.kernel(X_test, X[labelled]), y_test)
+    learned = SVC(kernel="precomputed", C=10.0).fit(learner.learned_kernel(X[labelled]), y[labelled])
+    score = learned.score(learner.learned_kernel(X_test, X[labelled]), y_test)
     print(f"learned kernel: {score:.1%}")
     certificate = learner.result_.certificate
     print(f"{learner.status_.name}: penalty {learner.penalty_:.3g}, relative gap {certificate.gap:.0e}")

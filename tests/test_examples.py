@@ -12,8 +12,6 @@ import pytest
 EXAMPLES = Path(__file__).parents[1] / "examples"
 CALLS = {
     "fixed_rank_subspace": ([], "learned"),
-    "fixed_rank_lambda": (["--problems", "1"], "mean test error"),
-    "fixed_rank_online": (["--samples", "400"], "polar, online, p = 32"),
     "digit_map": ([], "KernelReducer"),
     "feedback_on_embeddings": ([], "have the same problem"),
 }  # with the data folder, if there is one

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         plotting as plotting,
         report as report,
         solvers as solvers,
+        study as study,
         tables as tables,
     )
     from .data.models import ModelFileError as ModelFileError, load as load, save as save
@@ -88,6 +89,7 @@ _EXPORTS: dict[str, str | None] = {
     "plotting": None,
     "report": None,
     "solvers": None,
+    "study": None,
     "tables": None,
     "Divergence": "model.divergences",
     "SpectralDivergence": "model.divergences",

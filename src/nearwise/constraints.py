@@ -1,6 +1,6 @@
 """Side information: what is known about some objects, by their ids."""
 
-from nearwise.model.blocks import Block, Constraints, Kind, Linear, Relation
+from nearwise.model.blocks import Block, Constraints, Linear
 from nearwise.model.constraints import (
     at_least,
     at_most,
@@ -13,6 +13,8 @@ from nearwise.model.constraints import (
     similar,
     similarity,
 )
+from nearwise.model.kinds import KindName as Kind
+from nearwise.model.relations import Relation
 
 __all__ = [
     "Block",

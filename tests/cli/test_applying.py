@@ -19,9 +19,10 @@ from sklearn.preprocessing import StandardScaler
 
 import nearwise as nw
 from nearwise import cli
-from nearwise.cli import _nearest
 from nearwise.data import tables
 from nearwise.learners.metric import Metric
+from nearwise.linalg import nearest as linalg_nearest
+from nearwise.study import neighbors
 
 X, y = load_iris(return_X_y=True)
 X = np.ascontiguousarray(X)
@@ -228,13 +229,13 @@ def test_equal_rows_are_at_distance_zero_in_the_order_of_their_numbers(folder: P
 def test_blocks_find_what_all_differences_at_once_find(
     offset: float, searched: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_nearest, "TILE", 7)
+    monkeypatch.setattr(neighbors, "TILE", 7)
     rng = np.random.default_rng(0)
     data = rng.normal(size=(60, 5)) + offset
     queries = rng.normal(size=(23, 5)) + offset if searched else None
     factor = rng.normal(size=(5, 3))
     done: list[float] = []
-    rows, distances = _nearest.nearest(Metric(factor), data, queries, 4, done.append)
+    rows, distances = neighbors.nearest(Metric(factor), data, queries, 4, done.append)
     objects = data if queries is None else queries
     exact = np.linalg.norm((objects[:, None] - data[None]) @ factor, axis=2)
     if queries is None:
@@ -251,14 +252,15 @@ def test_blocks_find_what_all_differences_at_once_find(
 def test_every_metric_is_searched_by_its_own_distance(
     kind: str, searched: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_nearest, "TILE", 7)
+    monkeypatch.setattr(neighbors, "TILE", 7)
+    monkeypatch.setattr(linalg_nearest, "NUMBERS", 40)
     rng = np.random.default_rng(1)
     data, queries = rng.normal(size=(60, 5)), rng.normal(size=(23, 5))
     if kind == "kernel":
         metric: Any = nw.KernelLearner(penalty=1.0, random_state=0).fit(data, np.arange(60) % 3).metric_
     else:
         metric = Metric(rng.normal(size=(2, 2)), np.linalg.qr(rng.normal(size=(5, 2)))[0])
-    rows, distances = _nearest.nearest(metric, data, queries if searched else None, 4)
+    rows, distances = neighbors.nearest(metric, data, queries if searched else None, 4)
     exact = np.sqrt(metric.squared_distances(queries if searched else data, data))
     if not searched:
         np.fill_diagonal(exact, np.inf)
@@ -269,7 +271,7 @@ def test_every_metric_is_searched_by_its_own_distance(
 
 def test_all_other_rows_can_be_asked_for() -> None:
     data = np.array([[0.0], [1.0], [3.0]])
-    rows, distances = _nearest.nearest(Metric(np.eye(1)), data, None, 2)
+    rows, distances = neighbors.nearest(Metric(np.eye(1)), data, None, 2)
     assert rows.tolist() == [[1, 2], [0, 2], [1, 0]]
     assert distances.tolist() == [[1, 3], [1, 2], [2, 3]]
 

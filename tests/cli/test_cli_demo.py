@@ -16,9 +16,9 @@ import pytest
 
 import nearwise as nw
 from nearwise import cli
-from nearwise.cli import _fitting
 from nearwise.data import tables
 from nearwise.show import report
+from nearwise.study import fitting
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def test_not_converged_is_code_1_and_the_report_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hasty = nw.MetricLearner(penalty=1.0, tol=1e-14, max_iter=1, random_state=0)
-    monkeypatch.setattr(_fitting, "estimator", lambda *_: hasty)
+    monkeypatch.setattr(fitting, "estimator", lambda *_: hasty)
     path = tmp_path / "r.html"
     assert cli.main(["demo", "--json", "-o", str(path)]) == cli.NOT_CONVERGED
     assert json.loads(capsys.readouterr().out)["status"] == "LIMIT"

@@ -23,10 +23,10 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
 
 import nearwise as nw
-from nearwise import cli
-from nearwise.cli import _fitting, _known, _outcome, _stream, learn
-from nearwise.cli._holding_out import hold_out
+from nearwise import cli, study
+from nearwise.cli import learn
 from nearwise.data import tables
+from nearwise.study import fitting, stream
 
 X, y = load_iris(return_X_y=True)
 SPECIES = np.array(["setosa", "versicolor", "virginica"])[y]
@@ -103,7 +103,7 @@ def test_the_model_is_what_the_figures_measured(folder: Path, run: Run) -> None:
     assert isinstance(model, Pipeline)
     assert model.feature_names_in_.tolist() == FEATURES
     del model[0].feature_names_in_  # of which arrays have none
-    split = hold_out(np.unique(SPECIES, return_inverse=True)[1], nw.constraints.Constraints(), None, 3)
+    split = study.hold_out(np.unique(SPECIES, return_inverse=True)[1], nw.constraints.Constraints(), None, 3)
     assert len(split.held_rows) == 30
     # nothing of the held-out rows went into the model, not even into its scaling
     np.testing.assert_allclose(model[0].mean_, X[split.learned_rows].mean(axis=0), rtol=1e-12)
@@ -357,7 +357,7 @@ def test_what_the_files_say_wrong_is_refused_before_any_work(
     def work(*_: object, **__: object) -> None:
         raise AssertionError("the work began")
 
-    monkeypatch.setattr(_fitting, "fit", work)
+    monkeypatch.setattr(fitting, "fit", work)
     assert message in refusal(line, capsys)
     assert not list(folder.glob("*.safetensors"))
 
@@ -384,7 +384,7 @@ def test_max_seconds_keeps_what_was_found(folder: Path, run: Run) -> None:
         "flowers.csv --labels species --id name --max-seconds 1e-9 --report m.html", cli.NOT_CONVERGED
     )
     assert found["status"] == "INTERRUPTED"
-    cause = "--max-seconds 1e-09 was reached while choosing the penalty; the best found so far is kept"
+    cause = "the limit of 1e-09 s was reached while choosing the penalty; the best found so far is kept"
     assert found["notices"] == [cause]
     assert found["worst"] == []  # rows of the part on which penalties are tried have no names
     assert nw.load("flowers.safetensors")[1].status_ is nw.Status.INTERRUPTED
@@ -399,7 +399,7 @@ def test_max_seconds_keeps_what_was_found(folder: Path, run: Run) -> None:
 def test_a_checkpoint_resumes_to_the_same_bytes(
     options: str, folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_stream, "_AT_A_TIME", 100)  # of 360 pieces
+    monkeypatch.setattr(stream, "_AT_A_TIME", 100)  # of 360 pieces
     common = f"flowers.csv --labels species --drop name {options} --checkpoint state"
     straight = run(f"{common} -o straight.safetensors")
     assert not Path("state").exists()  # a finished fit removes it
@@ -415,7 +415,7 @@ def test_a_checkpoint_resumes_to_the_same_bytes(
 def test_a_checkpoint_of_something_else_is_refused(
     folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(_stream, "_AT_A_TIME", 100)
+    monkeypatch.setattr(stream, "_AT_A_TIME", 100)
     common = "flowers.csv --labels species --drop name --checkpoint state --force"
     for method in ("logdet", "online"):
         run(f"{common} --method {method} --max-seconds 1e-9", cli.NOT_CONVERGED)
@@ -429,9 +429,9 @@ def test_a_checkpoint_of_something_else_is_refused(
 
 def test_progress_says_what_is_done(folder: Path) -> None:
     seen: list[str] = []
-    known = _known.known_of(tables.read("dataset:iris", labels="target"))
-    settings = _fitting.Settings(scale=True)
-    outcome = _outcome.learn(known, settings, _fitting.Watch(seen.append, settings))
+    known = study.from_files("dataset:iris", labels="target")
+    settings = study.Settings(scale=True)
+    outcome = study.learn(known, settings, study.Watch(settings, seen.append))
     assert seen[-1] == "measuring on what was held out"
     steps = [
         re.fullmatch(r"(\D+)   iteration (\d+)   gap \d\.\de[-+]\d+   \d+\.\d s", text) for text in seen[:-1]
@@ -447,8 +447,9 @@ SCRIPT = """
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 from nearwise import cli
-from nearwise.cli import _fitting
+from nearwise.study import fitting
 from nearwise.data import tables
+from nearwise.study import fitting, stream
 place, name = {place}
 inner = getattr(place, name)
 def slow(*arguments, **options):
@@ -478,7 +479,7 @@ def interrupted(place: str, seconds: float, *arguments: str) -> tuple[int, str, 
 
 def test_ctrl_c_during_a_fit_keeps_the_best_iterate(folder: Path) -> None:
     line = "learn flowers.csv --labels species --drop name --report m.html"
-    code, out, err = interrupted("_fitting.Watch, '__call__'", 0.05, *shlex.split(line))
+    code, out, err = interrupted("fitting.Watch, '__call__'", 0.05, *shlex.split(line))
     assert code == cli.NOT_CONVERGED
     assert "INTERRUPTED: relative gap" in out
     assert err == "nearwise: note: interrupted while choosing the penalty; the best found so far is kept\n"
@@ -486,7 +487,7 @@ def test_ctrl_c_during_a_fit_keeps_the_best_iterate(folder: Path) -> None:
     assert Path("m.html").exists()
 
 
-@pytest.mark.parametrize("place", ["tables, 'read'", "_fitting.Pipeline, '__init__'"])
+@pytest.mark.parametrize("place", ["tables, 'read'", "fitting.Pipeline, '__init__'"])
 def test_ctrl_c_outside_a_fit_leaves_nothing_behind(place: str, folder: Path) -> None:
     before = {path.name for path in folder.iterdir()}
     line = "learn flowers.csv --labels species --drop name --penalty 1"

@@ -14,8 +14,8 @@ from sklearn.datasets import load_digits, load_iris
 
 import nearwise as nw
 from nearwise import cli
-from nearwise.cli import _fitting
 from nearwise.learners import metric_learner
+from nearwise.study import fitting
 
 Run = Callable[..., tuple[list[str], str]]
 
@@ -57,7 +57,7 @@ def test_dimensions_that_were_not_learned_are_told(run: Run, monkeypatch: pytest
     notes, text = run(X, y, "--penalty 1")
     said = (
         "only 10 of 64 dimensions were learned, the default for so many features; in the others the distance "
-        "is as before (--rank K learns K)"
+        "is as before (rank K learns K)"
     )
     assert said in notes
     assert ", penalty 1, 10 of 64 dimensions\n" in text
@@ -89,7 +89,7 @@ def test_rows_outside_the_basis_of_a_kernel_are_told(run: Run) -> None:
     said = (
         "only the span of 100 of 240 rows was learned, the default for so many rows; outside it the kernel is"
     )
-    assert f"{said} as before (--rank K takes K rows)" in notes
+    assert f"{said} as before (rank K takes K rows)" in notes
     assert ", 100 of 240 rows in the basis\n" in text
     notes, text = run(X[:150], y[:150], "--kernel rbf --penalty 1")
     assert not any("span" in note for note in notes)
@@ -109,12 +109,12 @@ def test_a_distance_that_is_worse_than_the_one_before_is_told(run: Run) -> None:
 
 @pytest.mark.parametrize(("n_classes", "rank"), [(3, 10), (26, 25), (400, 30)])
 def test_the_default_of_a_fixed_rank_tells_the_classes_apart(n_classes: int, rank: int) -> None:
-    settings = _fitting.Settings(method="fixed-rank")
-    assert _fitting.estimator(settings, 64, n_classes).rank == rank
-    assert _fitting.estimator(settings, 4, n_classes).rank == 4
-    assert _fitting.estimator(settings, 64).rank == 10
-    asked = _fitting.Settings(method="fixed-rank", rank=2)
-    assert _fitting.estimator(asked, 64, n_classes).rank == 2
+    settings = fitting.Settings(method="fixed-rank")
+    assert fitting.estimator(settings, 64, n_classes).rank == rank
+    assert fitting.estimator(settings, 4, n_classes).rank == 4
+    assert fitting.estimator(settings, 64).rank == 10
+    asked = fitting.Settings(method="fixed-rank", rank=2)
+    assert fitting.estimator(asked, 64, n_classes).rank == 2
 
 
 def test_digits_of_a_default_fixed_rank_are_about_as_good_as_before(run: Run) -> None:
@@ -122,7 +122,7 @@ def test_digits_of_a_default_fixed_rank_are_about_as_good_as_before(run: Run) ->
     notes, text = run(X[:900], y[:900], "--method fixed-rank --held-out 0.4")
     assert float(re.search(r"5-NN error .*\) +([\d.]+) % \(", text)[1]) < 10
     said = (
-        "only 10 of 64 dimensions were learned, the default of --method fixed-rank; the others do not count"
+        "only 10 of 64 dimensions were learned, the default of the method fixed-rank; the others do not count"
     )
-    assert f"{said} (--rank K learns K)" in notes
+    assert f"{said} (rank K learns K)" in notes
     assert ", 10 of 64 dimensions\n" in text

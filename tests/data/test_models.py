@@ -85,7 +85,7 @@ def test_the_same_bits_on_the_very_data_of_the_fit(model: object, layout: str, t
         np.testing.assert_array_equal(loaded.distances(rows), saved.distances(rows))
         assert loaded.score(rows, y) == saved.score(rows, y)
         if isinstance(model, nw.KernelLearner):
-            np.testing.assert_array_equal(loaded.kernel(rows), saved.kernel(rows))
+            np.testing.assert_array_equal(loaded.learned_kernel(rows), saved.learned_kernel(rows))
 
 
 def test_changing_the_data_after_a_fit_changes_no_kernel(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_precomputed_kernel_comes_back(tmp_path: Path) -> None:
     saved = nw.KernelLearner(kernel="precomputed", penalty=1.0).fit(K, y)
     nw.save(saved, tmp_path / "model")
     loaded = nw.load(tmp_path / "model")
-    np.testing.assert_array_equal(loaded.kernel(K[:9]), saved.kernel(K[:9]))
+    np.testing.assert_array_equal(loaded.learned_kernel(K[:9]), saved.learned_kernel(K[:9]))
     assert loaded.get_params()["kernel"] == "precomputed"
 
 

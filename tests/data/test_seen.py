@@ -120,7 +120,7 @@ def test_models_without_fingerprints_are_read_as_before(run: Run, capsys: pytest
     assert found["notices"] == []
     assert found["figures"] == run("evaluate model learned.csv --labels kind")["figures"]
     assert cli.main(shlex.split("evaluate old learned.csv --labels kind --unseen-only")) == cli.BAD_INPUT
-    assert "--unseen-only: old: the model does not tell which rows it learned from" in capsys.readouterr().err
+    assert "nearwise: old: the model does not tell which rows it learned from" in capsys.readouterr().err
 
 
 def test_of_very_many_rows_a_sample_is_kept_and_that_is_said(

@@ -557,3 +557,10 @@ def test_fingerprints_change_with_what_they_are_of(write: Write) -> None:
     assert re.fullmatch("[0-9a-f]{16}", first)
     assert first == fingerprint(content.replace("3", "3.0"))
     assert len({first, *others}) == 6
+
+
+def test_looking_for_the_separator_leaves_the_lines_as_they_are() -> None:
+    lines = ["1  2.5", "-3 4e2"]
+    first, separator, found = _text._separator("data.txt", lines)
+    assert (first, separator, found) == (0, "\t", ["1\t2.5", "-3\t4e2"])
+    assert lines == ["1  2.5", "-3 4e2"]

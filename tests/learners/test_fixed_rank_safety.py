@@ -127,14 +127,16 @@ def test_precomputed_kernels_and_functions_are_the_named_kernel() -> None:
     X = rng.normal(size=(60, 4)) + 2 * np.eye(4)[y]
     new, gamma = rng.normal(size=(7, 4)), 0.2
     settings: dict[str, Any] = {"n_basis": 30, "random_state": 0, "tol": 1e-10}
-    named = nw.FixedRankLearner(kernel="rbf", kernel_params={"gamma": gamma}, **settings).fit(X, y)
+    named = nw.FixedRankLearner(check=False, kernel="rbf", kernel_params={"gamma": gamma}, **settings).fit(
+        X, y
+    )
 
     def rbf(a: Array, b: Array) -> float:
         return float(np.exp(-gamma * np.square(a - b).sum()))
 
-    by_function = nw.FixedRankLearner(kernel=rbf, **settings).fit(X, y)
+    by_function = nw.FixedRankLearner(check=False, kernel=rbf, **settings).fit(X, y)
     K, K_new = rbf_kernel(X, gamma=gamma), rbf_kernel(new, X, gamma=gamma)
-    given = nw.FixedRankLearner(kernel="precomputed", **settings).fit(K, y)
+    given = nw.FixedRankLearner(check=False, kernel="precomputed", **settings).fit(K, y)
     np.testing.assert_allclose(by_function.distances(new, X), named.distances(new, X), atol=1e-5)
     np.testing.assert_allclose(given.distances(K_new, K), named.distances(new, X), atol=1e-5)
     np.testing.assert_allclose(given.transform(K_new), named.transform(new), atol=1e-5)

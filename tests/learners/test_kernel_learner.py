@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_iris, load_wine
 from sklearn.decomposition import KernelPCA
@@ -64,7 +65,7 @@ def test_the_learned_kernel_of_training_objects_is_the_nearest_to_theirs(name: s
     problem = nw.Problem.from_kernel(K0, side(K0), nw.LogDet(), penalty=math.inf)
     result = nw.solve(problem, tol=1e-9)
     K = result.kernel_factor @ result.kernel_factor.T
-    np.testing.assert_allclose(fitted.kernel(X), K, atol=1e-5 * np.abs(K).max())
+    np.testing.assert_allclose(fitted.learned_kernel(X), K, atol=1e-5 * np.abs(K).max())
     assert fitted.rank_ == np.linalg.matrix_rank(K0, hermitian=True)
 
 
@@ -76,12 +77,12 @@ def test_the_learned_kernel_of_new_objects(name: str, divergence: str) -> None:
     K0 = base_kernel(settings, X, X)
     fitted = learner(divergence=divergence, **settings).fit(X, constraints=side(K0))
     inverse = np.linalg.pinv(K0, rcond=1e-10, hermitian=True)
-    S = inverse @ (fitted.kernel(X) - K0) @ inverse
+    S = inverse @ (fitted.learned_kernel(X) - K0) @ inverse
     k = base_kernel(settings, X_new, X)
     expected = base_kernel(settings, X_new, X_new) + k @ S @ k.T
     scale = np.abs(expected).max()
-    np.testing.assert_allclose(fitted.kernel(X_new), expected, atol=1e-6 * scale)
-    np.testing.assert_allclose(fitted.kernel(X_new, X), k + k @ S @ K0, atol=1e-6 * scale)
+    np.testing.assert_allclose(fitted.learned_kernel(X_new), expected, atol=1e-6 * scale)
+    np.testing.assert_allclose(fitted.learned_kernel(X_new, X), k + k @ S @ K0, atol=1e-6 * scale)
     own = np.diag(expected)
     squared = own[:, None] + own - 2 * expected
     np.testing.assert_allclose(fitted.distances(X_new, squared=True), squared, atol=1e-5 * scale)
@@ -106,7 +107,7 @@ def test_the_linear_kernel_gives_the_metric_learner(divergence: str) -> None:
     assert by_kernel.rank_ == 5
     np.testing.assert_allclose(by_kernel.distances(X_new), by_metric.distances(X_new), atol=1e-5)
     M = by_metric.get_mahalanobis_matrix()
-    np.testing.assert_allclose(by_kernel.kernel(X_new, X), X_new @ M @ X.T, atol=1e-5)
+    np.testing.assert_allclose(by_kernel.learned_kernel(X_new, X), X_new @ M @ X.T, atol=1e-5)
 
 
 def test_a_precomputed_kernel_gives_what_its_function_gives() -> None:
@@ -114,8 +115,8 @@ def test_a_precomputed_kernel_gives_what_its_function_gives() -> None:
     by_name = learner(kernel="rbf", gamma=0.2).fit(X, constraints=side(K0))
     fitted = learner(kernel="precomputed").fit(K0, constraints=side(K0))
     rows = rbf_kernel(X_new, X, gamma=0.2)
-    np.testing.assert_allclose(fitted.kernel(rows), by_name.kernel(X_new, X), atol=1e-8)
-    np.testing.assert_allclose(fitted.kernel(K0), by_name.kernel(X), atol=1e-8)
+    np.testing.assert_allclose(fitted.learned_kernel(rows), by_name.learned_kernel(X_new, X), atol=1e-8)
+    np.testing.assert_allclose(fitted.learned_kernel(K0), by_name.learned_kernel(X), atol=1e-8)
     np.testing.assert_allclose(fitted.transform(rows), by_name.transform(X_new), atol=1e-8)
     np.testing.assert_allclose(fitted.distances(K0), by_name.distances(X), atol=1e-5)
     extra = by_name.distances(X_new, X, squared=True) - fitted.distances(rows, squared=True)
@@ -137,7 +138,7 @@ def test_a_reduced_basis_solves_the_problem_confined_to_it(basis: str, precomput
     kernel = {"kernel": "precomputed"} if precomputed else {"kernel": "rbf", "gamma": 0.1}
     data = K0 if precomputed else X
     fitted = learner(basis=basis, rank=12, **kernel).fit(data, constraints=known)
-    K = fitted.kernel(data)
+    K = fitted.learned_kernel(data)
     d = K[i, i] + K[j, j] - 2 * K[i, j]
     assert np.all(d[:3] <= 0.97 * d0[:3] + 1e-7)
     assert np.all(d[3:6] >= 1.03 * d0[3:6] - 1e-7)
@@ -160,7 +161,7 @@ def test_a_basis_of_all_objects_is_the_full_one(basis: str) -> None:
     reduced = learner(basis=basis, rank=24, **settings).fit(X, constraints=side(K0))
     if basis == "kmeans":
         assert reduced.rank_ == 24
-    np.testing.assert_allclose(reduced.kernel(X_new), full.kernel(X_new), atol=1e-5)
+    np.testing.assert_allclose(reduced.learned_kernel(X_new), full.learned_kernel(X_new), atol=1e-5)
 
 
 @pytest.mark.parametrize("basis", ["full", "subset", "kmeans", "random"])
@@ -208,7 +209,7 @@ def test_rank_deficient_kernels_lose_no_object() -> None:
     side_information = c.similar([(0, 5), (1, 6)]) + c.dissimilar([(0, 1), (2, 3)])
     fitted = nw.KernelLearner(kernel="linear", penalty=1.0).fit(doubled, constraints=side_information)
     assert fitted.rank_ == 5
-    K = fitted.kernel(doubled)
+    K = fitted.learned_kernel(doubled)
     np.testing.assert_allclose(K[:24, :24], K[24:, 24:])
     assert np.isfinite(fitted.transform(1e3 * X_new)).all()
 
@@ -254,7 +255,7 @@ def test_indefinite_kernels_are_refused_by_their_smallest_eigenvalue() -> None:
     ("parameters", "message"),
     [
         ({"kernel": "gauss"}, "kernel must be one of 'additive_chi2'.*'precomputed', got 'gauss'"),
-        ({"gamma": -1.0}, "gamma must be 'scale', a number > 0 or None, got -1.0"),
+        ({"gamma": -1.0}, "gamma must be a finite number > 0, 'scale' or None, got -1.0"),
         ({"gamma": "auto"}, "gamma must be one of 'scale', got 'auto'"),
         (
             {"basis": "svd"},
@@ -290,7 +291,7 @@ def test_sparse_data_give_the_kernel_of_dense_data() -> None:
         )
         first.fit(S, labels)
         second.fit(S.toarray(), labels)
-        np.testing.assert_allclose(first.kernel(S), second.kernel(S.toarray()), atol=1e-5)
+        np.testing.assert_allclose(first.learned_kernel(S), second.learned_kernel(S.toarray()), atol=1e-5)
 
 
 def test_the_parameter_and_the_function_share_a_name() -> None:
@@ -298,20 +299,20 @@ def test_the_parameter_and_the_function_share_a_name() -> None:
     assert fitted.get_params()["kernel"] == "cosine"
     assert "kernel='cosine'" in repr(fitted)
     assert fitted.set_params(kernel="linear").get_params()["kernel"] == "linear"
-    assert fitted.kernel(X).shape == (24, 24)
+    assert fitted.learned_kernel(X).shape == (24, 24)
 
 
 def test_without_side_information_the_kernel_is_the_input_kernel() -> None:
     with pytest.warns(nw.PriorKeptWarning, match="KernelLearner returns the prior"):
         fitted = nw.KernelLearner(gamma=0.2).fit(X)
-    np.testing.assert_allclose(fitted.kernel(X_new, X), rbf_kernel(X_new, X, gamma=0.2), atol=1e-12)
+    np.testing.assert_allclose(fitted.learned_kernel(X_new, X), rbf_kernel(X_new, X, gamma=0.2), atol=1e-12)
 
 
 def test_a_fit_can_be_stopped() -> None:
     with pytest.warns(ConvergenceWarning, match="Interrupted"):
         fitted = nw.KernelLearner(penalty=1.0, callback=lambda _: True, random_state=0).fit(X, LABELS)
     assert fitted.status_ is nw.Status.INTERRUPTED
-    assert np.isfinite(fitted.kernel(X_new)).all()
+    assert np.isfinite(fitted.learned_kernel(X_new)).all()
 
 
 # in use
@@ -327,21 +328,33 @@ def test_the_learned_kernel_serves_machines_neighbours_and_components(loader: ob
     train, test = scaler.transform(train), scaler.transform(test)
     fitted = nw.KernelLearner(random_state=0).fit(train, y_train)
 
-    machine = SVC(kernel="precomputed").fit(fitted.kernel(train), y_train)
-    assert machine.score(fitted.kernel(test, train), y_test) > 0.9
+    machine = SVC(kernel="precomputed").fit(fitted.learned_kernel(train), y_train)
+    assert machine.score(fitted.learned_kernel(test, train), y_test) > 0.9
 
     nearest = KNeighborsClassifier(5, metric="precomputed").fit(fitted.distances(train), y_train)
     by_distance = nearest.predict(fitted.distances(test, train))
     assert np.mean(by_distance == y_test) > 0.9
 
-    components = KernelPCA(kernel="precomputed").fit(fitted.kernel(train))
+    components = KernelPCA(kernel="precomputed").fit(fitted.learned_kernel(train))
     np.testing.assert_allclose(
-        euclidean_distances(components.transform(fitted.kernel(train))), fitted.distances(train), atol=1e-5
+        euclidean_distances(components.transform(fitted.learned_kernel(train))),
+        fitted.distances(train),
+        atol=1e-5,
     )
-    projected = components.transform(fitted.kernel(test, train))[:, :5]
+    projected = components.transform(fitted.learned_kernel(test, train))[:, :5]
     assert (
         KNeighborsClassifier(5)
-        .fit(components.transform(fitted.kernel(train))[:, :5], y_train)
+        .fit(components.transform(fitted.learned_kernel(train))[:, :5], y_train)
         .score(projected, y_test)
         > 0.9
     )
+
+
+def test_the_parameter_is_an_attribute_as_everywhere_in_scikit_learn() -> None:
+    def product(x: np.ndarray, y: np.ndarray) -> float:
+        return float(x @ y)
+
+    assert nw.KernelLearner().kernel == "rbf"
+    assert nw.KernelLearner(kernel=product).kernel is product
+    learner = nw.KernelLearner(kernel="linear").set_params(kernel="cosine")
+    assert learner.kernel == learner.get_params()["kernel"] == clone(learner).kernel == "cosine"

@@ -60,9 +60,9 @@ def test_hard_constraints_against_cvxpy(tau: float) -> None:
     W = found.result_.matrix
     assert tau * np.trace(W) + np.sum(W**2) == pytest.approx(expected, rel=1e-4)
     learned = scale * root @ inner.value @ root
-    assert found.kernel(K0) == pytest.approx(learned, abs=1e-3 * np.abs(learned).max())
-    assert np.einsum("iab,ab->i", C, found.kernel(K0)) == pytest.approx(
-        np.minimum(np.einsum("iab,ab->i", C, found.kernel(K0)), b), abs=1e-5
+    assert found.learned_kernel(K0) == pytest.approx(learned, abs=1e-3 * np.abs(learned).max())
+    assert np.einsum("iab,ab->i", C, found.learned_kernel(K0)) == pytest.approx(
+        np.minimum(np.einsum("iab,ab->i", C, found.learned_kernel(K0)), b), abs=1e-5
     )
 
 
@@ -85,7 +85,7 @@ def test_the_shrinkage_and_the_eigenvectors_of_the_errata() -> None:
     assert found.eigenvalues_ == pytest.approx((values[kept] - tau) / 2, abs=1e-5)
     U = V[:, kept] / np.sqrt(np.einsum("ia,ij,ja->a", V[:, kept], scale * K0, V[:, kept]))
     kernel = scale * K0 @ (U * (values[kept] - tau) / 2) @ U.T @ K0 * scale
-    assert found.kernel(points) == pytest.approx(kernel, abs=1e-5)
+    assert found.learned_kernel(points) == pytest.approx(kernel, abs=1e-5)
 
 
 def test_a_larger_trace_weight_lowers_the_rank() -> None:

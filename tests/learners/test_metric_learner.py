@@ -167,7 +167,7 @@ def test_bounds_that_the_fixed_part_decides() -> None:
     outside = (Z[PAIRS[:, 0], 5] - Z[PAIRS[:, 1], 5]) ** 2
     k = int(np.argmax(outside))
     side = c.at_most(PAIRS[[0, k]], [2.0 * D0[0], 0.5 * outside[k]])
-    with pytest.raises(ValueError, match=r"row 1: d\(.*outside the basis this distance is fixed.*raise rank"):
+    with pytest.raises(ValueError, match=r"row 1: d\(.*outside the basis its value is fixed.*raise rank"):
         learner(basis=INSIDE).fit(Z, constraints=side)
     met = c.at_least(PAIRS[[k]], 0.5 * outside[k])
     assert learner(basis=INSIDE).fit(Z, constraints=met + HARD).n_constraints_used_ == len(HARD)

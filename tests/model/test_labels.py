@@ -262,7 +262,7 @@ def test_commands_refuse_measurements(target: Any, run: Callable[..., Any]) -> N
     error = run(target, code=cli.BAD_INPUT)
     assert error.count("\n") == 1
     assert error.startswith("nearwise: data.csv: the column of labels holds ")
-    assert "measurements are not labels of classes; name another column with --labels" in error
+    assert "measurements are not labels of classes; name another column of labels" in error
 
 
 def test_commands_take_texts_that_occur_once_and_ratings(run: Callable[..., Any]) -> None:

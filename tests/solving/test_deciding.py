@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from numpy.testing import assert_allclose
 
 import nearwise as nw
 from nearwise import constraints as c
+from nearwise.datasets import Dataset
 
 both = pytest.mark.parametrize("divergence", [nw.LogDet(), nw.VonNeumann()], ids=["logdet", "von_neumann"])
 
@@ -170,3 +172,17 @@ def test_the_nearest_correlation_to_a_small_multiple_of_a_graph_s_kernel(scale: 
     assert result.status is nw.Status.SOLVED
     assert_allclose(np.diag(result.array), 1.0, rtol=1e-12)
     assert_allclose(result.array @ np.ones(12), 0.0, atol=1e-7)  # the range of the kernel stays
+
+
+@pytest.mark.slow
+def test_few_pairs_of_many_objects_at_a_large_penalty(
+    load_dataset: Callable[[str], Dataset],
+) -> None:
+    """A full kernel of 312 objects, 595 pairs, penalty 100: rows begin with a share that they can bear."""
+    data = load_dataset("ionosphere")
+    X, y = np.asarray(data.X, dtype=np.float64)[:312], np.asarray(data.y)[:312]
+    X = (X - X.mean(axis=0)) / np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
+    K = np.exp(-np.square(X[:, None] - X).sum(axis=2) / X.shape[1])
+    side = c.from_labels(y, n_pairs=595, random_state=0)
+    found = nw.solve(nw.Problem.from_kernel(K, side, penalty=100.0), max_iter=80)
+    assert found.status is nw.Status.SOLVED

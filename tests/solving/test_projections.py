@@ -337,5 +337,5 @@ def test_widening_lets_the_kernel_leave_its_range(divergence: nw.Divergence) -> 
     assert result.status is nw.Status.SOLVED
     assert_allclose(wide.features @ wide.prior @ wide.features.T, x @ x.T + 0.1 * (np.eye(3) - x @ x.T / 2))
     assert np.linalg.matrix_rank(result.matrix, tol=1e-6) >= 2
-    with pytest.raises(ValueError, match="widening must be a number >= 0, got -1"):
+    with pytest.raises(ValueError, match="widening must be a finite number >= 0, got -1"):
         nw.Problem.from_kernel(x @ x.T, side, divergence, widening=-1)

@@ -17,6 +17,7 @@ from sklearn.model_selection import LeaveOneOut, cross_val_predict
 from sklearn.neighbors import KNeighborsClassifier
 
 from nearwise import constraints as c
+from nearwise.linalg import nearest
 from nearwise.study import evaluation, resampling
 from nearwise.study.resampling import Figure, Interval, figure, mean, share
 
@@ -32,6 +33,9 @@ class Euclidean:
 
     def pairs(self, i: NDArray[Any], j: NDArray[Any]) -> NDArray[Any]:
         return np.square(self.rows[i] - self.rows[j]).sum(axis=1)
+
+    def products(self, i: NDArray[Any], j: NDArray[Any]) -> NDArray[Any]:
+        return np.einsum("ij,ij->i", self.rows[i], self.rows[j])
 
     def between(self, rows: NDArray[Any], others: NDArray[Any]) -> NDArray[Any]:
         return pairwise_distances(self.rows[rows], self.rows[others], "sqeuclidean")
@@ -278,12 +282,9 @@ def test_equal_objects_give_figures_too() -> None:
 
 @pytest.mark.parametrize("size", [10, 100, 3000])
 def test_neighbors_are_searched_in_blocks_of_any_size(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    arguments = (AFTER, np.arange(len(X)), np.arange(len(X)), 5, True)
-    whole = np.sort(evaluation._nearest(*arguments), axis=1)
-    expected = np.argsort(pairwise_distances(SCALED) + np.diag(np.full(len(X), np.inf)), axis=1)[:, :5]
-    assert np.array_equal(whole, np.sort(expected, axis=1))
-    monkeypatch.setattr(evaluation, "AT_A_TIME", size)
-    assert np.array_equal(np.sort(evaluation._nearest(*arguments), axis=1), whole)
+    whole = evaluation.from_labels(BEFORE, AFTER, y, QUERIES)[:2]
+    monkeypatch.setattr(nearest, "NUMBERS", size)
+    assert evaluation.from_labels(BEFORE, AFTER, y, QUERIES)[:2] == whole
 
 
 def test_resamples_come_in_blocks_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:

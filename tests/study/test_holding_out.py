@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from nearwise import constraints as c
-from nearwise.cli._holding_out import FEWEST, counts, hold_out
 from nearwise.constraints import Constraints
+from nearwise.study.holding_out import FEWEST, counts, hold_out
 
 
 def pairs_of(constraints: Constraints) -> set[frozenset[int]]:

@@ -104,7 +104,12 @@ def attempt(case: Case, number: int = 0, wild: bool = False) -> tuple[nw.Result 
         except _OutOfTime:
             ending, text = "out of time", ""
         except Exception as error:  # the campaign counts them all
-            refused = problem is None and type(error) is ValueError  # LinAlgError derives from it
+            # LinAlgError derives from ValueError, and is none
+            refused = (
+                problem is None
+                and isinstance(error, ValueError)
+                and not isinstance(error, np.linalg.LinAlgError)
+            )
             ending, text = "refused" if refused else type(error).__name__, str(error)
     warned = tuple(f"{type(w.message).__name__}: {w.message}" for w in caught)
     seconds = time.process_time() - start

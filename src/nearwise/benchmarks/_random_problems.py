@@ -17,7 +17,9 @@ from scipy import sparse
 
 import nearwise as nw
 from nearwise import constraints as c
-from nearwise.model.blocks import Constraints, Relation
+from nearwise.model.blocks import Constraints
+from nearwise.model.constraints import bounded
+from nearwise.model.relations import RELATIONS, SIGNS, Relation
 
 Array = NDArray[np.float64]
 Rng = np.random.Generator
@@ -28,7 +30,6 @@ _PRIORS = ("none", "diagonal", "full", "deficient", "tiny", "graded")
 _PENALTIES = ("one", "per row", "mixed", "extreme", "hard")
 _KINDS = ("open", "distance", "comparison", "similarity", "linear")
 _BOUNDS = ("near", "random", "far", "feasible")
-_RELATIONS: tuple[Relation, ...] = ("<=", ">=", "==")
 _CONDITION = 11.9  # log10 of the largest condition of a prior, inside the rank tolerance of 1e-12
 _SMALLEST, _LARGEST = 1e-300, 1e300  # bounds outside are moved to these
 
@@ -215,7 +216,7 @@ class _Rows:
                 "<=" if self.mode == "feasible" or self.rng.random() < 0.98 else relation,
             )
         b = self.positive(self._bound(value, relation))
-        return {"<=": c.at_most, ">=": c.at_least, "==": c.equal}[relation]([(i, j)], b)
+        return bounded([(i, j)], b, relation)
 
     def _comparison(self) -> Constraints:
         if self.rng.random() < 0.6 or len(self.G) < 4:
@@ -264,7 +265,7 @@ class _Rows:
     def _relation(self) -> Relation:
         if self.rng.random() < self.equalities:
             return "=="
-        return _RELATIONS[int(self.rng.integers(2))]
+        return RELATIONS[int(self.rng.integers(2))]
 
     def _bound(self, value: float, relation: Relation) -> float:
         """A bound for a row with a positive value."""
@@ -277,7 +278,7 @@ class _Rows:
         """A bound for a row whose value may be negative; one that is zero up to rounding is zero."""
         value = 0.0 if abs(value) <= 1e-14 * size else value
         if self.mode == "feasible":
-            sign = {"<=": 1.0, ">=": -1.0, "==": 0.0}[relation]
+            sign = -SIGNS[relation]
             b = value + sign * size * self.rng.exponential(0.3) * (self.rng.random() < 0.8)
         else:
             b = self._bound(value, relation) + self.shift * size * self.rng.normal(scale=0.1)

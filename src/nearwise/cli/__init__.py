@@ -15,6 +15,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from nearwise import __version__
+from nearwise._common.refused import Refused
 from nearwise.cli._common import (
     BAD_INPUT,
     DONE,
@@ -113,7 +114,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with telling_of_compilation(getattr(arguments, "quiet", False)):
             code: int = arguments.run(arguments)
         sys.stdout.flush()
-    except BadInput as error:
+    except Refused as error:
         print(f"nearwise: {' '.join(str(error).split())}", file=sys.stderr)
         return BAD_INPUT
     except KeyboardInterrupt:

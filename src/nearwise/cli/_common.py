@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from nearwise._common.refused import Refused
 from nearwise.linalg import loops
 
 DONE, NOT_CONVERGED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -25,7 +26,7 @@ _LONGEST = 80  # characters of a text of data on a terminal
 _COMPILING = "compiling loops for this machine: up to half a minute, once after an installation"
 
 
-class BadInput(Exception):
+class BadInput(Refused):
     """What the user gave cannot be used; the message is shown in one line, without a traceback."""
 
 
@@ -91,6 +92,12 @@ def add_columns(parser: argparse.ArgumentParser) -> None:
         choices=("none", "comma", "point", "space", "apostrophe", ",", "."),
         help="the mark that groups thousands",
     )
+
+
+def columns(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What the options of `add_columns` say, as parameters of `tables.read`."""
+    names = ("drop", "features", "decimal", "thousands")
+    return {"ids": arguments.id, **{name: getattr(arguments, name) for name in names}}
 
 
 def whole_number(smallest: int, largest: float = math.inf) -> Callable[[str], int]:

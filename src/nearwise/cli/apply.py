@@ -14,6 +14,7 @@ from nearwise.cli._common import (
     add_options,
     check_distinct,
     check_output,
+    columns,
     limit_threads,
     refusing_bad_input,
     tell,
@@ -42,15 +43,15 @@ def run(arguments: argparse.Namespace) -> int:
     check_output(arguments.output, arguments.force)
     check_distinct({"MODEL": arguments.model, "DATA": arguments.data}, {"-o": arguments.output})
     with limit_threads(arguments.threads):
-        from nearwise.cli import _fitted
+        from nearwise import study
         from nearwise.data import tables
 
         with refusing_bad_input():
             tables.check_target(arguments.output)
             if arguments.id is not None and arguments.output.lower().endswith(".npy"):
                 raise BadInput(f"{arguments.output} cannot hold ids; write .npz, .parquet or .csv")
-        fitted = _fitted.load(arguments.model)
-        table = fitted.read(arguments.data, arguments)
+            fitted = study.load(arguments.model)
+            table = fitted.read(arguments.data, **columns(arguments))
         coordinates = fitted.transform(table.X)
         names = [f"{type(fitted.learner).__name__.lower()}{k}" for k in range(coordinates.shape[1])]
         notices = list(table.notices)

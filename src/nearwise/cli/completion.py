@@ -1,6 +1,8 @@
 """`nearwise completion`: scripts for bash, zsh and fish, made from the parsers of the commands.
 
-What a value may be is read off its argument: its choices, or files where it is called by one of `_FILES`.
+What a value may be is read off its argument: its choices, or files where it is called by one of `_FILES`. By
+hand and not by shtab, which (1.13) offers no files after `--query=` and would be one more package in every
+installation, for a script that is printed once.
 """
 
 from __future__ import annotations

@@ -31,20 +31,18 @@ def run(arguments: argparse.Namespace) -> int:
     check_output(output, arguments.force, is_report)
     from rich.console import Console
 
+    from nearwise import study
     from nearwise._common.files import write_whole
-    from nearwise.cli._fitting import Settings, Watch
-    from nearwise.cli._known import known_of
-    from nearwise.cli._outcome import learn, outcome_lines
-    from nearwise.data import tables
-    from nearwise.show.report import render
+    from nearwise.cli._lines import exit_code, outcome_lines
+    from nearwise.show.report import from_outcome, render
 
-    settings = Settings(scale=True, seed=arguments.seed, held_out=0.5)
+    settings = study.Settings(scale=True, seed=arguments.seed, held_out=0.5)
     status = Console(stderr=True, quiet=arguments.quiet, markup=False).status("learning")
     with limit_threads(1), status as line:  # for data of this size, more only wait for each other
-        known = known_of(tables.read("dataset:digits", labels="target"))
-        outcome = learn(known, settings, Watch(line.update, settings))
+        known = study.from_files("dataset:digits", labels="target")
+        outcome = study.learn(known, settings, study.Watch(settings, line.update))
         command = shlex.join(["nearwise", *arguments.words])
-        page = render(outcome.report("A distance for handwritten digits", {"command": command}))
+        page = render(from_outcome(outcome, "A distance for handwritten digits", {"command": command}))
         with refusing_bad_input():
             write_whole(output, page.encode())
     next_command = f"{program()} {_NEXT}"
@@ -54,4 +52,4 @@ def run(arguments: argparse.Namespace) -> int:
     elif not arguments.quiet:
         print(*outcome_lines(outcome), f"report: {output}", f"next:   {next_command}", sep="\n")
     tell(outcome.notices, arguments.quiet)
-    return outcome.exit_code
+    return exit_code(outcome)

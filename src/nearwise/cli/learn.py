@@ -9,7 +9,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nearwise.cli import _known
+from nearwise.cli import _side
 from nearwise.cli._common import (
     STANDARD,
     BadInput,
@@ -18,6 +18,7 @@ from nearwise.cli._common import (
     add_options,
     check_distinct,
     check_output,
+    columns,
     limit_threads,
     program,
     refusing_bad_input,
@@ -26,9 +27,8 @@ from nearwise.cli._common import (
 )
 
 if TYPE_CHECKING:
-    from nearwise.cli._fitting import Settings
-    from nearwise.cli._outcome import Outcome
     from nearwise.data.tables import Table
+    from nearwise.study import Outcome, Settings
 
 METHODS = ("logdet", "vonneumann", "fixed-rank", "online")
 KERNELS = ("rbf", "polynomial", "laplacian", "cosine", "linear")
@@ -40,7 +40,7 @@ _LARGE = 10_000_000  # bytes of a model file from which on its size is worth a w
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     add_data(parser)
-    _known.add_options(parser)
+    _side.add_options(parser)
     add_columns(parser)
     how = parser.add_argument_group("how to learn")
     how.add_argument(
@@ -99,18 +99,21 @@ def run(arguments: argparse.Namespace) -> int:
     _check_outputs(arguments, target)
     from rich.console import Console
 
-    with Console(stderr=True, quiet=arguments.quiet, markup=False).status("reading") as line:
-        known = _known.read(arguments)
-        small = known.table.X.size <= _SMALL
-        with limit_threads(1 if arguments.threads is None and small else arguments.threads):
-            from nearwise.cli._fitting import Watch
-            from nearwise.cli._outcome import learn
+    from nearwise import study
+    from nearwise.cli._lines import exit_code
+    from nearwise.data import tables
 
-            settings = _settings(arguments, known.table)
-            outcome = learn(known, settings, Watch(line.update, settings))
+    with Console(stderr=True, quiet=arguments.quiet, markup=False).status("reading") as line:
+        with refusing_bad_input():
+            table = tables.read(arguments.data, labels=arguments.labels, **columns(arguments))
+            known = study.with_files(table, **_side.files(arguments))
+        small = table.X.size <= _SMALL
+        with limit_threads(1 if arguments.threads is None and small else arguments.threads):
+            settings = _settings(arguments, table)
+            outcome = study.learn(known, settings, study.Watch(settings, line.update))
             _write(arguments, outcome, target)
     _tell(arguments, outcome, target)
-    return outcome.exit_code
+    return exit_code(outcome)
 
 
 def default_output(data: str) -> str:
@@ -123,7 +126,7 @@ def default_output(data: str) -> str:
 
 def _check(arguments: argparse.Namespace) -> None:
     """Refuse combinations that make no sense, by name."""
-    _known.check(arguments)
+    _side.check(arguments)
     method = arguments.method
     if method in ("fixed-rank", "online"):
         if arguments.kernel is not None:
@@ -142,13 +145,13 @@ def _check_outputs(arguments: argparse.Namespace, target: str) -> None:
         check_output(arguments.report, arguments.force)
     if arguments.checkpoint is not None:
         check_output(arguments.checkpoint, force=True)
-    inputs = {"DATA": arguments.data, **{f"--{kind}": getattr(arguments, kind) for kind in _known.KINDS[1:]}}
+    inputs = {"DATA": arguments.data, **{f"--{kind}": getattr(arguments, kind) for kind in _side.KINDS[1:]}}
     outputs = {"-o": target, "--report": arguments.report, "--checkpoint": arguments.checkpoint}
     check_distinct(inputs, outputs)
 
 
 def _settings(arguments: argparse.Namespace, table: Table) -> Settings:
-    from nearwise.cli._fitting import Settings
+    from nearwise.study import Settings
 
     n, d = table.X.shape
     largest, what = (n, "rows") if arguments.kernel is not None else (d, "features")
@@ -174,11 +177,11 @@ def _write(arguments: argparse.Namespace, outcome: Outcome, target: str) -> None
 
     page = None
     if arguments.report is not None:
-        from nearwise.show.report import render
+        from nearwise.show.report import from_outcome, render
 
         command = shlex.join(["nearwise", *arguments.words])
         title = f"A distance learned from {outcome.known.table.source}"
-        page = render(outcome.report(title, {"command": command})).encode()
+        page = render(from_outcome(outcome, title, {"command": command})).encode()
     with refusing_bad_input():
         nw.save(outcome.model(), target)
         if page is not None:
@@ -186,7 +189,7 @@ def _write(arguments: argparse.Namespace, outcome: Outcome, target: str) -> None
 
 
 def _tell(arguments: argparse.Namespace, outcome: Outcome, target: str) -> None:
-    from nearwise.cli._outcome import outcome_lines
+    from nearwise.cli._lines import outcome_lines
 
     size = Path(target).stat().st_size
     next_command = _next(arguments, target)
@@ -207,8 +210,8 @@ def _next(arguments: argparse.Namespace, target: str) -> str:
     left_out = [*_given(arguments.labels), *arguments.drop]
     options = {"--id": _given(arguments.id), "--drop": left_out, "--features": arguments.features}
     options |= {"--decimal": _given(arguments.decimal), "--thousands": _given(arguments.thousands)}
-    for option, columns in options.items():
-        words += [word for column in columns for word in (option, column)]
+    for option, chosen in options.items():
+        words += [word for column in chosen for word in (option, column)]
     return f"{program()} {shlex.join(words)}{' < DATA' if arguments.data == STANDARD else ''}"
 
 

@@ -16,6 +16,7 @@ from nearwise.cli._common import (
     add_options,
     check_distinct,
     check_output,
+    columns,
     limit_threads,
     one_line,
     refusing_bad_input,
@@ -26,8 +27,8 @@ from nearwise.cli._common import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nearwise.cli._fitted import Fitted
     from nearwise.data.tables import Table
+    from nearwise.study import Fitted
 
 FORMATS = (".csv", ".tsv", ".json", ".parquet", ".npz")
 SHOWN = 20  # queries in a table on a terminal
@@ -66,34 +67,34 @@ def run(arguments: argparse.Namespace) -> int:
         inputs = {"MODEL": arguments.model, "DATA": arguments.data, "--query": arguments.query}
         check_distinct(inputs, {"-o": arguments.output})
     with limit_threads(arguments.threads):
-        from nearwise.cli import _fitted
-        from nearwise.cli._holding_out import numbered
+        from nearwise import study
         from nearwise.data import tables
+        from nearwise.study.holding_out import numbered
 
-        if arguments.output is not None:
-            with refusing_bad_input():
+        queries, wanted = None, columns(arguments)
+        with refusing_bad_input():
+            if arguments.output is not None:
                 tables.check_target(arguments.output, FORMATS)
-        fitted = _fitted.load(arguments.model)
-        data = fitted.read(arguments.data, arguments)
-        queries = (
-            None if arguments.query is None else fitted.read(arguments.query, arguments, ids_optional=True)
-        )
-        columns = _search(fitted, data, queries, arguments)
+            fitted = study.load(arguments.model)
+            data = fitted.read(arguments.data, **wanted)
+            if arguments.query is not None:
+                queries = fitted.read(arguments.query, ids_optional=True, **wanted)
+        found = _search(fitted, data, queries, arguments)
     notices = [*data.notices, *(queries.notices if queries is not None else ())]
     if arguments.json:
-        rows = _rows(columns)
+        rows = _rows(found)
         print(json.dumps({"k": arguments.k, "neighbors": rows, "notices": notices}, indent=2))
         return DONE
     tell(notices, arguments.quiet)
     if arguments.output is None and sys.stdout.isatty():
-        _show(columns, arguments.k)
+        _show(found, arguments.k)
         return DONE
     with refusing_bad_input():
-        tables.write_columns(arguments.output or STANDARD, columns, force=arguments.force)
+        tables.write_columns(arguments.output or STANDARD, found, force=arguments.force)
     if arguments.output not in (None, STANDARD) and not arguments.quiet:
-        count = len(columns["query"]) // arguments.k
-        found = f"{numbered(arguments.k, 'neighbors')} of {numbered(count, 'rows')}"
-        print(f"wrote {arguments.output}: {found}")
+        count = len(found["query"]) // arguments.k
+        written = f"{numbered(arguments.k, 'neighbors')} of {numbered(count, 'rows')}"
+        print(f"wrote {arguments.output}: {written}")
     return DONE
 
 
@@ -104,7 +105,7 @@ def _search(
     import numpy as np
     from rich.console import Console
 
-    from nearwise.cli._nearest import nearest
+    from nearwise.study import nearest
 
     k, most = arguments.k, len(data.X) - (queries is None)
     if k > most:

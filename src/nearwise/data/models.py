@@ -24,6 +24,7 @@ from scipy import sparse
 
 from nearwise import __version__
 from nearwise._common.files import write_whole
+from nearwise.model.certificate import Violation
 from nearwise.solving.result import Result
 
 SCHEMA = 1
@@ -233,6 +234,8 @@ def _state(value: Any) -> dict[str, Any]:
         state = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         if isinstance(value, Result):  # the matrix follows from its factor; the features are training data
             del state["matrix"], state["features"]
+        if isinstance(value, Violation):  # its name says the constraint
+            del state["stated"]
         return state
     # scikit-learn keeps its callbacks under names of their own, and none of them matters to a fitted model
     return {

@@ -20,6 +20,7 @@ from nearwise.data.tables._text import TextFile
 from nearwise.data.tables.numerals import PLAIN, Numerals, Wanted, decide, is_numeral, number, wanted
 from nearwise.model import constraints as c
 from nearwise.model.blocks import Constraints
+from nearwise.model.relations import RELATIONS, SIGNS, sign_written
 
 Rows = NDArray[np.int64]
 Cells = NDArray[np.object_]
@@ -29,7 +30,6 @@ _TITLES = ("similar", "dissimilar", "same", "different")  # words that may also 
 _WORDS = {word: True for word in ("1", "yes", "y", "true", "similar", "same")} | {
     word: False for word in ("0", "-1", "no", "n", "false", "dissimilar", "different")
 }
-_RELATIONS = {"<=": "<=", "≤": "<=", ">=": ">=", "≥": ">=", "==": "==", "=": "=="}
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,20 +117,17 @@ def read_distances(
     bounds = np.array(
         [_squared_distance(file, row, cell, squared, numerals) for row, cell in enumerate(file.columns[2])]
     )
-    relations = np.full(len(pairs), "==")
+    signs = np.full(len(pairs), SIGNS["=="])
     if len(file.columns) == 4:
-        for row, cell in enumerate(file.columns[3]):
-            if cell not in _RELATIONS:
-                raise TableError(f"{file.at(row)}: {shown(cell or '')} is not a relation; <=, >= and == are")
-            relations[row] = _RELATIONS[cell]
-    exact = np.flatnonzero(relations == "==")
+        signs[:] = _each(file.columns[3], lambda row, cell: _sign(file, row, cell))
+    exact = np.flatnonzero(signs == SIGNS["=="])
     file.refuse_contradictions(pairs[exact], bounds[exact], "at two distances", exact)
-    parts, orders = [], []
-    for relation, make in (("<=", c.at_most), (">=", c.at_least), ("==", c.equal)):
-        chosen = np.flatnonzero(relations == relation)
-        parts.append(make(pairs[chosen], bounds[chosen]))
+    found, orders = Constraints(), []
+    for relation in RELATIONS:
+        chosen = np.flatnonzero(signs == SIGNS[relation])
+        found += c.bounded(pairs[chosen], bounds[chosen], relation)
         orders.append(chosen)
-    side = file.side(parts[0] + parts[1] + parts[2], np.concatenate(orders))
+    side = file.side(found, np.concatenate(orders))
     return replace(side, notices=side.notices + notices)
 
 
@@ -271,6 +268,13 @@ def _is_similar(file: _File, row: int, cell: str | None) -> bool:
         wanted = "1 or 0, yes or no, similar or dissimilar, same or different"
         raise TableError(f"{file.at(row)}: {shown(cell or '')} does not say what the pair is; {wanted} do")
     return word
+
+
+def _sign(file: _File, row: int, cell: str | None) -> int:
+    sign = sign_written(cell)
+    if sign is None:
+        raise TableError(f"{file.at(row)}: {shown(cell or '')} is not a relation; <=, >= and == are")
+    return sign
 
 
 def _word(cell: str | None) -> bool | None:

@@ -1,6 +1,6 @@
 """Geometries of the full-rank cone, MBS11 section 5: affine-invariant and log-Euclidean.
 
-The flat metric of section 5.1 is `_geometry.Flat` with square factors. The other two move W = G G^T through
+The flat metric of section 5.1 is `geometry.Flat` with square factors. The other two move W = G G^T through
 symmetric d x d matrices and cost O(d^3) a step, so they are for small d.
 """
 
@@ -28,8 +28,7 @@ class AffineInvariant:
     Parameters
     ----------
     straight : the retraction is W + xi, (14), instead of the exponential map (13). A gradient step is then
-    the
-        LogDet update of Davis et al. (2007), kept inside the cone.
+        the LogDet update of Davis et al. (2007), kept inside the cone.
     """
 
     straight: bool = False

@@ -15,6 +15,7 @@ tells more than many of the others.
 The image of the factor under the data moves along with it. Its rounding is kept small: a step whose mix of
 columns would magnify it is taken straight or followed by a new product, and images are computed anew from
 time to time. A point is yielded only where its cost is below that of the point before.
+
 While steps bring much, products with the data are made in single precision, which halves their time.
 """
 

@@ -5,7 +5,7 @@ that moves W by D G^T + G D^T. In the polar geometry G = U R with orthonormal U,
 a slope xi of the subspace, orthogonal to U, and a symmetric Psi, which moves R R^T by R Psi R^T.
 
 Steps and transports only multiply G and D by r x r matrices from the right, so the same object also moves
-their images under the data (`_forms`), and a step costs no product with the data.
+their images under the data (`forms`), and a step costs no product with the data.
 """
 
 from __future__ import annotations

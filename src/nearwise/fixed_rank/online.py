@@ -109,9 +109,8 @@ def searched_schedule(
 ) -> Schedule:
     """s, then t_0, by trial on a small subset: those with the lowest cost after a few epochs over it.
 
-    Where no step improves on the start, all steps are zero.
-    `expected` is the n of the schedule itself, the number of samples that will come. With `constant`, t_0 is
-    infinite and only s is sought.
+    Where no step improves on the start, all steps are zero. `expected` is the n of the schedule itself, the
+    number of samples that will come. With `constant`, t_0 is infinite and only s is sought.
     """
     n = problem.n_samples
     chosen = rng.choice(n, min(n, _SEARCH_BATCHES * batch_size), replace=False)

@@ -93,7 +93,7 @@ def constraint_forms(
     """
     count = sum(map(len, blocks))
     rows, used = features, None
-    if any(block.kind == "linear" for block in blocks):
+    if any(block.of_kind.shares_objects for block in blocks):
         if sparse.issparse(features):
             raise TypeError("linear constraints need dense data, got a sparse matrix")
         rows, atoms = constraint_atoms(

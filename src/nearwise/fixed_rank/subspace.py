@@ -60,8 +60,8 @@ class Grassmann:
 class Projection:
     """The cost (4), the mean of |U U^T x - x|^2 / 2 over the rows x of `rows`.
 
-    A step along its gradient with the retraction (7) is Oja's update, so `fixed_rank_online.pass_over` is
-    Oja's algorithm and `fixed_rank.minimise` finds principal subspaces.
+    A step along its gradient with the retraction (7) is Oja's update, so `online.pass_over` is Oja's
+    algorithm and `driver.minimise` finds principal subspaces.
     """
 
     rows: Array

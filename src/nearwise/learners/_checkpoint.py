@@ -9,7 +9,6 @@ half of the iterations are lost.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import os
 from collections.abc import Callable
@@ -18,9 +17,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from nearwise import __version__
+from nearwise._common.digest import digest
 from nearwise._common.files import write_whole
 from nearwise.fixed_rank.driver import FixedRankResult
 from nearwise.solving.result import Result, Status
@@ -157,34 +156,7 @@ def open_checkpoint(path: Any, random_state: Any, *parts: Any) -> Checkpoint | N
             f"with a checkpoint random_state must be a whole number, got {random_state!r}: a fit that goes "
             "on has to draw what it drew before"
         )
-    return Checkpoint(path, fingerprint(__version__, int(random_state), *parts))
-
-
-def fingerprint(*parts: Any) -> str:
-    """A digest of values, arrays and dataclasses of them."""
-    digest = hashlib.sha256()
-    for part in parts:
-        _add(digest, part)
-    return digest.hexdigest()
-
-
-def _add(digest: Any, value: Any) -> None:
-    if sparse.issparse(value):
-        rows = sparse.csr_array(value)
-        value = (rows.shape, rows.data, rows.indices, rows.indptr)
-    if isinstance(value, np.ndarray):
-        digest.update(f"{value.dtype} {value.shape};".encode())
-        digest.update(repr(value.tolist()).encode() if value.dtype.hasobject else value.tobytes())
-    elif isinstance(value, list | tuple):
-        digest.update(f"{len(value)};".encode())
-        for item in value:
-            _add(digest, item)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        digest.update(f"{type(value).__name__};".encode())
-        for field in dataclasses.fields(value):
-            _add(digest, getattr(value, field.name))
-    else:
-        digest.update(f"{type(value).__name__} {value!r};".encode())
+    return Checkpoint(path, digest(__version__, int(random_state), *parts))
 
 
 def _restored(record_type: type[Any], row: list[float]) -> Any:

@@ -1,10 +1,9 @@
 """What labels and open bounds become: pairs of objects with bounds on their squared distances.
 
-Every rule here works with ratios of distances under the prior, so it means the same in every unit. A
-threshold t lies between what is similar and what is not, the geometric mean of the medians of both; similar
-pairs shall come below t / 2 and dissimilar ones above 2 t. Where a part of every distance is fixed, that is
-asked of the part u of the threshold that is not: the bounds are t - u / 2 and t + u. Pairs between near
-neighbours get the threshold of their own neighbourhood, random pairs and pairs that the user gives one
+`model.bounds` has the rule that fills bounds: with a threshold t between what is similar and what is not,
+similar pairs shall come below t / 2 and dissimilar ones above 2 t. Where a part of every distance is fixed,
+that is asked of the part u of the threshold that is not: the bounds are t - u / 2 and t + u. Pairs between
+near neighbours get the threshold of their own neighbourhood, random pairs and pairs that the user gives one
 threshold in common.
 """
 
@@ -16,16 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise.learners._space import Space
-from nearwise.model import constraints as c, drawing
+from nearwise.model import bounds, constraints as c, drawing
 from nearwise.model.blocks import Constraints
 from nearwise.model.drawing import Pairs
 from nearwise.model.labelling import Codes
 
 Array = NDArray[np.float64]
 
-MARGIN = 2.0  # similar pairs shall come below threshold / MARGIN, dissimilar ones above threshold * MARGIN
 LOCAL_PAIRS = 20_000  # drawn at most by default: the neighbours of 2,000 objects
 _LEAST = 1e-3  # of the median threshold: objects whose neighbours are nearly equal get no smaller one
+_NO_PAIRS: Pairs = np.empty((0, 2), dtype=np.int64)
 _EQUAL = 1e-12  # of the median squared distance, below which two objects count as equal
 
 
@@ -71,41 +70,25 @@ def random_pairs(codes: Codes, prior: Space, n_pairs: int | None, rng: np.random
 
 
 def with_bounds(constraints: Constraints, prior: Space) -> Constraints:
-    """The constraints, by row number, with their open bounds filled by the common threshold."""
+    """The constraints, by row number, with their open bounds filled from the pairs in question."""
     of_relation: dict[int, list[Pairs]] = {-1: [], 1: []}
     for block in constraints.blocks:
         open_rows = np.isnan(block.bounds)
-        if open_rows.any() and block.ids is not None:
-            of_relation[block.relation].append(np.asarray(block.ids[open_rows], dtype=np.int64))
-    pairs = [np.concatenate(found) for found in of_relation.values() if found]
-    threshold = _common_threshold(prior, pairs)
-    if threshold == 0.0:
+        if open_rows.any():
+            of_relation[block.relation].append(np.asarray(block.object_ids[open_rows], dtype=np.int64))
+    near, far = (np.concatenate(found) if found else _NO_PAIRS for found in of_relation.values())
+    whole = bounds.of_pairs(prior.distances(near), prior.distances(far))
+    learned = bounds.of_pairs(Space(prior.rows).distances(near), Space(prior.rows).distances(far))
+    if whole is None or learned is None:
         return constraints
-    asked = _asked(np.array([threshold]), np.array([_common_threshold(Space(prior.rows), pairs)]))
-    bound = {relation: float(part[0]) for relation, part in zip((-1, 1), asked, strict=True)}
-    filled = [
-        replace(block, bounds=np.where(np.isnan(block.bounds), bound[block.relation], block.bounds))
-        if np.isnan(block.bounds).any()
-        else block
-        for block in constraints.blocks
-    ]
-    return Constraints(tuple(filled))
+    below, above = _asked(np.array(whole.threshold), np.array(learned.threshold))
+    return replace(whole, upper=float(below), lower=float(above)).filled(constraints)
 
 
 def _asked(whole: Array, learned: Array) -> tuple[Array, Array]:
     """What similar pairs shall come below and dissimilar ones above; `learned` is a part of `whole`."""
     learned = np.minimum(learned, whole)
-    return whole - (1.0 - 1.0 / MARGIN) * learned, whole + (MARGIN - 1.0) * learned
-
-
-def _common_threshold(space: Space, kinds: list[Pairs]) -> float:
-    """The geometric mean of the median distances of kinds of pairs; 0 where there are none of length > 0."""
-    medians = []
-    for pairs in kinds:
-        distances = space.distances(pairs)
-        if (distances > 0).any():
-            medians.append(np.median(distances[distances > 0]))
-    return float(np.exp(np.mean(np.log(medians)))) if medians else 0.0
+    return whole - (1.0 - 1.0 / bounds.MARGIN) * learned, whole + (bounds.MARGIN - 1.0) * learned
 
 
 def _own_thresholds(space: Space, near: Pairs, far: Pairs, n_objects: int) -> Array:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from nearwise.learners._side import SideInformation, part_of, share_in_order
+from nearwise.learners._side import SideInformation, share_in_order
 from nearwise.learners._space import Outside, Space
 from nearwise.model import constraints as c, drawing
 from nearwise.model.blocks import Block, Constraints
@@ -96,8 +96,8 @@ def _without_constraints(
     for block in constraints.blocks:
         order = rng.permutation(len(block))
         n_held = len(block) // _HELD_OUT
-        held.append(part_of(block, np.sort(order[:n_held])))
-        kept.append(part_of(block, np.sort(order[n_held:])))
+        held.append(block.part(np.sort(order[:n_held])))
+        kept.append(block.part(np.sort(order[n_held:])))
     n = features.shape[0]
     ordering = [block for block in held if len(block) and _orders(block)]
     # of sparse features, values of other constraints would need them written out
@@ -140,12 +140,12 @@ def _centred(features: Any, factor: Array | None) -> Any:
 
 
 def _orders(block: Block) -> bool:
-    return block.kind == "comparison" or (block.kind == "distance" and block.relation != 0)
+    return block.of_kind.n_distances == 2 or block.tells_pairs
 
 
 def _with_both_kinds(blocks: list[Block], n_objects: int, rng: np.random.RandomState) -> Constraints:
     """The blocks, with random pairs as the other kind where all pairs are similar or all dissimilar."""
-    relations = {block.relation for block in blocks if block.kind == "distance"}
+    relations = {block.relation for block in blocks if block.tells_pairs}
     side = Constraints(tuple(blocks))
     if len(relations) != 1 or n_objects < 2:
         return side

@@ -7,7 +7,6 @@ restated for a subspace, outside which distances are fixed. `share_in_order` gra
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import roc_auc_score
 from sklearn.utils import column_or_1d
 
+from nearwise._common.errors import RowsError
 from nearwise._common.reading import id_list, regular_array, show
+from nearwise._common.warning import warn
 from nearwise.learners._space import Outside
 from nearwise.model import drawing, labelling
 from nearwise.model.binding import LeftOutWarning, left_out, unreachable
@@ -65,7 +66,8 @@ class SideInformation:
         """The same as bounds on what a subspace contributes, for hard constraints: JKDD12 (11) and (20).
 
         Open bounds stay open: they are filled from distances in the subspace. An upper bound on a distance
-        that the part outside already exceeds is refused, and a lower bound that it already meets is left out.
+        or a squared length that the part outside already exceeds is refused, and a lower bound that it
+        already meets is left out.
         """
         blocks: list[Block] = []
         first = 0
@@ -74,9 +76,9 @@ class SideInformation:
                 blocks.append(block)
             else:
                 shifted = replace(block, bounds=block.bounds - outside.values_of(block))
-                if block.kind == "distance":
-                    _refuse_exceeded(self.constraints, shifted, first)
-                    shifted = _without_met(shifted)
+                never_negative = block.of_kind.is_definite(block)
+                _refuse_exceeded(self.constraints, shifted, never_negative, first)
+                shifted = shifted.part(np.flatnonzero(~((shifted.bounds <= 0) & never_negative)))
                 if len(shifted):
                     blocks.append(shifted)
             first += len(block)
@@ -118,14 +120,13 @@ def read(
             _tell_dropped(given, dropped, sample_ids)
     try:
         blocks = constraints.resolve(n_objects, sample_ids)
-    except ValueError as error:
+    except RowsError as error:
         if sample_ids is not None:
             raise
-        raise ValueError(
-            f"{error}; in cross-validation, where a part of the data has its own row numbers, pass sample_ids"
-        ) from None
+        hint = "; in cross-validation, where a part of the data has its own row numbers, pass sample_ids"
+        raise RowsError(error.rows, before=error.before, after=error.after + hint) from None
     if useless and complete and blocks:
-        warnings.warn(f"the labels are not used: {useless}", UserWarning, stacklevel=4)
+        warn(f"the labels are not used: {useless}")
     return SideInformation(n_objects, codes, Constraints(blocks), dropped, useless)
 
 
@@ -145,11 +146,10 @@ def without_unreachable(
         return side
     first = side.constraints.describe(int(np.flatnonzero(lost)[0]))
     same = "whose objects have the same features, or differ only outside the range of the prior or the basis"
-    example = f"as in {first}, {same}"
-    warnings.warn(f"{left_out(int(lost.sum()))}, {example}", LeftOutWarning, stacklevel=5)
+    warn(f"{left_out(int(lost.sum()))}, as in {first}, {same}", LeftOutWarning)
     starts = np.cumsum([0, *map(len, side.constraints.blocks)])
     parts = [
-        part_of(block, np.flatnonzero(~lost[start : start + len(block)]))
+        block.part(np.flatnonzero(~lost[start : start + len(block)]))
         for block, start in zip(side.constraints.blocks, starts, strict=False)
     ]
     kept = Constraints(tuple(block for block in parts if len(block)))
@@ -170,7 +170,7 @@ def share_in_order(
     objects have weights, a pair or comparison counts with the product of those of its objects.
     """
     similar, dissimilar = (_counting(pairs, weights) for pairs in _graded_pairs(side, rng))
-    comparisons = [block.ids for block in side.constraints.blocks if block.kind == "comparison"]
+    comparisons = [block.ids for block in side.constraints.blocks if block.of_kind.n_distances == 2]
     parts: list[tuple[float, float]] = []
     if len(similar) and len(dissimilar):
         pairs = np.concatenate([similar, dissimilar])
@@ -194,13 +194,6 @@ def share_in_order(
         )
     values, sums = np.array(parts).T
     return float(np.average(values, weights=sums))
-
-
-def part_of(block: Block, rows: Index) -> Block:
-    """Some rows of a block."""
-    ids = block.ids if block.kind == "linear" or block.ids is None else block.ids[rows]
-    matrices = tuple(block.matrices[row] for row in rows) if block.matrices else ()
-    return replace(block, ids=ids, bounds=block.bounds[rows], matrices=matrices)
 
 
 def _counting(rows: Index, weights: Array | None) -> Index:
@@ -231,11 +224,10 @@ def _tell_dropped(constraints: Constraints, dropped: int, sample_ids: ArrayLike)
     if not found:
         example = f"; they hold {show(known[0])}, for example" if len(known) else ""
         raise ValueError(f"no object that the constraints name is in sample_ids: {shown}{example}")
-    warnings.warn(
+    warn(
         f"{dropped} of {len(constraints)} constraints are left out, because they name objects that are not "
         f"in sample_ids: {shown}; where that is meant, constraints.restricted_to(sample_ids)[0] says so",
         UnknownIdsWarning,
-        stacklevel=4,
     )
 
 
@@ -263,12 +255,12 @@ def _codes(y: ArrayLike, n_objects: int, complete: bool) -> tuple[Codes | None, 
     labels = labelling.read(y, complete=complete)
     if len(labels.codes) != n_objects:
         raise ValueError(f"X has {n_objects} rows, but there are {len(labels.codes)} labels")
-    labels.warn(stacklevel=5)
+    labels.warn()
     return (None if labels.useless else labels.codes), labels.useless
 
 
 def _graded_pairs(side: SideInformation, rng: np.random.RandomState) -> tuple[Index, Index]:
-    blocks = [block for block in side.constraints.blocks if block.kind == "distance" and block.relation != 0]
+    blocks = [block for block in side.constraints.blocks if block.tells_pairs]
     similar = [block.ids for block in blocks if block.relation < 0 and block.ids is not None]
     dissimilar = [block.ids for block in blocks if block.relation > 0 and block.ids is not None]
     if side.codes is not None:
@@ -279,16 +271,15 @@ def _graded_pairs(side: SideInformation, rng: np.random.RandomState) -> tuple[In
     return np.concatenate([none, *similar]), np.concatenate([none, *dissimilar])
 
 
-def _without_met(block: Block) -> Block:
-    return part_of(block, np.flatnonzero(~(block.bounds <= 0)))
-
-
-def _refuse_exceeded(constraints: Constraints, shifted: Block, first: int) -> None:
-    wrong = np.flatnonzero((shifted.bounds <= 0) & (shifted.relation <= 0))
+def _refuse_exceeded(
+    constraints: Constraints, shifted: Block, never_negative: NDArray[np.bool_], first: int
+) -> None:
+    wrong = np.flatnonzero((shifted.bounds <= 0) & never_negative & (shifted.relation <= 0))
     if wrong.size:
         row = first + int(wrong[0])
         excess = -float(shifted.bounds[wrong[0]])
-        raise ValueError(
-            f"{constraints.describe(row)}: outside the basis this distance is fixed, and there it already is "
-            f"{excess:.3g} above the bound; raise rank or the bound, or let it give way by a finite penalty"
+        raise RowsError(
+            [constraints.stated(row)],
+            after=f": outside the basis its value is fixed, and there it already is {excess:.3g} above the "
+            "bound; raise rank or the bound, or let it give way by a finite penalty",
         )

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from nearwise.learners.input_kernels import InputKernel, in_parts, paired_products, paired_squared_distances
 from nearwise.model import drawing
@@ -55,6 +54,10 @@ class Outside:
         whole = whole - in_parts(paired_squared_distances, self.features, i, j)
         return self.alpha * np.maximum(whole, 0.0)
 
+    def pairs(self, i: Index, j: Index) -> Array:
+        """`distances`, by the name that kinds of constraints know."""
+        return self.distances(i, j)
+
     def between(self, rows: Index, others: Index) -> Array:
         """Squared, of all objects in `rows` to all in `others`; >= 0."""
         from sklearn.metrics.pairwise import euclidean_distances  # slow to import, and needed only here
@@ -76,17 +79,7 @@ class Outside:
 
     def values_of(self, block: Block) -> Array:
         """The same for one block."""
-        if block.kind == "linear":
-            rows = np.arange(len(self.features)) if block.ids is None else np.asarray(block.ids)
-            K = np.stack([self.products(np.full_like(rows, row), rows) for row in rows])
-            return np.array([_trace(matrix, K) for matrix in block.matrices])
-        assert block.ids is not None
-        columns = np.asarray(block.ids).T
-        if block.kind == "similarity":
-            return self.products(*columns)
-        if block.kind == "comparison":
-            return self.distances(*columns[:2]) - self.distances(*columns[2:])
-        return self.distances(*columns)
+        return block.of_kind.values(block, self)
 
     def restricted(self, rows: Index) -> Outside:
         """The same of some of the objects, in that order."""
@@ -128,9 +121,3 @@ class Space:
             order = np.argsort(np.take_along_axis(distances, near, axis=1), axis=1, kind="stable")
             found[low : low + step] = among[np.take_along_axis(near, order, axis=1)]
         return found
-
-
-def _trace(A: Any, K: Array) -> float:
-    if A.factor is not None:
-        return float(np.einsum("ik,ij,jk,k->", A.factor, K, A.factor, A.weights, optimize=True))
-    return float(A.matrix.multiply(K).sum() if sparse.issparse(A.matrix) else np.sum(A.matrix * K))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol
 
@@ -13,13 +12,16 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from nearwise._common.checks import one_of, positive_or_infinite, whole_number_or_none
+from nearwise._common.errors import RowsError
+from nearwise._common.warning import warn
 from nearwise.learners import _side
 from nearwise.learners._learning import Learned, learn
 from nearwise.learners._progress import Callbacks, progress
 from nearwise.learners._space import Outside
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence, Frobenius, LogDet, VonNeumann
-from nearwise.solving.result import Status
+from nearwise.solving.result import CONTRADICTION, Result, Status
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -61,6 +63,7 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     __metadata_request__score: ClassVar[dict[str, bool]] = {**METADATA, "sample_weight": True}
 
     metric_: Any
+    start_metric_: Any
 
     def transform(self, X: Any) -> Array:
         """Coordinates of new objects, in which the Euclidean distance is the learned one.
@@ -194,9 +197,9 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
                 prior=prior,
                 penalty=penalty,
                 pairs=auto_pairs if pairs == "auto" else pairs,
-                n_pairs=whole_number(self.n_pairs, "n_pairs"),
+                n_pairs=whole_number_or_none(self.n_pairs, "n_pairs"),
                 tol=self.tol,
-                max_iter=whole_number(self.max_iter, "max_iter"),
+                max_iter=whole_number_or_none(self.max_iter, "max_iter"),
                 random_state=self.random_state,
                 callback=report,
                 checkpoint=self.checkpoint,
@@ -220,17 +223,17 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             left_out = "are left out: they name unknown objects, or equal ones"
             cause = f"all {dropped} constraints {left_out}" if dropped else ""
             cause = cause or side.nothing_known
-            warnings.warn(f"{name} returns the prior: {cause}", PriorKeptWarning, stacklevel=5)
+            warn(f"{name} returns the prior: {cause}", PriorKeptWarning)
         elif learned.kept_prior:
             cause = "no penalty that was tried does better on what was held out; a number learns anyway"
-            warnings.warn(f"{name} returns the prior: {cause}", PriorKeptWarning, stacklevel=5)
+            warn(f"{name} returns the prior: {cause}", PriorKeptWarning)
         elif learned.result is not None and learned.result.status is Status.INFEASIBLE:
-            raise ValueError(f"{learned.result.message}; a finite penalty lets them give way")
+            raise contradiction(learned.result)
         elif learned.result is not None and not learned.factor.any():
             cause = "which meets all constraints; dissimilar pairs keep objects apart"
-            warnings.warn(f"{name} learned the zero matrix, {cause}", PriorKeptWarning, stacklevel=5)
+            warn(f"{name} learned the zero matrix, {cause}", PriorKeptWarning)
         elif learned.result is not None and learned.result.status is not Status.SOLVED:
-            warnings.warn(f"{name}: {learned.result.message}", ConvergenceWarning, stacklevel=5)
+            warn(f"{name}: {learned.result.message}", ConvergenceWarning)
 
     def _training_data(self, X: Any) -> Any:
         return validate_data(
@@ -255,9 +258,15 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         return tags
 
 
+def contradiction(found: Result) -> RowsError:
+    """The error for a solve whose hard constraints contradict each other."""
+    rows = [violation.stated for violation in found.certificate.worst]
+    return RowsError(rows, before=CONTRADICTION, after="; a finite penalty lets them give way")
+
+
 def rank_wanted(rank: Any, largest: int) -> int | None:
     """The parameter `rank`, at most `largest`."""
-    count = whole_number(rank, "rank")
+    count = whole_number_or_none(rank, "rank")
     return None if count is None else min(count, largest)
 
 
@@ -271,28 +280,7 @@ def _divergence(divergence: Any) -> Divergence:
 def _penalty(penalty: Any) -> float | str:
     if isinstance(penalty, str) and penalty == "auto":
         return penalty
-    return penalty_wanted(penalty, "'auto', ")
-
-
-def penalty_wanted(penalty: Any, others: str = "") -> float:
-    """The parameter `penalty` as a number; `others` names what else it could have been."""
-    if isinstance(penalty, bool) or not isinstance(penalty, int | float | np.number) or not penalty > 0:
-        raise ValueError(f"penalty must be {others}a number > 0 or inf, got {penalty!r}")
-    return float(penalty)
-
-
-def one_of(value: Any, name: str, allowed: tuple[str, ...]) -> str:
-    if not isinstance(value, str) or value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
-    return value
-
-
-def whole_number(value: Any, name: str) -> int | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name} must be a whole number >= 1 or None, got {value!r}")
-    return int(value)
+    return positive_or_infinite(penalty, "penalty", "'auto', ")
 
 
 def _row_numbers(pairs: Any, n_objects: int) -> NDArray[np.int64]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from threadpoolctl import ThreadpoolController
 
+from nearwise._common.checks import one_of, share, tolerance, whole_number, whole_number_or_none
 from nearwise.fixed_rank.cone import LogEuclidean
 from nearwise.fixed_rank.descent import Armijo
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
@@ -22,9 +23,7 @@ from nearwise.fixed_rank.geometry import Flat, Geometry, Polar
 from nearwise.fixed_rank.online import Schedule, Stream, pass_over, searched_schedule
 from nearwise.fixed_rank.regression import Regression, largest_entry
 from nearwise.fixed_rank.runs import Run
-from nearwise.learners.base import one_of
 from nearwise.linalg.directions import turned, with_fixed_signs
-from nearwise.model.blocks import Constraints
 from nearwise.solving.result import Status
 
 Array = NDArray[np.float64]
@@ -58,34 +57,29 @@ class Settings:
 
 def settings(estimator: Any, dimension: int) -> Settings:
     """The parameters of an estimator for matrices of order `dimension`."""
-    rank = None if estimator.rank is None else count(estimator.rank, "rank")
+    rank = whole_number_or_none(estimator.rank, "rank")
     name = one_of(estimator.geometry, "geometry", GEOMETRIES)
     full = name in ("affine_invariant", "log_euclidean")
     if full and rank is not None and rank < dimension:
         raise ValueError(
             f"geometry={name!r} is one of full-rank matrices: rank must be None or {dimension}, got {rank}"
         )
-    weight = estimator.subspace_weight
-    if isinstance(weight, bool) or not isinstance(weight, int | float | np.number) or not 0 <= weight <= 1:
-        raise ValueError(f"subspace_weight must be a number from 0 to 1, got {weight!r}")
+    weight = share(estimator.subspace_weight, "subspace_weight")
     geometries: dict[str, Geometry] = {
         "flat": Flat(),
-        "polar": Polar(float(weight)),
+        "polar": Polar(weight),
         "affine_invariant": Polar(0.0),  # with all of the space as the subspace, which stays
         "log_euclidean": LogEuclidean(),
     }
-    tol = estimator.tol
-    if isinstance(tol, bool) or not isinstance(tol, int | float | np.number) or not 0 < tol < 1:
-        raise ValueError(f"tol must be a number between 0 and 1, got {tol!r}")
     annealing = one_of(estimator.annealing, "annealing", ("auto", "none"))
     return Settings(
         min(rank or dimension, dimension),
         geometries[name],
         one_of(estimator.solver, "solver", SOLVERS),
-        float(tol),
-        None if estimator.max_iter is None else count(estimator.max_iter, "max_iter"),
-        count(estimator.batch_size, "batch_size"),
-        count(estimator.epochs, "epochs"),
+        tolerance(estimator.tol),
+        whole_number_or_none(estimator.max_iter, "max_iter"),
+        whole_number(estimator.batch_size, "batch_size"),
+        whole_number(estimator.epochs, "epochs"),
         annealing == "none",
     )
 
@@ -279,20 +273,3 @@ def best_multiple(problem: Regression, start: Array) -> Array:
     values = problem.forms.cross(image, image)
     share = float(values @ problem.targets) / max(float(values @ values), np.finfo(float).tiny)
     return start * np.sqrt(share) if share > 0 else start
-
-
-def with_margins(side: Constraints, margin: float) -> Array:
-    """The bounds of constraints, with a margin for comparisons that have none.
-
-    W = 0 satisfies every comparison without a margin, and a descent that may shrink W would end there.
-    """
-    bounds = side.bounds
-    comparison = np.repeat([block.kind == "comparison" for block in side.blocks], list(map(len, side.blocks)))
-    return np.where(comparison.astype(bool) & (bounds == 0.0), -margin, bounds)
-
-
-def count(value: Any, name: str) -> int:
-    """A parameter that is a whole number >= 1."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name} must be a whole number >= 1, got {value!r}")
-    return int(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -13,22 +12,27 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from nearwise._common.checks import one_of
+from nearwise._common.errors import RowsError
 from nearwise._common.reading import symmetric
+from nearwise._common.warning import warn
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult, minimise
 from nearwise.fixed_rank.geometry import Flat
 from nearwise.fixed_rank.online import Schedule
 from nearwise.fixed_rank.regression import Regression, constraint_forms, root_mean_square
 from nearwise.learners import _side, fixed_rank as shared
-from nearwise.learners.base import PriorKeptWarning, one_of
+from nearwise.learners.base import PriorKeptWarning
 from nearwise.linalg.directions import with_fixed_signs
+from nearwise.linalg.scaling import inner_products
 from nearwise.model.blocks import Block, Constraints
+from nearwise.model.bounds import of_sample, sampled_pairs, with_margins
+from nearwise.model.kinds import DISTANCE
 from nearwise.solving.result import Status
 
 Array = NDArray[np.float64]
 
 _MORE_DIMENSIONS = 3  # of the first embedding where distances are unknown
 _ROUGH_TOL = 1e-4  # to which it is found
-_SAMPLED_PAIRS = 100_000  # of which the median distance is taken
 _DENSE = 1000  # objects up to which all eigenvectors are computed
 
 
@@ -46,8 +50,7 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
     input : "distances" or "kernel", default="distances"
         What `fit` is given: squared distances, NaN where unknown, or a kernel matrix.
     geometry, subspace_weight, solver, tol, max_iter, batch_size, epochs, annealing : as for
-    `FixedRankRegressor`,
-        but the geometry is "flat" by default, and steps of `partial_fit` do not shrink.
+        `FixedRankRegressor`, but the geometry is "flat" by default, and steps of `partial_fit` do not shrink.
     start : "principal", "random" or (n, rank) array, default="principal"
         "principal" is classical scaling, or kernel PCA for a kernel.
     random_state : int, RandomState or None, default=None
@@ -141,7 +144,7 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
             self.schedule_, self.n_seen_ = None, 0
         self._keep(found, units, problem)
         if found.status is Status.LIMIT and chosen.solver != "online":
-            warnings.warn(f"{type(self).__name__}: {found.message}", ConvergenceWarning, stacklevel=2)
+            warn(f"{type(self).__name__}: {found.message}", ConvergenceWarning)
         return self
 
     def partial_fit(
@@ -226,15 +229,14 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
         side = _side.read(len(matrix), None, constraints, sample_ids).constraints
         if np.isnan(side.bounds).any():
             row = int(np.flatnonzero(np.isnan(side.bounds))[0])
-            raise ValueError(
-                f"{side.describe(row)}: give the bound; an embedding has no data to fill it from"
-            )
+            reason = ": give the bound; an embedding has no data to fill it from"
+            raise RowsError([side.stated(row)], after=reason)
         if self.input == "distances":
             i, j = np.triu_indices(len(matrix), 1)
             known = np.isfinite(matrix[i, j])
             pairs, squares = np.stack([i, j], axis=1)[known], matrix[i, j][known]
             # a bound of 0 is a target like any other here, though no constraint on a metric
-            side = Constraints((Block("distance", 0, pairs, squares),)) + side
+            side = Constraints((Block(DISTANCE, 0, pairs, squares),)) + side
             if not len(side):
                 raise ValueError(
                     "nothing to learn from: X has no known distance, and there are no constraints"
@@ -255,10 +257,10 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
         if self.input == "kernel":
             return units.inward(_leading_factor(matrix, rank, rng))
         if np.isfinite(matrix).all():
-            return units.inward(_leading_factor(_inner_products(matrix), rank, rng))
+            return units.inward(_leading_factor(inner_products(matrix), rank, rng))
         # Where distances are unknown, a few more dimensions let objects pass each other on their way.
         wide = min(rank + _MORE_DIMENSIONS, len(matrix))
-        first = units.inward(_leading_factor(_inner_products(_filled(matrix)), wide, rng))
+        first = units.inward(_leading_factor(inner_products(_filled(matrix)), wide, rng))
         found = minimise(problem, Flat(), first, tol=_ROUGH_TOL).factor
         U, values, _ = np.linalg.svd(found - found.mean(axis=0), full_matrices=False)
         return with_fixed_signs(U[:, :rank] * np.maximum(values[:rank], 1e-3 * values[0]))
@@ -276,14 +278,14 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
         self.sstress_, self.status_, self.n_iter_, self.kept_prior_ = 0.0, Status.STATIONARY, 0, True
         self.schedule_, self.n_seen_ = None, 0
         cause = "there are no constraints on these objects, and the kernel alone says nothing new"
-        warnings.warn(f"{type(self).__name__} returns its start: {cause}", PriorKeptWarning, stacklevel=3)
+        warn(f"{type(self).__name__} returns its start: {cause}", PriorKeptWarning)
         return self
 
 
 def _problem(
     side: Constraints, n: int, units: shared.Units | None, margin: float
 ) -> tuple[Regression, shared.Units]:
-    forms, bounds = constraint_forms(side.blocks, None, n), shared.with_margins(side, margin)
+    forms, bounds = constraint_forms(side.blocks, None, n), with_margins(side, margin)
     units = units or shared.Units(1.0, root_mean_square(bounds))
     relations = side.relations
     return Regression(forms, bounds / units.target, relations if relations.any() else None), units
@@ -291,20 +293,12 @@ def _problem(
 
 def _typical(matrix: Array, kind: str) -> float:
     """The median of the squared distances that are known and not 0; 1 where there are none."""
-    n = len(matrix)
-    few = n * n <= _SAMPLED_PAIRS
-    i, j = np.triu_indices(n, 1) if few else np.random.RandomState(0).randint(n, size=(2, _SAMPLED_PAIRS))
+    i, j = sampled_pairs(len(matrix)).T
     squares = matrix[i, j]
     if kind == "kernel":
         squares = matrix[i, i] + matrix[j, j] - 2 * squares
-    squares = squares[np.isfinite(squares) & (squares > 0)]
-    return float(np.median(squares)) if squares.size else 1.0
-
-
-def _inner_products(squares: Array) -> Array:
-    """Of centred coordinates with these squared distances: classical scaling."""
-    centred = squares - squares.mean(axis=0)
-    return (centred - centred.mean(axis=1)[:, None]) / -2
+    found = of_sample(squares[np.isfinite(squares)])
+    return 1.0 if found is None else found.threshold
 
 
 def _filled(squares: Array) -> Array:

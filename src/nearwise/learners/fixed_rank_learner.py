@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -13,6 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from nearwise._common.checks import one_of, whole_number
+from nearwise._common.warning import warn
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
 from nearwise.fixed_rank.online import Schedule
 from nearwise.fixed_rank.regression import Regression, constraint_forms, root_mean_square
@@ -20,21 +21,21 @@ from nearwise.learners import _side, fixed_rank as shared
 from nearwise.learners._checkpoint import open_checkpoint
 from nearwise.learners._progress import progress, with_callbacks
 from nearwise.learners._selection import hold_out
-from nearwise.learners.base import METADATA, Learner, PriorKeptWarning, WorseThanEuclideanWarning, one_of
+from nearwise.learners.base import METADATA, Learner, PriorKeptWarning, WorseThanEuclideanWarning
+from nearwise.learners.input_kernels import InputKernel
 from nearwise.learners.kernel_features import (
     KernelFeatures,
     LowRankKernelMetric,
     is_precomputed,
     kernel_features,
 )
-from nearwise.learners.metric import Metric
-from nearwise.model import constraints as c, drawing
+from nearwise.learners.metric import Metric, euclidean
+from nearwise.model import bounds, constraints as c, drawing
 from nearwise.model.blocks import Constraints
 from nearwise.solving.result import Status
 
 Array = NDArray[np.float64]
 
-_PERCENTILES = (5.0, 50.0, 95.0)  # of squared distances under the start; for bounds: MBS11 10.3.1
 _COARSE = 1e-3  # tol of a run that only shows whether learning helps
 
 
@@ -59,8 +60,7 @@ class FixedRankLearner(Learner):
     rank : int or None, default=2
         Dimensions of `transform`, at most d; None for d.
     geometry, subspace_weight, solver, start, kernel, kernel_params, n_basis, tol, max_iter, batch_size,
-    epochs,
-    annealing : as for `FixedRankRegressor`
+    epochs, annealing : as for `FixedRankRegressor`
     pairs : "random" or "local", default="random"
         How pairs are drawn from labels: uniformly, or between near neighbours.
     n_pairs : int, default=None
@@ -79,11 +79,12 @@ class FixedRankLearner(Learner):
     Attributes
     ----------
     metric_ : the learned `Metric`
+    start_metric_ : what measured before: the Euclidean distance, or that of the input kernel
     components_ : (rank, d) array, the linear map of `transform`; not with a kernel
     rank_ : its rows
     bounds_ : the squared distances that similar pairs shall not exceed and dissimilar ones shall, where no
-    bound
-        is given: percentiles 5 and 95 of the squared distances under the start
+        bound is given: percentiles 5 and 95 of the squared distances under the start, but half their median
+        at most and twice it at least (`model.bounds` has the rule of all learners)
     margin_ : the margin of comparisons that have none, the median of the same distances: without one, the
         matrix 0 would do
     scores_ : `HeldOutScores` of the start, of what was learned and of the Euclidean distance on what was held
@@ -185,7 +186,7 @@ class FixedRankLearner(Learner):
                     found = self._batch(problem, inward, chosen, callback)
         self._keep(found, units, start, side, 0 if problem is None else len(side.constraints))
         if found is not None and found.status is Status.LIMIT and chosen.solver != "online":
-            warnings.warn(f"{type(self).__name__}: {found.message}", ConvergenceWarning, stacklevel=2)
+            warn(f"{type(self).__name__}: {found.message}", ConvergenceWarning)
         return self
 
     def partial_fit(
@@ -264,6 +265,12 @@ class FixedRankLearner(Learner):
         return memory.last(solved, start, chosen.max_iter, FixedRankRecord)
 
     @property
+    def start_metric_(self) -> Metric | InputKernel:
+        """The distance of the data, or of the input kernel."""
+        self._fitted_metric()
+        return euclidean(self.n_features_in_) if self.features_ is None else self.features_.kernel
+
+    @property
     def components_(self) -> Array:
         return self._linear_metric().components
 
@@ -295,33 +302,32 @@ class FixedRankLearner(Learner):
         """The rows on which the metric works, the start, and the settings; sets features and open bounds."""
         self.features_: KernelFeatures | None = None
         if self.kernel is not None:
-            n_basis = shared.count(self.n_basis, "n_basis")
+            n_basis = whole_number(self.n_basis, "n_basis")
             self.features_ = kernel_features(self.kernel, self.kernel_params, X, n_basis, rng)
         rows = X if self.features_ is None else self.features_(X)
         chosen = shared.settings(self, rows.shape[1])
         start = shared.start_factor(self.start, rows, rows.shape[1], chosen.rank, rng)
         H = np.asarray(rows @ start)
-        i, j = rng.randint(len(H), size=(2, 10_000))
-        squares = np.square(H[i] - H[j]).sum(axis=1)
-        squares = squares[squares > 0]
-        near, middle, far = np.percentile(squares, _PERCENTILES) if squares.size else (0.0, 1.0, 0.0)
-        self.bounds_, self.margin_ = (float(near), float(far)), float(middle)
+        i, j = bounds.sampled_pairs(len(H)).T
+        filling = bounds.of_sample(np.square(H[i] - H[j]).sum(axis=1)) or bounds.OpenBounds(0.0, 1.0, 0.0)
+        self.bounds_, self.margin_ = (filling.upper, filling.lower), filling.threshold
         return rows, start, chosen
 
     def _problem(
         self, side: _side.SideInformation, rows: Any, units: shared.Units | None
     ) -> tuple[Regression | None, shared.Units]:
         """The cost of the constraints; None where there is nothing to learn from."""
-        relations, bounds = side.constraints.relations, shared.with_margins(side.constraints, self.margin_)
-        is_open = np.isnan(bounds)
-        bounds[is_open] = np.where(relations[is_open] < 0, *self.bounds_)
-        if not len(bounds) or (is_open.all() and self.bounds_[1] == 0.0):
+        relations = side.constraints.relations
+        targets = bounds.with_margins(side.constraints, self.margin_)
+        all_open = bool(np.isnan(targets).all())
+        targets = bounds.OpenBounds(self.bounds_[0], self.margin_, self.bounds_[1]).fill(targets, relations)
+        if not len(targets) or (all_open and self.bounds_[1] == 0.0):
             return None, units or shared.Units()
         unit = None if units is None else units.feature
         forms = constraint_forms(side.constraints.blocks, rows, side.n_objects, unit)
-        units = units or shared.Units(forms.unit, root_mean_square(bounds))
+        units = units or shared.Units(forms.unit, root_mean_square(targets))
         # relations of constraints count the allowed side, as those of the regression do
-        return Regression(forms, bounds / units.target, relations if relations.any() else None), units
+        return Regression(forms, targets / units.target, relations if relations.any() else None), units
 
     def _keep(
         self,
@@ -348,13 +354,13 @@ class FixedRankLearner(Learner):
             if n_used and scores is not None:
                 worse = f"scores {scores.learned:.3g} on the rest, the start {scores.start:.3g}"
                 cause = f"what is learned from a part of the data {worse}; check=False learns anyway"
-            warnings.warn(f"{name} returns its start: {cause}", PriorKeptWarning, stacklevel=3)
+            warn(f"{name} returns its start: {cause}", PriorKeptWarning)
         if scores is not None:
             reached = scores.start if self.kept_prior_ else scores.learned
             if reached < scores.euclidean:
                 cause = f"it scores {reached:.3g} on what was held out, the Euclidean distance of the data"
                 advice = f"{scores.euclidean:.3g}; a larger rank than {self.rank_} loses less"
-                warnings.warn(f"{name}: {cause} {advice}", WorseThanEuclideanWarning, stacklevel=3)
+                warn(f"{name}: {cause} {advice}", WorseThanEuclideanWarning)
 
     @property
     def _accept_sparse(self) -> str | bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
@@ -13,6 +12,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from nearwise._common.checks import whole_number
+from nearwise._common.warning import warn
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
 from nearwise.fixed_rank.forms import Forms
 from nearwise.fixed_rank.online import Schedule
@@ -20,12 +21,12 @@ from nearwise.fixed_rank.regression import Regression, matrix_forms, root_mean_s
 from nearwise.learners import fixed_rank as shared
 from nearwise.learners._progress import Callbacks, progress, with_callbacks
 from nearwise.learners.kernel_features import KernelFeatures, is_precomputed, kernel_features
+from nearwise.model.relations import signs_of
 from nearwise.solving.result import Status
 
 Array = NDArray[np.float64]
 
 _ACCEPTED: dict[str, Any] = {"dtype": np.float64, "allow_nd": True}
-_RELATIONS = {"<=": -1, ">=": 1, "==": 0}
 
 
 class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -133,8 +134,7 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
         X : (n, d) vectors, dense or sparse, or (n, d, d) matrices, of which the symmetric part counts
         y : n numbers
         relations : "==", "<=" or ">=", for all samples or one for each: whether tr(W X) shall be equal to y,
-        at
-            most y or at least y (section 8.2)
+            at most y or at least y (section 8.2)
         """
         X, targets = self._training_data(X, y, reset=True)
         signs = _signs(relations, len(targets))
@@ -152,7 +152,7 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
                 self.schedule_, self.n_seen_ = None, 0
         self._keep(found, units)
         if chosen.solver != "online" and found.status is Status.LIMIT:
-            warnings.warn(f"{type(self).__name__}: {found.message}", ConvergenceWarning, stacklevel=2)
+            warn(f"{type(self).__name__}: {found.message}", ConvergenceWarning)
         return self
 
     def partial_fit(self, X: Any, y: ArrayLike, *, relations: Any = None) -> Self:
@@ -208,7 +208,7 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
     def _kernel_features(self, X: Any, rng: np.random.RandomState) -> KernelFeatures | None:
         if self.kernel is None:
             return None
-        return kernel_features(self.kernel, self.kernel_params, X, shared.count(self.n_basis, "n_basis"), rng)
+        return kernel_features(self.kernel, self.kernel_params, X, whole_number(self.n_basis, "n_basis"), rng)
 
     def _problem(
         self, X: Any, y: Array, signs: NDArray[np.int8] | None, units: shared.Units | None
@@ -259,13 +259,8 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
 
 
 def _signs(relations: Any, n: int) -> NDArray[np.int8] | None:
+    """The sign of every sample; None where all are equalities."""
     if relations is None:
         return None
-    names = np.broadcast_to(np.asarray(relations), (n,)) if np.ndim(relations) == 0 else np.asarray(relations)
-    if names.shape != (n,):
-        raise ValueError(f"relations must be one text or one per sample, {n} in all, got shape {names.shape}")
-    wrong = [k for k, name in enumerate(names) if name not in _RELATIONS]
-    if wrong:
-        raise ValueError(f"relations[{wrong[0]}] must be '<=', '>=' or '==', got {str(names[wrong[0]])!r}")
-    signs = np.array([_RELATIONS[name] for name in names], dtype=np.int8)
+    signs = signs_of(relations, n)
     return signs if signs.any() else None

@@ -71,6 +71,19 @@ class InputKernel:
             return paired_squared_distances(X, Y)
         return self.paired(X, X) + self.paired(Y, Y) - 2.0 * self.paired(X, Y)
 
+    def squared_distances(self, X: Any, Y: Any) -> Array:
+        """The kernel's own squared distance of every row of X to every row of Y."""
+        lengths = self.paired(X, X)[:, None] + self.paired(Y, Y)
+        return np.maximum(lengths - 2.0 * self.gram(X, Y), 0.0)
+
+    def pair_squared_distances(self, X: Any, i: Index, j: Index) -> Array:
+        """The kernel's own squared distance of the rows i of X to the rows j."""
+        return np.maximum(in_parts(self.paired_squared_distances, X, i, j), 0.0)
+
+    def pair_products(self, X: Any, i: Index, j: Index) -> Array:
+        """The kernel of the rows i of X with the rows j."""
+        return in_parts(self.paired, X, i, j)
+
 
 def dense_product(X: Any, A: Array) -> Array:
     """X @ A as a dense array, for dense or sparse X and dense A."""

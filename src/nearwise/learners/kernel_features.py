@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise.learners._kernel_bases import kernel_basis
-from nearwise.learners.input_kernels import InputKernel, paired_squared_distances
+from nearwise.learners.input_kernels import InputKernel, paired_products, paired_squared_distances
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -49,6 +49,11 @@ class LowRankKernelMetric:
         """Of the rows i of X to the rows j."""
         H = self.transform(X)
         return paired_squared_distances(H[i], H[j])
+
+    def pair_products(self, X: Any, i: Index, j: Index) -> Array:
+        """The learned inner products of the rows i of X and the rows j."""
+        H = self.transform(X)
+        return paired_products(H[i], H[j])
 
 
 def is_precomputed(kernel: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -12,11 +13,12 @@ from scipy import sparse
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 from sklearn.utils import check_random_state
 
+from nearwise._common.checks import not_negative, one_of, positive
 from nearwise._common.reading import symmetric
 from nearwise.learners import _kernel_bases, _side
 from nearwise.learners._progress import with_callbacks
 from nearwise.learners._space import Outside
-from nearwise.learners.base import Learner, one_of, rank_wanted
+from nearwise.learners.base import Learner, rank_wanted
 from nearwise.learners.input_kernels import InputKernel
 from nearwise.learners.metric import KernelMetric, ObjectSpan, symmetric_root
 from nearwise.model.blocks import Constraints
@@ -67,6 +69,7 @@ class KernelLearner(Learner):
     Attributes
     ----------
     metric_ : the learned `KernelMetric`
+    start_metric_ : the `KernelMetric` that the fit started from, that of the input kernel
     rank_ : dimensions of the basis. Eigenvalues of the kernel matrix below 1e-8 of the largest count as
         zero, and so do those that are smaller than twice the most negative one; a negative one beyond 1e-6
         of the largest is refused.
@@ -79,7 +82,7 @@ class KernelLearner(Learner):
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
     >>> learner = nw.KernelLearner(random_state=0).fit(X[::2], y[::2])
-    >>> learner.kernel(X[1::2], X[::2]).shape
+    >>> learner.learned_kernel(X[1::2], X[::2]).shape
     (75, 75)
     """
 
@@ -156,29 +159,30 @@ class KernelLearner(Learner):
         return self
 
     @property
-    def kernel(self) -> Callable[..., Array]:
-        """The learned kernel, as a function `kernel(X, Y=None)`.
+    def start_metric_(self) -> Any:
+        """The metric of the input kernel."""
+        metric = self._fitted_metric()
+        return replace(metric, factor=np.eye(len(metric.factor)), alpha=1.0)  # type: ignore[type-var]
 
+    def learned_kernel(self, X: Any, Y: Any = None) -> Array:
+        """The learned kernel of every row of X with every row of Y.
+
+        It is k0(x, y) + phi'(x)^T (W - I) phi'(y), JKDD12 (6), (18). With a precomputed input kernel, rows
+        are kernel values with the training objects, and without Y the result is the learned kernel with
+        these, (n, n_train); with Y, new objects are taken for their projections on the span of all training
+        objects, since rows tell no more.
+
+        Parameters
+        ----------
         X : (n, d) data
         Y : (m, d) data, by default X
 
-        It returns an (n, m) array: k0(x, y) + phi'(x)^T (W - I) phi'(y), JKDD12 (6), (18). With a precomputed
-        input kernel, rows are kernel values with the training objects, and without Y the result is the
-        learned kernel with these, (n, n_train); with Y, new objects are taken for their projections on the
-        span of all training objects, since rows tell no more. (The parameter `kernel` is in `get_params()`.)
+        Returns
+        -------
+        (n, m) array
         """
-        return self._learned_kernel
-
-    @kernel.setter
-    def kernel(self, value: str | Callable[..., float]) -> None:
-        self.__dict__["kernel"] = value
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters, as everywhere in scikit-learn."""
-        found: dict[str, Any] = super().get_params(deep)
-        return {name: value for name, value in found.items() if not name.startswith("kernel__")} | {
-            "kernel": self._kernel_name
-        }
+        metric: Any = self._fitted_metric()
+        return metric.gram(self._checked(X), None if Y is None else self._checked(Y))
 
     def distances(self, X: Any, Y: Any = None, *, squared: bool = False) -> Array:
         """Learned distances of every row of X to every row of Y, by default of X.
@@ -203,24 +207,16 @@ class KernelLearner(Learner):
             return found if squared else np.sqrt(found)
         return super().distances(X, Y, squared=squared)
 
-    def _learned_kernel(self, X: Any, Y: Any = None) -> Array:
-        metric: Any = self._fitted_metric()
-        return metric.gram(self._checked(X), None if Y is None else self._checked(Y))
-
-    @property
-    def _kernel_name(self) -> Any:
-        return self.__dict__["kernel"]
-
     @property
     def _is_precomputed(self) -> bool:
-        return isinstance(self._kernel_name, str) and self._kernel_name == "precomputed"
+        return isinstance(self.kernel, str) and self.kernel == "precomputed"
 
     @property
     def _accept_sparse(self) -> str | bool:
         return False if self._is_precomputed else "csr"
 
     def _input_kernel(self, X: Any) -> InputKernel:
-        name, parameters = self._kernel_name, dict(self.kernel_params or {})
+        name, parameters = self.kernel, dict(self.kernel_params or {})
         if not isinstance(name, str):
             if not callable(name):
                 raise TypeError(f"kernel must be a name or a function of two rows, got {type(name).__name__}")
@@ -242,9 +238,7 @@ class KernelLearner(Learner):
             one_of(self.gamma, "gamma", ("scale",))
             variance = X.multiply(X).mean() - X.mean() ** 2 if sparse.issparse(X) else X.var()
             return 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
-        if not self.gamma > 0:
-            raise ValueError(f"gamma must be 'scale', a number > 0 or None, got {self.gamma!r}")
-        return float(self.gamma)
+        return positive(self.gamma, "gamma", ", 'scale' or None")
 
     def _kernel_basis(
         self, kernel: InputKernel, X: Any, codes: Index | None = None
@@ -270,16 +264,13 @@ class KernelLearner(Learner):
         return _kernel_bases.kernel_basis(kernel, X, kind, rank or min(n, DEFAULT_RANK), rng, codes)
 
     def _alpha(self) -> float:
-        alpha: Any = self.alpha
-        is_number = isinstance(alpha, int | float | np.number) and not isinstance(alpha, bool)
-        if not (is_number and 0 <= alpha < np.inf):
-            raise ValueError(f"alpha must be a number >= 0, got {alpha!r}")
+        alpha = not_negative(self.alpha, "alpha")
         if alpha == 0 and isinstance(self.divergence, str) and self.divergence in ("logdet", "vonneumann"):
             raise ValueError(
                 f"alpha=0 needs divergence='frobenius', got {self.divergence!r}, which is infinite from zero "
                 "to any other matrix"
             )
-        return float(alpha)
+        return alpha
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

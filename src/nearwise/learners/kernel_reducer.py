@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -12,13 +10,16 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from nearwise._common.checks import positive, positive_or_infinite, whole_number, whole_number_or_none
+from nearwise._common.warning import warn
 from nearwise.learners import _side
 from nearwise.learners._progress import progress, with_callbacks
-from nearwise.learners.base import PriorKeptWarning, penalty_wanted, whole_number
+from nearwise.learners.base import PriorKeptWarning, contradiction
+from nearwise.learners.input_kernels import InputKernel
 from nearwise.learners.kernel_learner import KernelLearner
 from nearwise.learners.metric import KernelMap
 from nearwise.linalg.directions import with_fixed_signs
-from nearwise.model import constraints as c, drawing
+from nearwise.model import bounds, constraints as c, drawing
 from nearwise.model.blocks import Constraints
 from nearwise.model.certificate import SATISFIED
 from nearwise.model.divergences import Frobenius
@@ -60,6 +61,7 @@ class KernelReducer(KernelLearner):
     Attributes
     ----------
     metric_ : the learned `KernelMap`
+    start_metric_ : what measured before: the input kernel, by the distance of its feature space
     eigenvalues_ : of W, all that are positive, in falling order
     satisfied_ : the share of the constraints that hold in the coordinates, up to 0.1 % of their bounds.
         `status_` and `result_` are about W; where W has more positive eigenvalues than there are
@@ -133,10 +135,7 @@ class KernelReducer(KernelLearner):
         """
         X = self._training_data(X)
         count = whole_number(self.n_components, "n_components")
-        if count is None:
-            raise ValueError("n_components must be a whole number >= 1, got None")
-        if isinstance(self.trace_weight, bool) or not self.trace_weight > 0:
-            raise ValueError(f"trace_weight must be a number > 0, got {self.trace_weight!r}")
+        positive(self.trace_weight, "trace_weight")
         side = _side.read(X.shape[0], y, constraints, sample_ids)
         kernel = self._input_kernel(X)
         basis = self._kernel_basis(kernel, X, side.codes)
@@ -149,12 +148,18 @@ class KernelReducer(KernelLearner):
         return self
 
     @property
+    def start_metric_(self) -> InputKernel:
+        """The input kernel, which measures by the distance of its feature space."""
+        kernel: InputKernel = self.metric_.kernel
+        return kernel
+
+    @property
     def components_(self) -> Array:
         return np.asarray(self.metric_.factor.T)
 
     def _directions(self, X: Any, y: Any, features: Array, side: _side.SideInformation, count: int) -> Array:
         """B, with B B^T the leading part of W, for features of unit scale; sets what reports on it."""
-        if penalty_wanted(self.penalty) != np.inf:
+        if positive_or_infinite(self.penalty, "penalty") != np.inf:
             side = _side.without_unreachable(side, features, Frobenius(), None)
         rows = _with_bounds(features, _all_constraints(features, side, self.n_pairs, self.random_state))
         self.n_constraints_used_, self.satisfied_ = len(rows), 1.0
@@ -164,12 +169,12 @@ class KernelReducer(KernelLearner):
         self.penalty_: float | None = None
         values, V = np.empty(0), np.empty((features.shape[1], 0))
         if len(rows):
-            self.penalty_ = penalty_wanted(self.penalty)
+            self.penalty_ = positive_or_infinite(self.penalty, "penalty")
             with progress(self, X, y) as callback:
                 # tau tr(W) + |W|^2 = |W + tau/2 I|^2 - constant: the Frobenius distance to -tau/2 I
                 prior = np.eye(features.shape[1]) * (-self.trace_weight / 2)
                 problem = Problem(features, rows, Frobenius(), prior, self.penalty_)
-                limit = whole_number(self.max_iter, "max_iter")
+                limit = whole_number_or_none(self.max_iter, "max_iter")
                 few = features.shape[1] >= _THIN and np.isfinite(self.penalty_)
                 found = solve(problem, ThinFactor() if few else None, self.tol, limit, None, callback)
             self.result_, self.status_, self.n_iter_ = found, found.status, found.n_iter
@@ -181,7 +186,7 @@ class KernelReducer(KernelLearner):
         self.kept_prior_ = len(values) == 0
         if self.kept_prior_:
             cause = "W = 0 meets all constraints" if len(rows) else side.nothing_known
-            warnings.warn(f"KernelReducer returns kernel PCA: {cause}", PriorKeptWarning, stacklevel=5)
+            warn(f"KernelReducer returns kernel PCA: {cause}", PriorKeptWarning)
             _, s, rotation = np.linalg.svd(features - features.mean(axis=0), full_matrices=False)
             values, V = np.ones(len(s)), rotation.T
         B = np.zeros((features.shape[1], min(count, features.shape[1])))
@@ -198,19 +203,18 @@ class KernelReducer(KernelLearner):
         self.satisfied_ = 1.0 - float(np.mean(broken))
         if self.penalty_ == np.inf and broken.any():
             worst = problem.describe(int(np.argmax(violations)))
-            warnings.warn(
+            warn(
                 f"KernelReducer: {int(broken.sum())} of {len(broken)} constraints do not hold in "
                 f"{B.shape[1]} coordinates, {worst} least of all; W meets them with "
                 f"{len(self.eigenvalues_)} positive eigenvalues; raise n_components or trace_weight",
                 TruncationWarning,
-                stacklevel=5,
             )
 
     def _report_status(self, found: Result) -> None:
         if found.status is Status.INFEASIBLE:
-            raise ValueError(f"{found.message}; a finite penalty lets them give way")
+            raise contradiction(found)
         if found.status is not Status.SOLVED:
-            warnings.warn(f"KernelReducer: {found.message}", ConvergenceWarning, stacklevel=6)
+            warn(f"KernelReducer: {found.message}", ConvergenceWarning)
 
 
 def _all_constraints(
@@ -220,21 +224,20 @@ def _all_constraints(
     if side.codes is None:
         return side.constraints
     rng = check_random_state(random_state)
-    same, different = drawing.random_pairs(side.codes, whole_number(n_pairs, "n_pairs"), rng)
+    same, different = drawing.random_pairs(side.codes, whole_number_or_none(n_pairs, "n_pairs"), rng)
     equal = np.square(features[different[:, 0]] - features[different[:, 1]]).sum(axis=1) <= 1e-12
     return c.similar(same) + c.dissimilar(different[~equal]) + side.constraints
 
 
 def _with_bounds(features: Array, rows: Constraints) -> Constraints:
     """Open bounds filled from the distances of the input kernel, not from the prior, which is no metric."""
-    if len(rows) == 0:
+    if not np.isnan(rows.bounds).any():
         return rows
-    bounds = Problem(features, rows, penalty=np.inf).bounds  # which refuses what no matrix can meet
-    blocks, first = [], 0
-    for block in rows.blocks:
-        blocks.append(replace(block, bounds=bounds[first : first + len(block)]))
-        first += len(block)
-    return Constraints(tuple(blocks))
+    i, j = bounds.sampled_pairs(len(features)).T
+    found = bounds.of_sample(np.square(features[i] - features[j]).sum(axis=1), bounds.NO_MARGIN)
+    if found is None:
+        raise ValueError(bounds.ALL_EQUAL)
+    return found.filled(rows)
 
 
 def _unit_scale(features: Array) -> float:

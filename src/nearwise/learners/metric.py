@@ -19,7 +19,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import lapack, solve_triangular
 
-from nearwise.learners.input_kernels import InputKernel, dense_product, in_parts, paired_squared_distances
+from nearwise.learners.input_kernels import (
+    InputKernel,
+    dense_product,
+    in_parts,
+    paired_products,
+    paired_squared_distances,
+)
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -86,6 +92,8 @@ class Metric:
         """Of every row of X to every row of Y."""
         from sklearn.metrics.pairwise import euclidean_distances  # slow to import, and needed only here
 
+        if self.basis is not None and not self.basis.shape[1]:
+            return euclidean_distances(X, Y, squared=True)
         if self.basis is None or not (sparse.issparse(X) or sparse.issparse(Y)):
             return euclidean_distances(self.isometric(X), self.isometric(Y), squared=True)
         learned = euclidean_distances(self.transform(X), self.transform(Y), squared=True)
@@ -101,6 +109,14 @@ class Metric:
         outside -= in_parts(paired_squared_distances, inside, i, j)
         learned = in_parts(paired_squared_distances, dense_product(inside, self.factor), i, j)
         return learned + np.maximum(outside, 0.0)
+
+    def pair_products(self, X: Any, i: Index, j: Index) -> Array:
+        """The learned inner products x^T M y of the rows i of X and the rows j."""
+        learned = in_parts(paired_products, self.transform(X), i, j)
+        if self.basis is None:
+            return learned
+        inside = in_parts(paired_products, dense_product(X, self.basis), i, j)
+        return learned + in_parts(paired_products, X, i, j) - inside
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -198,6 +214,14 @@ class KernelMetric:
         outside -= in_parts(paired_squared_distances, inside, i, j)
         return learned + self.alpha * np.maximum(outside, 0.0)
 
+    def pair_products(self, X: Any, i: Index, j: Index) -> Array:
+        """The learned kernel of the rows i of X with the rows j."""
+        inside = self.features(X)
+        learned = in_parts(paired_products, inside @ self.factor, i, j)
+        if self.kernel.is_precomputed:
+            return learned
+        return learned + in_parts(self.kernel.paired, X, i, j) - in_parts(paired_products, inside, i, j)
+
     @property
     def _training(self) -> Array:
         assert self.training is not None
@@ -286,10 +310,19 @@ class KernelMap:
         """Of the rows i of X to the rows j."""
         return in_parts(paired_squared_distances, self.transform(X), i, j)
 
+    def pair_products(self, X: Any, i: Index, j: Index) -> Array:
+        """Of the rows i of X and the rows j."""
+        return in_parts(paired_products, self.transform(X), i, j)
+
     def _others(self, left: Array, Y: Any) -> Array:
         if Y is not None:
             return self.transform(Y)
         return left if self.training is None else self.training
+
+
+def euclidean(n_features: int) -> Metric:
+    """The Euclidean distance, as the metric that is the identity outside a subspace without dimensions."""
+    return Metric(np.empty((0, 0)), np.empty((n_features, 0)))
 
 
 def symmetric_root(factor: Array) -> Array:

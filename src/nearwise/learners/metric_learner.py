@@ -11,13 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.utils import check_random_state
 
+from nearwise._common.checks import one_of
 from nearwise._common.reading import symmetric
 from nearwise.learners import _bases, _side
 from nearwise.learners._progress import with_callbacks
 from nearwise.learners._space import Outside
-from nearwise.learners.base import Learner, one_of, rank_wanted
+from nearwise.learners.base import Learner, rank_wanted
 from nearwise.learners.input_kernels import InputKernel, dense_product, first_equal_rows
-from nearwise.learners.metric import Metric, symmetric_root
+from nearwise.learners.metric import Metric, euclidean, root_of, symmetric_root
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence
 from nearwise.solving.result import Record
@@ -78,6 +79,7 @@ class MetricLearner(Learner):
     Attributes
     ----------
     metric_ : the learned `Metric`
+    start_metric_ : the `Metric` that the fit started from, which `prior` was on the data of the fit
     components_ : (n_components, d) array, the linear map of `transform`
     rank_ : dimensions of the learned subspace, d where all of M was learned; in the others M is the identity
     result_ : `Result` of the last solve with certificate and history; None where nothing was to be learned
@@ -157,11 +159,14 @@ class MetricLearner(Learner):
         basis = self._subspace(X, side)
         features = X if basis is None else dense_product(X, basis)[first_equal_rows(X)]
         outside = None if basis is None else Outside(InputKernel("linear"), X, features)
-        prior = self._prior(X) if basis is None else None
+        prior = self.prior_matrix(X) if basis is None else None
         # in a basis that is made of the classes' objects, these have neighbours that others do not have
         by_class = basis is not None and side.codes is not None and self._basis_kind in _bases.BY_CLASS
         factor = self._learn(X, y, features, side, prior, outside, "random" if by_class else "local")
         self.metric_ = Metric(symmetric_root(factor), basis)
+        self.start_metric_ = euclidean(X.shape[1]) if prior is None else Metric(root_of(prior))
+        if self.kept_prior_ and prior is not None:
+            self.start_metric_ = self.metric_  # the same to the last digit, as a comparison expects
         self.rank_ = features.shape[1]
         return self
 
@@ -211,8 +216,8 @@ class MetricLearner(Learner):
         rng = check_random_state(self.random_state)
         return _bases.linear_basis(X, self.basis, rank or min(n, d, DEFAULT_RANK), side.codes, rng)
 
-    def _prior(self, X: Array) -> Array | None:
-        """The matrix that `prior` means, None for the identity."""
+    def prior_matrix(self, X: Array) -> Array | None:
+        """The matrix that `prior` means for these rows, None for the identity."""
         if not isinstance(self.prior, str):
             prior = symmetric(self.prior, "prior")
             if prior.shape != (X.shape[1], X.shape[1]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self
@@ -13,11 +12,13 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
+from nearwise._common.checks import one_of, positive, share, whole_number_or_none
+from nearwise._common.warning import warn
 from nearwise.learners import _side, starts
-from nearwise.learners.base import METADATA, Learner, PriorKeptWarning, one_of, whole_number
+from nearwise.learners.base import METADATA, Learner, PriorKeptWarning
 from nearwise.learners.input_kernels import paired_squared_distances
-from nearwise.learners.metric import Metric, symmetric_root
-from nearwise.model import drawing
+from nearwise.learners.metric import Metric, euclidean, symmetric_root
+from nearwise.model import bounds, drawing
 from nearwise.model.blocks import Constraints
 from nearwise.online import feedback
 from nearwise.online.feedback import Pieces
@@ -26,7 +27,6 @@ from nearwise.online.streams import UPDATES, State, Stream, Update
 Array = NDArray[np.float64]
 
 _SETTLING = 100.0  # pieces of feedback after which the learning rate falls
-_CALIBRATION_PAIRS = 10_000  # drawn from the data of a fit
 
 
 class OnlineLearner(Learner):
@@ -67,6 +67,7 @@ class OnlineLearner(Learner):
     Attributes
     ----------
     metric_ : the learned `Metric`
+    start_metric_ : the `Metric` that it started from, which `prior` was then
     components_ : (n_components, d) array, the linear map of `transform`
     rank_ : dimensions of the learned subspace, d where all of M is learned
     n_feedback_, n_violated_ : pieces of feedback so far, and how many of them did not hold when they came
@@ -128,14 +129,14 @@ class OnlineLearner(Learner):
         Parameters as in `MetricLearner.fit`.
         """
         with self._unchanged_on_error():
-            n_pairs = whole_number(self.n_pairs, "n_pairs")
+            n_pairs = whole_number_or_none(self.n_pairs, "n_pairs")
             X = self._training_data(X)
             side = _side.read(X.shape[0], y, constraints, sample_ids)
             rng = check_random_state(self.random_state)
             self._start(X, side, rng)
             inside, features = self._features(X)
-            sample = rng.randint(0, X.shape[0], (_CALIBRATION_PAIRS, 2))
-            self._calibration = feedback.evenly_chosen(feedback.squared_lengths(features, sample))
+            sample = feedback.squared_lengths(features, bounds.sampled_pairs(X.shape[0]))
+            self._calibration = feedback.evenly_chosen(sample)
             pieces = feedback.nothing()
             if side.codes is not None:
                 same, different = drawing.random_pairs(side.codes, n_pairs, rng)
@@ -148,7 +149,7 @@ class OnlineLearner(Learner):
             self.n_constraints_dropped_ = side.n_dropped
             if not len(pieces):
                 cause = f"OnlineLearner returns the prior: {side.nothing_known}"
-                warnings.warn(cause, PriorKeptWarning, stacklevel=2)
+                warn(cause, PriorKeptWarning)
             self._follow(features, pieces)
         return self
 
@@ -227,6 +228,15 @@ class OnlineLearner(Learner):
         return self._made["metric"]
 
     @property
+    def start_metric_(self) -> Metric:
+        """The metric before any feedback."""
+        if not hasattr(self, "state_"):
+            raise AttributeError("start_metric_ exists after fit or partial_fit")
+        if self._prior_factor is None:
+            return euclidean(self.n_features_in_)
+        return Metric(self._prior_factor, self._subspace)
+
+    @property
     def components_(self) -> Array:
         return self._fitted_metric().components  # type: ignore[attr-defined]
 
@@ -251,12 +261,9 @@ class OnlineLearner(Learner):
         rule = self._rule()
         rate: Any = rule.learning_rate if self.learning_rate is None else self.learning_rate
         decay: Any = rule.decay if self.decay is None else self.decay
-        if isinstance(rate, bool) or not isinstance(rate, int | float | np.number) or not 0 < rate < np.inf:
-            raise ValueError(f"learning_rate must be a finite number > 0 or None, got {rate!r}")
-        if isinstance(decay, bool) or not isinstance(decay, int | float | np.number) or not 0 <= decay <= 1:
-            raise ValueError(f"decay must be a number from 0 to 1 or None, got {decay!r}")
+        rate, decay = positive(rate, "learning_rate", " or None"), share(decay, "decay", " or None")
         age = 1.0 + np.arange(self.n_feedback_, self.n_feedback_ + m) / _SETTLING
-        return np.asarray(float(rate) / age ** float(decay), dtype=np.float64)
+        return np.asarray(rate / age**decay, dtype=np.float64)
 
     def _start_once(self, d: int) -> None:
         if not hasattr(self, "state_"):

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._common.checks import one_of
 from nearwise._common.reading import symmetric
 from nearwise.learners import _bases
-from nearwise.learners.base import one_of, rank_wanted
+from nearwise.learners.base import rank_wanted
 from nearwise.learners.metric import Metric, symmetric_root
 
 Array = NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""Constraints as atoms: what each kind of constraint says about the matrix M.
+"""Constraints as atoms over one feature matrix; `kinds` has what each kind of constraint says.
 
 Every constraint matrix is a short sum of *atoms*, A_i = sum_t coefficient_t sym(x_t y_t^T), over rows of a
 feature matrix F: a distance is one atom with x = y = f_i - f_j (a *difference*), an inner product one atom
@@ -8,22 +8,20 @@ matrix is a sum of squares of its eigenvectors, which are appended to F as rows 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
-from nearwise.model.blocks import Block, Linear
+from nearwise.model.blocks import Block
+from nearwise.model.kinds import Part
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 _ROUNDING = 8 * np.finfo(float).eps
 _WRITTEN_OUT = 200_000  # numbers in all differences, up to which they may be written out
-_FEW_VECTORS = 3  # for each dimension of the features: so many are kept of a general matrix A
 _CANCELS = 1e-2  # size of a difference beside the rows themselves from which on digits are lost
 
 
@@ -98,8 +96,6 @@ def constraint_atoms(
         are exact. An atom whose vectors are rounding errors of that, or of what `basis` removes, is left out.
     as_they_are : whether every row of F has to be a row of the features, even where differences of them lose
         digits to a large part that they have in common
-
-    To add a kind of constraint, write the function that turns its block into atoms and name it in `_ATOMS`.
     """
     inside = features if basis is None else features @ basis
     sizes = scale
@@ -146,19 +142,19 @@ def is_rounding(vectors: Array, scale: Array, columns: int) -> NDArray[np.bool_]
     return np.asarray(np.linalg.norm(vectors, axis=1) <= _ROUNDING * np.sqrt(columns) * scale)
 
 
-def _parts(blocks: tuple[Block, ...], features: Array, sizes: Array | None) -> list[_Part]:
+def _parts(blocks: tuple[Block, ...], features: Array, sizes: Array | None) -> list[Part]:
     """The atoms of all blocks; those that only name objects, of which there may be many, by kind at once."""
     start = np.cumsum([0, *map(len, blocks)])
     by_kind: dict[tuple[str, int], list[int]] = {}
     for place, block in enumerate(blocks):
         by_kind.setdefault((block.kind, place if block.matrices else -1), []).append(place)
-    parts: list[_Part] = []
-    for (kind, _), places in by_kind.items():
+    parts: list[Part] = []
+    for places in by_kind.values():
         block = blocks[places[0]]
         if len(places) > 1:
             ids = np.concatenate([blocks[place].object_ids for place in places])
             block = replace(block, ids=ids, bounds=np.concatenate([blocks[place].bounds for place in places]))
-        part = _ATOMS[kind](block, features, sizes)
+        part = block.of_kind.atoms(block, features, sizes)
         row = np.concatenate([np.arange(start[place], start[place + 1]) for place in places])
         parts.append(replace(part, row=row[part.row], definite=row[part.definite]))
     return parts
@@ -211,96 +207,6 @@ def _without_rounding(
     return replace(atoms, coefficient=np.where(vanishes, 0.0, atoms.coefficient))
 
 
-@dataclass(frozen=True)
-class _Part:
-    """The atoms of one block. With `vectors`, `first` and `second` are rows of these instead of features."""
-
-    first: Index
-    second: Index
-    coefficient: Array
-    row: Index
-    is_difference: bool
-    vectors: Array | None = None
-    definite: Index = field(default_factory=lambda: np.empty(0, np.int64))
-
-
-def _distance_atoms(block: Block, features: Array, sizes: Array | None) -> _Part:
-    ids = _ids(block)
-    return _Part(ids[:, 0], ids[:, 1], np.ones(len(ids)), np.arange(len(ids)), True)
-
-
-def _comparison_atoms(block: Block, features: Array, sizes: Array | None) -> _Part:
-    ids, m = _ids(block), len(block)
-    signs = np.repeat([1.0, -1.0], m)
-    first, second = np.concatenate([ids[:, 0], ids[:, 2]]), np.concatenate([ids[:, 1], ids[:, 3]])
-    return _Part(first, second, signs, np.tile(np.arange(m), 2), True)
-
-
-def _similarity_atoms(block: Block, features: Array, sizes: Array | None) -> _Part:
-    return replace(_distance_atoms(block, features, sizes), is_difference=False)
-
-
-def _linear_atoms(block: Block, features: Array, sizes: Array | None) -> _Part:
-    """A = sum_t weight_t u_t u_t^T, so G^T A G = sum_t weight_t (G^T u_t)(G^T u_t)^T."""
-    assert sizes is not None
-    G, sizes = (features, sizes) if block.ids is None else (features[block.ids], sizes[block.ids])
-    vectors, weights, rows = [np.empty((0, features.shape[1]))], [np.empty(0)], [np.empty(0, np.int64)]
-    definite = []
-    for row, matrix in enumerate(block.matrices):
-        factor, weight, is_definite = _low_rank(matrix, G, sizes)
-        vectors.append(factor)
-        weights.append(weight)
-        rows.append(np.full(len(weight), row))
-        definite += [row] if is_definite else []
-    stacked, row_of = np.concatenate(vectors), np.concatenate(rows)
-    index = np.arange(len(stacked))
-    whole = np.array(definite, dtype=np.int64)
-    return _Part(index, index, np.concatenate(weights), row_of, False, stacked, whole)
-
-
-def _low_rank(matrix: Linear, G: Array, sizes: Array) -> tuple[Array, Array, bool]:
-    """Vectors u_t and signs with G^T A G = sum_t sign_t u_t u_t^T, and whether that is positive semidefinite.
-
-    They are those of A itself where it has few, since G^T A G loses the digits of small columns of G, else
-    the eigenvectors of G^T A G.
-    """
-    if matrix.factor is not None and matrix.weights is not None:
-        vectors, weights = matrix.factor.T @ G, matrix.weights
-        whole = float(np.abs(weights) @ (np.abs(matrix.factor).T @ sizes) ** 2)
-    else:
-        whole = float(sizes @ (abs(matrix.matrix) @ sizes))
-        support = np.unique(matrix.matrix.nonzero()[0])
-        if len(support) > _FEW_VECTORS * G.shape[1]:
-            pairs, signs = _eigenpairs(G.T @ (matrix.matrix @ G), np.eye(G.shape[1]), whole)
-            return pairs, signs, bool(np.all(signs > 0))
-        inside = matrix.matrix[support][:, support]
-        weights, small = np.linalg.eigh(inside.toarray() if sparse.issparse(inside) else inside)
-        vectors = small.T @ G[support]
-    Q, R = np.linalg.qr(vectors.T)
-    pairs, signs = _eigenpairs((R * weights) @ R.T, Q, whole)
-    kept = np.abs(weights) > _ROUNDING * len(weights) * np.abs(weights).max(initial=0.0)
-    if len(signs) and kept.sum() <= _FEW_VECTORS * G.shape[1]:
-        pairs = np.ascontiguousarray(vectors[kept] * np.sqrt(np.abs(weights[kept]))[:, None])
-        return pairs, np.sign(weights[kept]), bool(np.all(signs > 0))
-    return pairs, signs, bool(np.all(signs > 0))
-
-
-def _eigenpairs(core: Array, basis: Array, whole: float) -> tuple[Array, Array]:
-    """Of basis core basis^T: vectors as rows, scaled by the roots of their values, and the signs of these.
-
-    `whole` is the size of the terms that core sums up, of which values may be rounding errors.
-    """
-    values, vectors = np.linalg.eigh((core + core.T) / 2)
-    kept = np.abs(values) > _ROUNDING * len(values) * whole
-    scaled = (basis @ vectors[:, kept]) * np.sqrt(np.abs(values[kept]))  # so that no square overflows
-    return np.ascontiguousarray(scaled.T), np.sign(values[kept])
-
-
-def _ids(block: Block) -> Index:
-    assert block.ids is not None
-    return np.asarray(block.ids, dtype=np.int64)
-
-
 def _compacted(ends: Index, n: int) -> tuple[Index, Index]:
     """The distinct numbers among `ends`, and the position of each end in that list."""
     present = np.zeros(n, dtype=bool)
@@ -309,11 +215,3 @@ def _compacted(ends: Index, n: int) -> tuple[Index, Index]:
     position = np.empty(n, dtype=np.int64)
     position[used] = np.arange(len(used))
     return used, position[ends]
-
-
-_ATOMS: dict[str, Callable[[Block, Array, Array | None], _Part]] = {
-    "distance": _distance_atoms,
-    "comparison": _comparison_atoms,
-    "similarity": _similarity_atoms,
-    "linear": _linear_atoms,
-}

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
-from numbers import Integral
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from nearwise._common.checks import not_negative, whole_number
+from nearwise._common.errors import RowsError
 from nearwise._common.reading import finite, symmetric
+from nearwise._common.warning import warn
 from nearwise.linalg.eigenpairs import eigenpairs
 from nearwise.model.atoms import is_rounding
 from nearwise.model.blocks import Constraints
+from nearwise.model.bounds import ALL_EQUAL, NO_MARGIN, of_sample, sampled_pairs
 from nearwise.model.divergences import Divergence
 from nearwise.model.losses import Losses
 from nearwise.model.measurements import InMemory, bind
@@ -21,8 +23,6 @@ from nearwise.model.measurements import InMemory, bind
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-_PERCENTILES = {-1: 5.0, 1: 95.0}  # of squared distances, for open bounds: KSD09 7.2
-_SAMPLED_PAIRS = 10_000
 _RANK_TOLERANCE = 1e-12  # relative size below which an eigenvalue of a prior or kernel counts as zero
 _NEGATIVE_TOLERANCE = 1e-8  # relative size of a negative eigenvalue that is an error, not rounding
 _LARGEST_CHANGE = 1e25  # of a row's value under the prior that its bound may ask for
@@ -68,7 +68,7 @@ class BoundProblem:
         penalties = _checked_penalties(penalty, self.constraints)
         hard = np.flatnonzero(self.lost & np.isinf(penalties))
         if hard.size:
-            raise ValueError(self._always_zero(int(hard[0])))
+            raise self._always_zero(int(hard[0]))
         # The value of a lost row is always 0: as an upper bound it always holds, and costs nothing.
         relations = np.where(self.lost, np.int8(-1), self.constraints.relations)
         bounds = np.where(self.lost, np.abs(self.bounds), self.bounds)
@@ -86,20 +86,19 @@ class BoundProblem:
             sizes == 0,
         )
 
-    def tell_of_lost(self, stacklevel: int) -> None:
+    def tell_of_lost(self) -> None:
         """Warn of soft rows that nothing can meet."""
         if self.lost.any():
             sentence = self._always_zero(int(np.flatnonzero(self.lost)[0]))
-            text = f"{left_out(int(self.lost.sum()))} ({sentence})"
-            warnings.warn(text, LeftOutWarning, stacklevel=stacklevel)
+            warn(f"{left_out(int(self.lost.sum()))} ({sentence})", LeftOutWarning)
 
-    def _always_zero(self, row: int) -> str:
+    def _always_zero(self, row: int) -> RowsError:
         G = self.features
         whole = bind(self.constraints.resolve(len(G), self.sample_ids), G).sizes(np.ones(G.shape[1]))
         reason = (
             "it lies outside the range of the prior" if whole[row] else "its objects have the same features"
         )
-        return f"{self.constraints.describe(row)}: {reason}, so its value is always 0"
+        return RowsError([self.constraints.stated(row)], after=f": {reason}, so its value is always 0")
 
 
 def check_arguments(constraints: Constraints, divergence: Divergence, penalty: ArrayLike) -> None:
@@ -143,8 +142,7 @@ def bind_kernel(
     With widening > 0, eigenvalues that count as zero take that value instead of being left out.
     """
     K = symmetric(K0, "K0")
-    if not (np.isfinite(widening) and widening >= 0):
-        raise ValueError(f"widening must be a number >= 0, got {widening!r}")
+    not_negative(widening, "widening")
     if divergence.indefinite_prior:
         values, basis = np.linalg.eigh(K)
         return _bound(np.eye(len(K)), constraints, divergence, values, basis, sample_ids)
@@ -190,9 +188,8 @@ def _bound(
     sizes = measurements.sizes(reference)
     if not np.isfinite(sizes).all():
         row = int(np.flatnonzero(~np.isfinite(sizes))[0])
-        raise ValueError(
-            f"{constraints.describe(row)}: the squared size of its features overflows; rescale them"
-        )
+        reason = ": the squared size of its features overflows; rescale them"
+        raise RowsError([constraints.stated(row)], after=reason)
     bounds = _filled_bounds(constraints, G, basis, reference, scale)
     lost = _unreachable(constraints, bounds if offsets is None else bounds - offsets, sizes)
     if offsets is not None:
@@ -224,11 +221,8 @@ def unreachable(
 
 def random_orthonormal(n: int, rank: int, seed: int) -> Array:
     """An n x rank matrix of orthonormal columns, uniformly distributed."""
-    for name, value, low, high in (("n", n, 1, None), ("rank", rank, 1, n)):
-        if not isinstance(value, Integral) or value < low or (high is not None and value > high):
-            raise ValueError(
-                f"{name} must be a whole number from {low}{f' to {high}' if high else ''}, got {value!r}"
-            )
+    whole_number(n, "n")
+    whole_number(rank, "rank", most=n)
     Q, R = np.linalg.qr(np.random.default_rng(seed).normal(size=(n, rank)))
     return np.asarray(Q * np.sign(np.diag(R)), dtype=np.float64)
 
@@ -312,23 +306,15 @@ def _filled_bounds(
     open_rows = np.isnan(bounds)
     if not open_rows.any():
         return bounds
-    n = len(G)
-    if n * (n - 1) // 2 <= _SAMPLED_PAIRS:
-        i, j = np.triu_indices(n, 1)
-    else:
-        draw = np.random.default_rng(0).integers(0, n, (2, _SAMPLED_PAIRS))
-        i, j = draw[:, draw[0] != draw[1]]
+    i, j = sampled_pairs(len(G)).T
     z = G[i] - G[j]
     inside = z if basis is None else z @ basis
     whole = np.linalg.norm(z, axis=1) if scale is None else scale[i] + scale[j]
     distances = np.square(inside) @ reference
     distances = distances[(distances > 0) & ~is_rounding(inside, whole, G.shape[1])]
-    if distances.size == 0:
-        raise ValueError("all objects have the same features, so no bound can be filled from their distances")
-    filled = np.percentile(distances, list(_PERCENTILES.values()))
-    for relation, bound in zip(_PERCENTILES, filled, strict=True):
-        bounds[open_rows & (constraints.relations == relation)] = bound
-    return bounds
+    if (found := of_sample(distances, NO_MARGIN)) is None:
+        raise ValueError(ALL_EQUAL)
+    return found.fill(bounds, constraints.relations)
 
 
 def _unreachable(constraints: Constraints, bounds: Array, sizes: Array) -> Mask:
@@ -363,10 +349,11 @@ def _refuse_incomparable(
     far = np.flatnonzero(rows & ((ratio > _LARGEST_CHANGE) | small))
     if far.size:
         row = int(far[0])
-        raise ValueError(
-            f"{constraints.describe(row)}: its bound is {ratio[row]:.0e} times its size under the prior, and "
-            f"double precision bears a factor of {_LARGEST_CHANGE:.0e}; is the unit of the bounds that of "
-            f"the features squared?"
+        raise RowsError(
+            [constraints.stated(row)],
+            after=f": its bound is {ratio[row]:.0e} times its size under the prior, and double precision "
+            f"bears a factor of {_LARGEST_CHANGE:.0e}; is the unit of the bounds that of the features "
+            "squared?",
         )
     degree = divergence.degree
     if degree is None:
@@ -384,11 +371,11 @@ def _refuse_incomparable(
         )
     if wrong.size:
         row = int(wrong[0])
-        raise ValueError(
-            f"{constraints.describe(row)}: with the penalty {penalties[row]:.3g} its slack costs about "
-            f"{cost[row]:.0e}, where the divergence is about {objective:.0e}, more than double precision can "
-            f"weigh against each other; divide the penalty by the scale of the features to the power of "
-            f"{2 * degree:g}"
+        raise RowsError(
+            [constraints.stated(row)],
+            after=f": with the penalty {penalties[row]:.3g} its slack costs about {cost[row]:.0e}, where the "
+            f"divergence is about {objective:.0e}, more than double precision can weigh against each other; "
+            f"divide the penalty by the scale of the features to the power of {2 * degree:g}",
         )
 
 

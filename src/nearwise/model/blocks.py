@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from nearwise._common import reading
+from nearwise._common.errors import RowsError
 from nearwise._common.reading import Array, Ids
-
-Kind = Literal["distance", "comparison", "similarity", "linear"]
-Relation = Literal["<=", ">=", "=="]
-
-SIGNS = {"<=": -1, ">=": 1, "==": 0}
-_PLURALS = {"similarity": "similarities", "linear": "linear"}
-_SYMBOLS = {sign: symbol for symbol, sign in SIGNS.items()}
+from nearwise.model.kinds import KINDS, Kind
+from nearwise.model.kinds.kind import Mask, Names
+from nearwise.model.relations import SYMBOLS
 
 
 class _ReadOnly:
@@ -64,7 +61,7 @@ class Block(_ReadOnly):
 
     Attributes
     ----------
-    kind : "distance", "comparison", "similarity" or "linear"
+    kind : its name in `kinds.KINDS`: "distance", "comparison", "similarity" or "linear"
     relation : -1 for "<=", +1 for ">=", 0 for "=="
     ids : (m, 2) array of int64 or str; (m, 4) for comparisons, whose rows (i, j, k, l) mean
         d(i, j) - d(k, l) <= bound; linear: (n,), the objects of the rows of every matrix, or None for
@@ -73,11 +70,17 @@ class Block(_ReadOnly):
     matrices : one `Linear` per row; empty unless the kind is "linear"
     """
 
-    kind: Kind
+    kind: str
     relation: int
     ids: Ids | None
     bounds: Array
     matrices: tuple[Linear, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            known = ", ".join(map(repr, KINDS))
+            raise ValueError(f"{self.kind!r} is no kind of constraint; kinds are {known}")
+        super().__post_init__()
 
     def __len__(self) -> int:
         return len(self.bounds)
@@ -87,18 +90,64 @@ class Block(_ReadOnly):
         """`ids`, with the objects 0, ..., n - 1 written out where it is None."""
         return np.arange(self.matrices[0].size) if self.ids is None else self.ids
 
-    def describe(self, row: int) -> str:
-        """The constraint of one row as text, as in `d(12, 57) <= 0.25`."""
-        bound = float(self.bounds[row])
-        if self.kind == "linear" or self.ids is None:
-            left = f"tr(A[{row}] X)"
-        elif self.kind == "comparison":
-            margin = f" + {-bound:.6g}" if bound else ""
-            return f"{shown_pair('d', self.ids[row, :2])}{margin} <= {shown_pair('d', self.ids[row, 2:])}"
-        else:
-            left = shown_pair("d" if self.kind == "distance" else "K", self.ids[row])
-        right = "a bound filled from the data" if np.isnan(bound) else f"{bound:.6g}"
-        return f"{left} {_SYMBOLS[self.relation]} {right}"
+    @property
+    def of_kind(self) -> Kind:
+        """The atoms, words and grading of its kind."""
+        return KINDS[self.kind]
+
+    def describe(self, row: int, bound: float | None = None, names: Names = reading.show) -> str:
+        """The constraint of one row as text, as in `d(12, 57) <= 0.25`.
+
+        Parameters
+        ----------
+        row : its number in the block
+        bound : what fills an open bound
+        names : how an id is written
+        """
+        given = float(self.bounds[row])
+        shown = bound if bound is not None and np.isnan(given) else given
+        return self.of_kind.text(self, row, SYMBOLS[self.relation], shown, names)
+
+    @property
+    def tells_pairs(self) -> bool:
+        """Whether its rows say which pairs shall be near (relation -1) or far (+1)."""
+        return self.of_kind.n_distances == 1 and self.relation != 0
+
+    def part(self, rows: NDArray[np.int64]) -> Block:
+        """Some of the rows."""
+        ids = self.ids if self.of_kind.shares_objects or self.ids is None else self.ids[rows]
+        matrices = tuple(self.matrices[row] for row in rows) if self.matrices else ()
+        return replace(self, ids=ids, bounds=self.bounds[rows], matrices=matrices)
+
+    def about_any(self, chosen: Mask) -> Mask:
+        """The rows that name one or more of the chosen objects; `chosen` has the shape of `object_ids`."""
+        if self.of_kind.shares_objects:
+            return np.full(len(self), bool(chosen.any()))
+        return np.asarray(chosen.any(axis=1))
+
+
+@dataclass(frozen=True, eq=False)
+class Stated:
+    """One constraint of a list, for messages about it.
+
+    Attributes
+    ----------
+    row : its number in the list
+    block, place : a block, and the number of the constraint there
+    bound : what fills an open bound, where that is known
+    """
+
+    row: int
+    block: Block
+    place: int = 0
+    bound: float | None = None
+
+    def __str__(self) -> str:
+        return f"row {self.row}: {self.text()}"
+
+    def text(self, names: Names = reading.show) -> str:
+        """As in `d(12, 57) <= 0.25`, with the ids written by `names`."""
+        return self.block.describe(self.place, self.bound, names)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -126,11 +175,11 @@ class Constraints:
         return Constraints(self.blocks + other.blocks) if isinstance(other, Constraints) else NotImplemented
 
     def __repr__(self) -> str:
-        counts: Counter[tuple[Kind, int]] = Counter()
+        counts: Counter[tuple[str, int]] = Counter()
         for block in self.blocks:
             counts[block.kind, block.relation] += len(block)
         parts = [
-            f"{count} {kind if count == 1 else _PLURALS.get(kind, kind + 's')} {_SYMBOLS[relation]}"
+            f"{count} {kind if count == 1 else KINDS[kind].plural} {SYMBOLS[relation]}"
             for (kind, relation), count in counts.items()
         ]
         return f"<Constraints: {', '.join(parts) or 'none'}>"
@@ -148,10 +197,17 @@ class Constraints:
 
     def describe(self, row: int) -> str:
         """One constraint as text, as in `row 3: d(12, 57) <= 0.25`."""
+        return str(self.stated(row))
+
+    def stated(self, row: int, bound: float | None = None) -> Stated:
+        """One constraint alone; `bound` fills one that is open."""
         first = 0
         for block in self.blocks:
-            if 0 <= row - first < len(block):
-                return f"row {row}: {block.describe(row - first)}"
+            place = row - first
+            if 0 <= place < len(block):
+                if block.of_kind.shares_objects:  # which count their matrices
+                    return Stated(row, block, place, bound)
+                return Stated(row, block.part(np.array([place])), 0, bound)
             first += len(block)
         raise IndexError(f"there is no row {row} in {self!r}")
 
@@ -186,10 +242,10 @@ class Constraints:
             index = find(ids)
             unknown = np.argwhere(index < 0)
             if len(unknown):
-                row = first if block.kind == "linear" else first + int(unknown[0, 0])
+                row = first if block.of_kind.shares_objects else first + int(unknown[0, 0])
                 wrong = reading.show(ids[tuple(unknown[0])])
-                raise ValueError(f"{self.describe(row)}: the id {wrong} is not {place}")
-            in_order = block.kind == "linear" and np.array_equal(index, np.arange(n_objects))
+                raise RowsError([self.stated(row)], after=f": the id {wrong} is not {place}")
+            in_order = block.of_kind.shares_objects and np.array_equal(index, np.arange(n_objects))
             resolved.append(replace(block, ids=None if in_order else index))
             first += len(block)
         return tuple(resolved)
@@ -208,16 +264,11 @@ class Constraints:
         for block in self.blocks:
             ids = block.object_ids
             present = np.isin(ids, known) if ids.dtype.kind == known.dtype.kind else np.zeros(ids.shape, bool)
-            if present.all():
-                kept.append(replace(block, ids=ids))
-            elif block.kind != "linear" and (rows := present.all(axis=1)).any():
-                kept.append(replace(block, ids=ids[rows], bounds=block.bounds[rows]))
+            rows = np.flatnonzero(~block.about_any(~present))
+            if len(rows):
+                kept.append(replace(block, ids=ids).part(rows))
         restricted = Constraints(tuple(kept))
         return restricted, len(self) - len(restricted)
-
-
-def shown_pair(symbol: str, pair: Ids) -> str:
-    return f"{symbol}({reading.show(pair[0])}, {reading.show(pair[1])})"
 
 
 def _are_below(n: int, ids: Ids) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from nearwise.model.blocks import Stated
 
 SATISFIED = 1e-3  # relative violation up to which a constraint counts as satisfied, KSD09 7.1
 
@@ -19,6 +21,7 @@ class Violation:
     bound : its bound, filled from the data where the user gave none
     relative : how far the value is on the wrong side, relative to the bound (or to the size of the
         constraint's parts under the prior, where the bound is zero or negative)
+    stated : the constraint itself; None where it is no row of constraints, and in a model file
     """
 
     row: int
@@ -26,6 +29,7 @@ class Violation:
     value: float
     bound: float
     relative: float
+    stated: Stated | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,9 @@ from numpy.typing import ArrayLike
 from nearwise._common import reading
 from nearwise._common.reading import Array, Ids, Rows
 from nearwise.model import drawing, labelling
-from nearwise.model.blocks import SIGNS, Block, Constraints, Kind, Linear, Relation, shown_pair
+from nearwise.model.blocks import Block, Constraints, Linear
+from nearwise.model.kinds.kind import shown_pair
+from nearwise.model.relations import Relation, sign_of
 
 
 def similar(pairs: Rows) -> Constraints:
@@ -37,17 +39,22 @@ def dissimilar(pairs: Rows) -> Constraints:
 
 def at_most(pairs: Rows, b: ArrayLike) -> Constraints:
     """Squared distances d(i, j) <= b, with b > 0 one number or one per pair."""
-    return _distances("<=", pairs, b)
+    return bounded(pairs, b, "<=")
 
 
 def at_least(pairs: Rows, b: ArrayLike) -> Constraints:
     """Squared distances d(i, j) >= b, with b > 0 one number or one per pair."""
-    return _distances(">=", pairs, b)
+    return bounded(pairs, b, ">=")
 
 
 def equal(pairs: Rows, b: ArrayLike) -> Constraints:
     """Squared distances d(i, j) == b, with b > 0 one number or one per pair."""
-    return _distances("==", pairs, b)
+    return bounded(pairs, b, "==")
+
+
+def bounded(pairs: Rows, b: ArrayLike, relation: Relation) -> Constraints:
+    """Squared distances d(i, j) `relation` b, with b > 0 one number or one per pair."""
+    return _distances(relation, pairs, b)
 
 
 def closer(tuples: Rows, margin: ArrayLike = 0.0) -> Constraints:
@@ -68,7 +75,9 @@ def closer(tuples: Rows, margin: ArrayLike = 0.0) -> Constraints:
     reading.refuse_self_pairs(far)
     same = np.flatnonzero((near == far).all(axis=1) | (near == far[:, ::-1]).all(axis=1))
     if same.size:
-        raise ValueError(f"row {same[0]}: {shown_pair('d', near[same[0]])} is compared with itself")
+        raise ValueError(
+            f"row {same[0]}: {shown_pair('d', near[same[0]], reading.show)} is compared with itself"
+        )
     return _constraints("comparison", "<=", ids, 0.0 - margins)
 
 
@@ -81,13 +90,13 @@ def similarity(pairs: Rows, b: ArrayLike, relation: Relation) -> Constraints:
     b : one number or one per pair; positive where it bounds a diagonal entry from above
     relation : "<=", ">=" or "=="
     """
-    _check_relation(relation)
+    sign_of(relation)
     ids = reading.id_rows(pairs, 2)
     bounds = reading.column(b, len(ids), "bound", np.isfinite, "a finite number")
     impossible = np.flatnonzero((ids[:, 0] == ids[:, 1]) & (bounds <= 0.0) & (relation != ">="))
     if impossible.size:
         row = impossible[0]
-        entry = f"{shown_pair('K', ids[row])} {relation} {float(bounds[row])}"
+        entry = f"{shown_pair('K', ids[row], reading.show)} {relation} {float(bounds[row])}"
         raise ValueError(f"row {row}: {entry} is impossible, because a diagonal entry is > 0")
     return _constraints("similarity", relation, ids, bounds)
 
@@ -112,7 +121,7 @@ def linear(
     >>> c.linear(np.eye(4), 1.0, "==")
     <Constraints: 1 linear ==>
     """
-    _check_relation(relation)
+    sign_of(relation)
     matrices = tuple(Linear(*parts) for parts in reading.matrices(A, symmetrise))
     bounds = reading.column(b, len(matrices), "bound", np.isfinite, "a finite number", unit="matrix")
     for number, matrix in enumerate(matrices):
@@ -156,7 +165,7 @@ def from_labels(
     >>> c.from_labels(["a", "a", "b", "b"], random_state=0)
     <Constraints: 2 distances <=, 4 distances >=>
     """
-    codes = labelling.read(y).for_pairs(stacklevel=2)
+    codes = labelling.read(y).for_pairs()
     same, different = drawing.pairs_of_classes(codes, X, draw, n_pairs, random_state, per_class)
     if bounds is None:
         return similar(same) + dissimilar(different)
@@ -205,11 +214,6 @@ def _distances(relation: Relation, pairs: Rows, b: ArrayLike | None) -> Constrai
 
 
 def _constraints(
-    kind: Kind, relation: Relation, ids: Ids | None, bounds: Array, matrices: tuple[Linear, ...] = ()
+    kind: str, relation: Relation, ids: Ids | None, bounds: Array, matrices: tuple[Linear, ...] = ()
 ) -> Constraints:
-    return Constraints((Block(kind, SIGNS[relation], ids, bounds, matrices),) if len(bounds) else ())
-
-
-def _check_relation(relation: str) -> None:
-    if relation not in SIGNS:
-        raise ValueError(f"relation must be '<=', '>=' or '==', got {relation!r}")
+    return Constraints((Block(kind, sign_of(relation), ids, bounds, matrices),) if len(bounds) else ())

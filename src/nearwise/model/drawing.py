@@ -8,13 +8,13 @@ no object is paired with itself.
 from __future__ import annotations
 
 from collections.abc import Callable
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from nearwise._common.checks import whole_number_or_none
 from nearwise.model.labelling import Codes
 
 _ENTRIES = 1 << 22  # of differences of rows that are held at a time
@@ -40,10 +40,8 @@ def pairs_of_classes(
 
     if draw not in ("random", "local"):
         raise ValueError(f"draw must be 'random' or 'local', got {draw!r}")
-    for name, count in (("n_pairs", n_pairs), ("per_class", per_class)):
-        countable = isinstance(count, Integral) and not isinstance(count, bool)
-        if count is not None and not (countable and count >= 1):
-            raise ValueError(f"{name} must be an integer >= 1 or None, got {count!r}")
+    whole_number_or_none(n_pairs, "n_pairs")
+    whole_number_or_none(per_class, "per_class")
     if per_class is not None and (n_pairs is not None or draw != "random"):
         raise ValueError("per_class is how many pairs draw='random' takes of each class, without n_pairs")
     rng = check_random_state(random_state)

@@ -10,7 +10,6 @@ fractions and more than a few values; whole numbers in floats (1.0, 2.0) are cla
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Real
@@ -20,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearwise._common.reading import regular_array
+from nearwise._common.warning import warn
 
 Codes = NDArray[np.int64]
 
@@ -58,17 +58,17 @@ class Labels:
             return f"all {count} labels differ, so no two rows are of one class"
         return ""
 
-    def for_pairs(self, stacklevel: int) -> Codes:
+    def for_pairs(self) -> Codes:
         """The codes, to draw pairs from; says the notes, and where there can be no dissimilar pairs."""
-        self.warn(stacklevel + 1)
+        self.warn()
         if len(self.classes) < 2:
-            warnings.warn(f"no dissimilar pairs: {self.useless}", UserWarning, stacklevel=stacklevel + 1)
+            warn(f"no dissimilar pairs: {self.useless}")
         return self.codes
 
-    def warn(self, stacklevel: int) -> None:
+    def warn(self) -> None:
         """Say the notes as warnings."""
         for note in self.notes:
-            warnings.warn(note, UserWarning, stacklevel=stacklevel + 1)
+            warn(note)
 
 
 def as_number(label: Any) -> float | None:
@@ -172,7 +172,7 @@ def in_stream(labels: list[Any]) -> list[Any]:
             raise ValueError(f"row {row}: {label!r} is a measurement, not the label of a class; {_ADVICE}")
     if _are_signs(labels):
         text = "y holds -1 and 1 only, and in a stream -1 means no label; give two classes other names"
-        warnings.warn(text, UserWarning, stacklevel=4)
+        warn(text)
     return found
 
 

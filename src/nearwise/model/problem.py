@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from nearwise._common.reading import finite
 from nearwise.model import binding
-from nearwise.model.blocks import Block, Constraints
+from nearwise.model.blocks import Block, Constraints, Stated
 from nearwise.model.certificate import Certificate, InfeasibilityCheck, Violation
 from nearwise.model.divergences import Divergence, LogDet
 from nearwise.model.formulation import Formulation, Iterate
@@ -68,7 +68,7 @@ class Problem:
         binding.check_arguments(constraints, divergence, penalty)
         bound = binding.bind_problem(features, constraints, divergence, prior, sample_ids, fixed)
         self._take(bound, penalty)
-        bound.tell_of_lost(stacklevel=3)
+        bound.tell_of_lost()
 
     def _take(self, bound: binding.BoundProblem, penalty: ArrayLike) -> None:
         losses = bound.losses(penalty)
@@ -110,7 +110,7 @@ class Problem:
         bound = binding.bind_kernel(K0, constraints, divergence, sample_ids, widening)
         problem = cls.__new__(cls)
         problem._take(bound, penalty)
-        bound.tell_of_lost(stacklevel=3)
+        bound.tell_of_lost()
         return problem
 
     @classmethod
@@ -133,7 +133,7 @@ class Problem:
         bound = binding.bind_factor(G, constraints, divergence, sample_ids)
         problem = cls.__new__(cls)
         problem._take(bound, penalty)
-        bound.tell_of_lost(stacklevel=3)
+        bound.tell_of_lost()
         return problem
 
     @classmethod
@@ -238,17 +238,20 @@ class Problem:
     def violations_of(self, rows: list[int], values: Array) -> tuple[Violation, ...]:
         """The given rows by name, with their values and bounds."""
         relative = self.formulation.losses.violations(values)
-        return tuple(
-            Violation(
-                row, self.describe(row), float(values[row]), float(self.bounds[row]), float(relative[row])
-            )
-            for row in rows
-        )
+        found = []
+        for row in rows:
+            stated = self.stated(row)
+            value, bound, share = (float(numbers[row]) for numbers in (values, self.bounds, relative))
+            found.append(Violation(row, str(stated), value, bound, share, stated))
+        return tuple(found)
 
     def describe(self, row: int) -> str:
         """One constraint as text, with its bound filled in."""
-        text = self.constraints.describe(row)
-        return text.replace("a bound filled from the data", f"{self.bounds[row]:.6g}")
+        return str(self.stated(row))
+
+    def stated(self, row: int) -> Stated:
+        """One constraint, with its bound filled in."""
+        return self.constraints.stated(row, float(self.bounds[row]))
 
     def lift(self, factor: Array) -> Array:
         """A factor in the eigenbasis of the prior's range, back in the coordinates of the features."""

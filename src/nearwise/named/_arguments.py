@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -20,9 +18,3 @@ def stacked(matrices: Any) -> Array:
     if C.shape[0] == 0 or C.shape[1] == 0 or C.shape[1] != C.shape[2]:
         raise ValueError(f"matrices must be square and at least one, got an array of shape {C.shape}")
     return (C + C.swapaxes(1, 2)) / 2
-
-
-def check_positive(value: float, name: str) -> None:
-    """Refuse what is not a finite number above zero."""
-    if not (isinstance(value, Real) and 0 < value < math.inf):
-        raise ValueError(f"{name} must be a positive number, got {value!r}")

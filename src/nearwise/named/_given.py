@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from nearwise._common import reading
+from nearwise._common import checks, reading
 from nearwise.model.divergences import Divergence, Frobenius, LogDet, VonNeumann
 
 Array = NDArray[np.float64]
@@ -143,10 +143,8 @@ def divergence(wanted: str | Divergence) -> Divergence:
 
 def check(rank: int | None, tol: float, min_eigenvalue: float, n: int) -> None:
     """Refuse numbers out of their range."""
-    if rank is not None and (isinstance(rank, bool) or not isinstance(rank, Integral) or not 1 <= rank <= n):
-        raise ValueError(f"rank must be a whole number from 1 to {n} or None, got {rank!r}")
-    if not (isinstance(tol, Real) and 0 < tol < 1):
-        raise ValueError(f"tol must be a number between 0 and 1, got {tol!r}")
+    checks.whole_number_or_none(rank, "rank", most=n)
+    checks.tolerance(tol)
     if (
         isinstance(min_eigenvalue, bool)
         or not isinstance(min_eigenvalue, Real)

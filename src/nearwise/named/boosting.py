@@ -15,16 +15,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
-from nearwise._common import reading
+from nearwise._common import checks, reading
 from nearwise.model.certificate import Certificate, Violation
-from nearwise.named._arguments import check_positive, stacked
+from nearwise.named._arguments import stacked
 from nearwise.solving.approximate import definite_step
 from nearwise.solving.loop import Loop
 from nearwise.solving.result import Status
@@ -337,8 +336,7 @@ def _common_range(interval: tuple[float, float], own: Array) -> Array:
 
 
 def _check(epsilon: float, projections: str, max_iter: int) -> None:
-    check_positive(epsilon, "epsilon")
+    checks.positive(epsilon, "epsilon")
     if projections not in ("exact", "approximate"):
         raise ValueError(f"projections must be 'exact' or 'approximate', got {projections!r}")
-    if isinstance(max_iter, bool) or not isinstance(max_iter, Integral) or max_iter < 1:
-        raise ValueError(f"max_iter must be a whole number >= 1, got {max_iter!r}")
+    checks.whole_number(max_iter, "max_iter")

@@ -7,7 +7,6 @@ Neumann are `solve` with the constraints K_ii = 1 (`_correlation_divergence`).
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from nearwise._common import reading
+from nearwise._common.warning import warn
 from nearwise.model.divergences import Divergence, Frobenius
 from nearwise.named import (
     _correlation_divergence,
@@ -234,5 +234,5 @@ def _announced(found: NearestMatrix, A: Any) -> NearestMatrix:
         labels = getattr(A, "index", range(n))
         names = ", ".join(repr(labels[k]) for k in unknown[:10]) + (", ..." if len(unknown) > 10 else "")
         several = "variables" if len(unknown) > 1 else "variable"
-        warnings.warn(f"no correlation of {several} {names} is known: all of them are set to 0", stacklevel=3)
+        warn(f"no correlation of {several} {names} is known: all of them are set to 0")
     return found

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,10 +21,9 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 from scipy.sparse.csgraph import connected_components
 
-from nearwise._common import reading
+from nearwise._common import checks, reading
 from nearwise.linalg.regularised import ROUNDING, factored
 from nearwise.model.certificate import Certificate
-from nearwise.named._arguments import check_positive
 from nearwise.solving.loop import Loop
 from nearwise.solving.result import Status
 
@@ -111,10 +109,9 @@ def balanced_cut(
     """
     A = _weights(adjacency)
     if epsilon is not None:
-        check_positive(epsilon, "epsilon")
-    check_positive(tol, "tol")
-    if not isinstance(n_roundings, Integral) or n_roundings < 0:
-        raise ValueError(f"n_roundings must be a whole number >= 0, got {n_roundings!r}")
+        checks.positive(epsilon, "epsilon")
+    checks.positive(tol, "tol")
+    checks.whole_number(n_roundings, "n_roundings", least=0)
     n = len(A)
     if n % 2:  # a node without edges makes halves of an odd number, and joins the smaller one
         A = np.pad(A, (0, 1))

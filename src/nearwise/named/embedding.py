@@ -10,19 +10,18 @@ Centring is built into the features, a basis of the complement of the constant v
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Integral
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components, shortest_path
 
-from nearwise._common import reading
+from nearwise._common import checks, reading
 from nearwise.linalg.directions import with_fixed_signs
+from nearwise.linalg.scaling import inner_products
 from nearwise.model import constraints
 from nearwise.model.divergences import Divergence, LogDet, VonNeumann
 from nearwise.model.problem import Problem
-from nearwise.named._arguments import check_positive
 from nearwise.solving.driver import solve
 from nearwise.solving.result import Result
 
@@ -89,21 +88,20 @@ def isometric_embedding(
     """
     rows = reading.finite(X, "X", ndim=2)
     n = len(rows)
-    for value, name, most in ((n_components, "n_components", n - 1), (n_neighbors, "n_neighbors", n - 1)):
-        if not isinstance(value, Integral) or not 1 <= value <= most:
-            raise ValueError(f"{name} must be a whole number from 1 to {most}, got {value!r}")
+    checks.whole_number(n_components, "n_components", most=n - 1)
+    checks.whole_number(n_neighbors, "n_neighbors", most=n - 1)
     if divergence not in _DIVERGENCES:
         raise ValueError(
             f"divergence must be one of {', '.join(map(repr, _DIVERGENCES))}, got {divergence!r}"
         )
     if start not in ("paths", "centring"):
         raise ValueError(f"start must be 'paths' or 'centring', got {start!r}")
-    check_positive(penalty, "penalty")
+    checks.positive(penalty, "penalty")
     pairs, squared = _neighbours(rows, n_neighbors)
     basis = np.linalg.svd(np.ones((1, n)))[2][1:].T
     paths = _paths(pairs, squared, n)
     if start == "paths":
-        values, V = np.linalg.eigh(-0.5 * basis.T @ paths**2 @ basis)
+        values, V = np.linalg.eigh(basis.T @ inner_products(paths**2) @ basis)
         # directions that no path shows are given the size of a step, so that distances can be met there
         basis, prior = basis @ V, np.diag(np.maximum(values, float(np.median(squared))))
     else:

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nearwise._common import reading
+from nearwise._common import checks, reading
 from nearwise.model import constraints
 from nearwise.model.blocks import Constraints
 from nearwise.model.certificate import SATISFIED, Certificate
 from nearwise.model.divergences import LogDet
 from nearwise.model.problem import Problem
 from nearwise.named import _logdet_program
-from nearwise.named._arguments import check_positive, stacked
+from nearwise.named._arguments import stacked
 from nearwise.solving.driver import solve
 from nearwise.solving.result import Status
 
@@ -86,7 +86,7 @@ def minimax_sdp(matrices: ArrayLike | Sequence[ArrayLike], tol: float = 1e-5) ->
     0.75
     """
     C = stacked(matrices)
-    check_positive(tol, "tol")
+    checks.positive(tol, "tol")
     game = _Game(C)
     status = game.search(tol)
     return game.result(status, tol)
@@ -179,10 +179,9 @@ def logdet_sdp(
     <SdpResult: SOLVED, optimum between 1 and 1>
     """
     C0 = reading.symmetric(cost, "cost")
-    check_positive(gamma, "gamma")
-    check_positive(tol, "tol")
-    if isinstance(penalty, bool) or not penalty > 0:
-        raise ValueError(f"penalty must be a number > 0 or inf, got {penalty!r}")
+    checks.positive(gamma, "gamma")
+    checks.positive(tol, "tol")
+    checks.positive_or_infinite(penalty, "penalty")
     plain = Problem(np.eye(len(C0)), side, LogDet(), None, math.inf)
     found = _logdet_program.minimise(C0, plain, gamma, float(penalty), tol)
     if found is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -14,21 +13,6 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 _SEMIDEFINITE = 1e-10  # negative eigenvalues up to this multiple of the largest are rounding
-
-
-def dimension(value: Any, name: str = "dimension", largest: float = np.inf) -> int:
-    """A whole number >= 1."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= largest:
-        limit = "" if largest == np.inf else f" and <= {largest}"
-        raise ValueError(f"{name} must be a whole number >= 1{limit}, got {value!r}")
-    return int(value)
-
-
-def positive(value: Any, name: str) -> float:
-    """A finite number > 0."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) < np.inf:
-        raise ValueError(f"{name} must be a finite number > 0, got {value!r}")
-    return float(value)
 
 
 def vectors(z: ArrayLike, d: int, name: str) -> tuple[Array, bool]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nearwise._common import reading
+from nearwise._common import checks, reading
 from nearwise.online import _arguments
 from nearwise.online._bound import Examples
 from nearwise.online._states import EigenState, part_of, squares_of
@@ -57,14 +57,12 @@ class ExponentiatedGradient:
         comparator_loss: float = 0.0,
         keep_examples: bool = True,
     ) -> None:
-        self.dimension = d = _arguments.dimension(dimension)
+        self.dimension = d = checks.whole_number(dimension, "dimension")
         self.learning_rate = (
-            None if learning_rate is None else _arguments.positive(learning_rate, "learning_rate")
+            None if learning_rate is None else checks.positive(learning_rate, "learning_rate")
         )
         self.normalised = bool(normalised)
-        if not 0.0 <= comparator_loss < math.inf:
-            raise ValueError(f"comparator_loss must be a finite number >= 0, got {comparator_loss!r}")
-        self.comparator_loss = float(comparator_loss)
+        self.comparator_loss = checks.not_negative(comparator_loss, "comparator_loss")
         self._start = np.eye(d) / d
         if start is not None:
             self._start = _arguments.semidefinite(start, d, "start", definite=True)

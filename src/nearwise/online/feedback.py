@@ -14,17 +14,16 @@ from scipy import sparse
 from sklearn.utils import column_or_1d
 
 from nearwise._common import reading
+from nearwise._common.errors import RowsError
 from nearwise.model import labelling
-from nearwise.model.blocks import Block
+from nearwise.model.blocks import Block, Constraints, Stated
+from nearwise.model.bounds import of_ascending
+from nearwise.model.kinds import COMPARISON, DISTANCE
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 CALIBRATED = 200  # distances from which open bounds are filled
-_PERCENTILES = (5.0, 50.0, 95.0)  # of them: upper bound, unit, lower bound; KSD09 7.2
-_MARGIN = (
-    2.0  # by which bounds are away from the median at least, so that the first pair is not its own bound
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +51,18 @@ class Pieces:
         """The same for a subspace, outside which squared distances of the pairs (i, j), (k, l) are fixed."""
         fixed = outside[:, 0] - np.where(self.rows[:, 2] >= 0, outside[:, 1], 0.0)
         return replace(self, bound=self.bound - fixed)
+
+    def constraints(self, first: int, end: int) -> Constraints:
+        """Some pieces in their order, the inverse of `of_blocks`: a block for each run of one sort."""
+        rows, relation, bound = self.rows[first:end], self.relation[first:end], self.bound[first:end]
+        compares = rows[:, 2] >= 0
+        starts = np.flatnonzero(np.diff(2 * relation + compares, prepend=99))
+        blocks = []
+        for low, high in zip(starts, [*starts[1:], len(rows)], strict=True):
+            kind, width = (COMPARISON, 4) if compares[low] else (DISTANCE, 2)
+            ids = rows[low:high, :width].copy()
+            blocks.append(Block(kind, int(relation[low]), ids, bound[low:high].copy()))
+        return Constraints(tuple(blocks))
 
 
 def nothing() -> Pieces:
@@ -84,9 +95,9 @@ def of_blocks(blocks: tuple[Block, ...]) -> Pieces:
     found = nothing()
     first = 0
     for block in blocks:
-        if block.kind not in ("distance", "comparison"):
+        if block.of_kind.n_distances == 0:
             hint = "an online learner learns from distances and comparisons"
-            raise ValueError(f"row {first}: {block.describe(0)} is no bound on distances; {hint}")
+            raise RowsError([Stated(first, block)], after=f" is no bound on distances; {hint}")
         assert block.ids is not None
         rows = np.full((len(block), 4), -1, np.int64)
         rows[:, : block.ids.shape[1]] = block.ids
@@ -135,20 +146,20 @@ def of_labels(labels: list[Any], seen: list[Any]) -> tuple[Pieces, list[Any], li
 def calibrated(distances: Array, known: Array) -> tuple[Array, Array]:
     """Upper bound, unit and lower bound for each of some squared distances, and the distances known after.
 
-    They are percentiles of the first `CALIBRATED` distances that are not zero, of as many as there are so
-    far; the upper bound is half their median at most and the lower bound twice their median at least. The
-    distances known are in ascending order.
+    They come from the first `CALIBRATED` distances that are not zero, of as many as there are so far. Of one
+    distance alone the percentiles are itself, so that without the margin it would be its own bound and the
+    first pair would teach nothing. The distances known are in ascending order.
     """
     found = np.zeros((len(distances), 3))
     k = 0
     while k < len(distances) and len(known) < CALIBRATED:
         if distances[k] > 0.0:
             known = np.insert(known, np.searchsorted(known, distances[k]), distances[k])
-        if len(known):
-            found[k] = _bounds(known)
+        if (filling := of_ascending(known)) is not None:
+            found[k] = filling.upper, filling.threshold, filling.lower
         k += 1
-    if k < len(distances):
-        found[k:] = _bounds(known)
+    if k < len(distances) and (filling := of_ascending(known)) is not None:
+        found[k:] = filling.upper, filling.threshold, filling.lower
     return found, known
 
 
@@ -181,19 +192,6 @@ def squared_lengths(features: Array, rows: Index) -> Array:
     out = np.empty(len(rows))
     fill(features, np.ascontiguousarray(rows[:, 0]), np.ascontiguousarray(rows[:, 1]), out)
     return out
-
-
-def _bounds(ascending: Array) -> tuple[float, float, float]:
-    """From percentiles as `np.percentile` has them, in a tenth of the time."""
-    last = len(ascending) - 1
-    found = []
-    for percentile in _PERCENTILES:
-        place = percentile / 100.0 * last
-        low = int(place)
-        below, above = float(ascending[low]), float(ascending[min(low + 1, last)])
-        found.append(below + (place - low) * (above - below))
-    upper, unit, lower = found
-    return min(upper, unit / _MARGIN), unit, max(lower, unit * _MARGIN)
 
 
 def _numbered(vectors: Array, relation: NDArray[np.int8], bound: Array) -> tuple[Array, Pieces]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from nearwise._common import checks
 from nearwise.online import _arguments
 from nearwise.online._states import FactorState, squares_of
 
@@ -38,8 +39,8 @@ class LogDetOnline:
     """
 
     def __init__(self, dimension: int, learning_rate: float = 0.1, *, start: ArrayLike | None = None) -> None:
-        self.dimension = _arguments.dimension(dimension)
-        self.learning_rate = _arguments.positive(learning_rate, "learning_rate")
+        self.dimension = checks.whole_number(dimension, "dimension")
+        self.learning_rate = checks.positive(learning_rate, "learning_rate")
         M = np.eye(self.dimension)
         if start is not None:
             M = _arguments.semidefinite(_real(start, "start"), self.dimension, "start", definite=True)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from nearwise._common import checks
 from nearwise.online import _arguments
 from nearwise.online._states import EigenState
 
@@ -36,11 +37,11 @@ class OnlinePCA:
     """
 
     def __init__(self, dimension: int, n_components: int, learning_rate: float = 0.5) -> None:
-        self.dimension = d = _arguments.dimension(dimension)
+        self.dimension = d = checks.whole_number(dimension, "dimension")
         if d < 2:
             raise ValueError(f"dimension must be at least 2, got {dimension!r}")
-        self.n_components = _arguments.dimension(n_components, "n_components", largest=d - 1)
-        self.learning_rate = _arguments.positive(learning_rate, "learning_rate")
+        self.n_components = checks.whole_number(n_components, "n_components", most=d - 1)
+        self.learning_rate = checks.positive(learning_rate, "learning_rate")
         self._state = EigenState(np.full(d, -math.log(d)), np.eye(d))
         self._moments = np.zeros((d, d))
         self._largest = 0.0

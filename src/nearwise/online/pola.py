@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from nearwise._common import checks
 from nearwise.online import _arguments
 from nearwise.online._states import EigenState, part_of, squares_of
 
@@ -35,8 +36,8 @@ class Pola:
     """
 
     def __init__(self, dimension: int, *, start: ArrayLike | None = None, threshold: float = 1.0) -> None:
-        self.dimension = _arguments.dimension(dimension)
-        self.threshold = _arguments.positive(threshold, "threshold")
+        self.dimension = checks.whole_number(dimension, "dimension")
+        self.threshold = checks.positive(threshold, "threshold")
         if self.threshold < 1.0:
             raise ValueError(f"threshold must be >= 1, got {threshold!r}")
         W = np.zeros((self.dimension, self.dimension))

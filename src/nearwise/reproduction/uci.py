@@ -13,7 +13,7 @@ import nearwise as nw
 from nearwise.benchmarks.baselines import Unavailable
 from nearwise.benchmarks.baselines.mcml import mcml
 from nearwise.benchmarks.baselines.peers import itml, lmnn
-from nearwise.reproduction import _metrics as metrics
+from nearwise.reproduction import _halves as metrics
 from nearwise.reproduction._outcome import Curve, Outcome, Panel, Progress, Sample, followed, timed
 
 Array = NDArray[np.float64]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from nearwise.model.divergences import Frobenius, LogDet
 from nearwise.model.formulation import Iterate
 from nearwise.solving._interior_system import System
+from nearwise.solving._orthogonal import OrthogonalSystem
 from nearwise.solving._scalings import MatrixStep, Scaling, start_sizes
 from nearwise.solving._slacks import Slacks, SlackStep
 from nearwise.solving._written import WrittenForm, packing
@@ -40,6 +41,7 @@ class Run:
     enlarged : by how much the multipliers are larger than at the usual first point
     turn : T, where the first point is a multiple of T T^T; of I by default
     larger_matrix : by how much it is larger than at the usual first point
+    orthogonal : whether systems are solved by an orthogonal factorisation, where that takes little time
 
     Attributes
     ----------
@@ -50,7 +52,12 @@ class Run:
 
     @np.errstate(all="ignore")
     def __init__(
-        self, form: WrittenForm, enlarged: float, turn: Array | None = None, larger_matrix: float = 1.0
+        self,
+        form: WrittenForm,
+        enlarged: float,
+        turn: Array | None = None,
+        larger_matrix: float = 1.0,
+        orthogonal: bool = False,
     ) -> None:
         self._stated, self._turn = form, None
         shape = np.eye(len(form.prior)) if turn is None else turn
@@ -74,6 +81,8 @@ class Run:
         # primal and dual go different ways only where neither meets the other outside of products
         self._apart = isinstance(form.divergence, LogDet) and not self.slacks.any_linear
         self.lengths: list[float] = []
+        fits = len(self.values) > 0 and OrthogonalSystem.suits(*self._rows.shape)
+        self._system: type[System | OrthogonalSystem] = OrthogonalSystem if orthogonal and fits else System
 
     @property
     def count(self) -> int:
@@ -110,13 +119,19 @@ class Run:
         rows = self._stated.rows
         return Iterate(factor, rows.values(factor), y, rows.adjoint(y))
 
-    @np.errstate(all="ignore")
     def advance(self) -> bool:
         """One step; False where rounding allows no more."""
+        try:
+            return self._advance()
+        except np.linalg.LinAlgError:
+            return False
+
+    @np.errstate(all="ignore")
+    def _advance(self) -> bool:
         scaling, slacks = self.scaling, self.slacks
         packed, unpacked = self._packing.packed, self._packing.unpacked
         residual = scaling.residual(unpacked(self._rows @ slacks.y))
-        system = System(scaling.whitened(self._rows), slacks.prepare(self.values))
+        system = self._system(scaling.whitened(self._rows), slacks.prepare(self.values))
 
         def solve(mu: float, last: _Step | None, refinements: int = _REFINEMENTS) -> _Step:
             matrix, slack = (None, None) if last is None else last

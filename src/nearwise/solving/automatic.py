@@ -54,15 +54,15 @@ class Stage:
 def stages(form: Formulation, tol: float, start: Array | None = None) -> Iterator[Stage]:
     """Newton's method, an interior-point method or projections, whichever suits the problem.
 
-    Soft constraints get Newton's method. It is never much slower than projections (they come close, and win
-    by up to a half, where there are fewer constraints than unknowns r(r + 1)/2 or the penalty is small) and
-    much faster where the penalty is large or the constraints are many. It also comes first where there is a
-    matrix to start from.
+    Many soft constraints get Newton's method. It is never much slower than projections (they come close, and
+    win by up to a half, where there are fewer constraints than unknowns q = r(r + 1)/2 or the penalty is
+    small) and much faster where the penalty is large or the constraints are many. It also
+    comes first where there is a matrix to start from.
 
-    Small problems, which can be written out, get the interior-point method where a constraint is hard, and
-    where Newton's method has not come to an end after 25 steps, as happens with penalties of very different
-    sizes. It decides almost all of them. The smallest soft ones it solves faster than Newton's
-    method, and comes first, for twelve points.
+    Problems that can be written out, r <= 80 and m q <= 8,000,000 for m rows, get the interior-point method
+    where a constraint is hard, and where Newton's method has not come to an end after 25 steps, as happens
+    with penalties of very different sizes. It decides almost all of them. Soft constraints get it first where
+    it is the faster one: up to m q = 10,000, or 200,000 under Frobenius, whose Newton steps are many.
 
     Under LogDet with hard constraints, at least 1000 of them and at least 10 for each unknown, a feasible set
     is so small that a few sweeps of projections find it, while each Newton step has to weigh all rows. There

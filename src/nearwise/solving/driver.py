@@ -7,12 +7,12 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from nearwise._common import checks
 from nearwise._common.reading import finite
 from nearwise._common.threads import LARGE_MATRIX, one_blas_thread
 from nearwise.model.certificate import Certificate
@@ -22,7 +22,7 @@ from nearwise.model.recheck import Recheck
 from nearwise.solving.automatic import Stage, stages
 from nearwise.solving.loop import Loop
 from nearwise.solving.reduction import Reduction, reduced
-from nearwise.solving.result import Record, Result, Status
+from nearwise.solving.result import CONTRADICTION, Record, Result, Status
 
 Array = NDArray[np.float64]
 
@@ -292,7 +292,7 @@ class _Run(Loop[Iterate, _Graded, Record]):
 def _message(status: Status, certificate: Certificate, tol: float, why: str, note: str) -> str:
     if status is Status.INFEASIBLE:
         rows = "; ".join(violation.name for violation in certificate.worst)
-        return f"No matrix meets these hard constraints together: {rows}"
+        return f"{CONTRADICTION}{rows}"
     reached = f"relative gap {certificate.gap:.1e}, hard violation {certificate.hard_violation:.1e}"
     ends = {
         Status.SOLVED: f"Solved within {tol:g}",
@@ -318,11 +318,9 @@ def _check_limits(
 ) -> None:
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a nearwise.Problem, got {type(problem).__name__}")
-    if not (isinstance(tol, Real) and 0 < tol < 1):
-        raise ValueError(f"tol must be a number between 0 and 1, got {tol!r}")
-    if max_iter is not None and not (isinstance(max_iter, Integral) and max_iter >= 1):
-        raise ValueError(f"max_iter must be a whole number >= 1 or None, got {max_iter!r}")
-    if max_seconds is not None and not (isinstance(max_seconds, Real) and max_seconds > 0):
-        raise ValueError(f"max_seconds must be a positive number or None, got {max_seconds!r}")
+    checks.tolerance(tol)
+    checks.whole_number_or_none(max_iter, "max_iter")
+    if max_seconds is not None:
+        checks.positive_or_infinite(max_seconds, "max_seconds", "None, ")
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be callable, got {type(callback).__name__}")

@@ -8,6 +8,7 @@ neither the distance of the prior nor penalties of very different sizes matter m
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,15 +25,18 @@ _LARGER = 1e4  # how much further inside each start is, at least
 _LARGEST = 1e200
 _STARTS = 5
 _LARGER_MATRIX = 1e9
-# whether a run starts from a larger matrix, how often its multiplier is enlarged, whether it suits the rows
+_LAST = _STARTS - 1
+# whether a run starts from a larger matrix, how often its multiplier is enlarged, whether it suits the rows,
+# and whether it solves its systems by an orthogonal factorisation
 _FROM = (
-    (False, 0, False),
-    (False, 0, True),
-    (True, _STARTS - 1, False),
-    (False, 1, False),
-    (False, 1, True),
-    (True, _STARTS - 1, True),
-    *((False, start, False) for start in range(2, _STARTS)),
+    (False, 0, False, False),
+    (False, 0, False, True),
+    (False, 0, True, True),
+    (True, _LAST, False, True),
+    (False, 1, False, True),
+    (False, 1, True, True),
+    (True, _LAST, True, True),
+    *((False, start, False, True) for start in range(2, _STARTS)),
 )
 _SPARSER = 4  # searches for a proof of fewer rows
 _FLATTEST = 1e-12  # relative size of a direction of the rows that is one, and is stretched to equal size
@@ -95,9 +99,10 @@ def _runs(form: WrittenForm) -> Iterator[Run]:
     not; so some start from a matrix that is much larger than it seems to have to be.
     """
     larger = _enlargement(form)
-    for primal, dual, turned in _FROM:
+    for primal, dual, turned, orthogonal in _FROM:
         turn = _equalising(form.rows) if turned else None
-        yield Run(form, larger**dual, turn, _LARGER_MATRIX if primal else 1.0)
+        with suppress(np.linalg.LinAlgError):
+            yield Run(form, larger**dual, turn, _LARGER_MATRIX if primal else 1.0, orthogonal)
 
 
 def _equalising(rows: WrittenRows) -> Array:

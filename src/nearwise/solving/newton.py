@@ -265,8 +265,10 @@ class _AugmentedLosses:
         self.stiffness = stiffness
         self.updates = 0
         self.last_error = np.inf
-        total = float(np.sum(losses.penalties[~losses.is_hard]))
-        self._set_share(min(1.0, 2 * unknowns / max(total, 1e-300)))
+        soft = losses.penalties[~losses.is_hard]
+        # as much at first as all unknowns together weigh, or all rows, if there are fewer
+        freedom = min(unknowns, len(soft))
+        self._set_share(min(1.0, 2 * freedom / max(float(np.sum(soft)), 1e-300)) if len(soft) else 1.0)
 
     @property
     def can_stiffen(self) -> bool:

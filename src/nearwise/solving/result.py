@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from nearwise.model.certificate import Certificate
 
+CONTRADICTION = "No matrix meets these hard constraints together: "
+
 Array = NDArray[np.float64]
 Limit = Literal["time", "iterations"]
 

@@ -1,12 +1,14 @@
 """The distance that a learner starts from and the one that it learned, each on the rows of one table.
 
-"Before" is the learner's prior, or the distance of its input kernel; for learners of fixed rank, which have
-no prior, the distance of their input as it is. `Missing` says why a model has neither.
+"Before" is the metric that the fit started from, which the learner keeps as `start_metric_`: its prior, or
+the distance of its input kernel; for learners of fixed rank, which have no prior, the distance of their input
+as it is. `Missing` says why a model has neither.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,21 +17,18 @@ from scipy import sparse
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from nearwise.learners import (
-    FixedRankEmbedding,
-    FixedRankRegressor,
-    KernelReducer,
-    MetricLearner,
-    OnlineLearner,
-)
+from nearwise._common.warning import warn
+from nearwise.learners import FixedRankEmbedding, FixedRankRegressor
 from nearwise.learners.base import Learner
-from nearwise.learners.input_kernels import InputKernel, in_parts, paired_squared_distances
-from nearwise.learners.kernel_features import LowRankKernelMetric
-from nearwise.learners.metric import KernelMap, KernelMetric, Metric, root_of
-from nearwise.learners.starts import prior as read_prior
+from nearwise.learners.input_kernels import InputKernel
+from nearwise.learners.metric import Metric, euclidean, root_of
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
+
+
+class StartUnknownWarning(UserWarning):
+    """A model of an older nearwise does not hold the distance that its fit started from."""
 
 
 class Missing(ValueError):
@@ -52,38 +51,45 @@ def measures(model: Any, X: Any) -> tuple[Measured | Given | None, Measured]:
     if isinstance(learner, FixedRankRegressor):
         raise Missing("A FixedRankRegressor predicts numbers and learns no distance.")
     if isinstance(learner, FixedRankEmbedding):
-        return _given(learner, X), Measured(_Euclidean(), learner.embedding_)
+        return _given(learner, X), Measured(euclidean(learner.embedding_.shape[1]), learner.embedding_)
     rows = rows_of(model, X)
     centred = isinstance(learner.metric_, Metric) and not sparse.issparse(rows)
     centre = rows.mean(axis=0) if centred else None
-    after = Measured(learner.metric_, rows, centre)
-    if isinstance(learner, KernelReducer) and learner.metric_.kernel.is_precomputed:
-        return (Given(_of_inner_products(rows)) if rows.shape[0] == rows.shape[1] else None), after
-    return Measured(prior_metric(learner, rows), rows, centre), after
+    start, after = start_metric(learner, rows), Measured(learner.metric_, rows, centre)
+    if isinstance(start, InputKernel) and start.is_precomputed:
+        return (Given(_of_inner_products(rows), rows) if rows.shape[0] == rows.shape[1] else None), after
+    return Measured(start, rows, centre), after
 
 
-def prior_metric(learner: Any, rows: Any) -> Any:
-    """The metric that a learner starts from; None for one that is made of data that are not given."""
-    metric = learner.metric_
-    if isinstance(metric, KernelMetric):
-        return replace(metric, factor=np.eye(len(metric.factor)), alpha=1.0)
-    if isinstance(metric, KernelMap):
-        return _OfKernel(metric.kernel)
-    if isinstance(metric, LowRankKernelMetric):
-        return _OfKernel(metric.features.kernel)
-    if isinstance(learner, OnlineLearner):
-        basis, factor = read_prior(learner.prior, metric.n_features)
-        if factor is not None:
-            return Metric(factor, basis)
-    if isinstance(learner, MetricLearner) and not _is_identity(learner.prior):
-        if learner.kept_prior_:
-            return metric
-        made = isinstance(learner.prior, str)
-        if made and rows is None:
-            return None
-        matrix: Any = learner._prior(rows) if made else learner.prior
-        return Metric(root_of(np.asarray(matrix, dtype=np.float64)))
-    return _Euclidean()
+def start_metric(learner: Any, rows: Any) -> Any:
+    """The metric that a learner started from.
+
+    For a learner of an old model file that does not hold it, it is made anew of the rows shown, with a
+    `StartUnknownWarning`; None where that takes rows and none are given.
+    """
+    if hasattr(learner, "start_metric_"):
+        return learner.start_metric_
+    if learner.kept_prior_:
+        return learner.metric_
+    if not isinstance(learner.prior, str):
+        return Metric(root_of(np.asarray(learner.prior, dtype=np.float64)))
+    if learner.prior == "identity":
+        return euclidean(learner.n_features_in_)
+    if rows is None:
+        return None
+    warn(start_note(learner), StartUnknownWarning)
+    return Metric(root_of(learner.prior_matrix(rows)))
+
+
+def start_note(learner: Any) -> str:
+    """A sentence where the start is not known, and is made anew of the rows shown; else empty."""
+    known = hasattr(learner, "start_metric_") or not isinstance(getattr(learner, "prior", None), str)
+    if known or learner.kept_prior_ or learner.prior == "identity":
+        return ""
+    return (
+        f"the model file is of an older nearwise and does not hold the distance that the fit started from: "
+        f"prior={learner.prior!r} is made anew of the rows shown, and may differ"
+    )
 
 
 def rows_of(model: Any, X: Any) -> Any:
@@ -116,10 +122,10 @@ class Measured:
         return int(self.rows.shape[0])
 
     def pairs(self, i: Index, j: Index) -> Array:
-        # of many rows, most may not be asked for
-        used, places = np.unique(np.stack([i, j]), return_inverse=True)
-        first, second = places.reshape(2, -1)
-        return np.asarray(self.metric.pair_squared_distances(self.rows[used], first, second))
+        return self._of_pairs(self.metric.pair_squared_distances, i, j)
+
+    def products(self, i: Index, j: Index) -> Array:
+        return self._of_pairs(self.metric.pair_products, i, j)
 
     def between(self, rows: Index, others: Index) -> Array:
         left, right = (self.rows[part] for part in (rows, others))
@@ -127,45 +133,30 @@ class Measured:
             left, right = left - self.centre, right - self.centre
         return np.asarray(self.metric.squared_distances(left, right))
 
+    def _of_pairs(self, measure: Callable[[Any, Index, Index], Array], i: Index, j: Index) -> Array:
+        # of many rows, most may not be asked for
+        used, places = np.unique(np.stack([i, j]), return_inverse=True)
+        first, second = places.reshape(2, -1)
+        return np.asarray(measure(self.rows[used], first, second))
+
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """Squared distances that are known themselves."""
+    """Squared distances that are known themselves, and perhaps inner products."""
 
     squared: Array
+    kernel: Array | None = None
 
     def pairs(self, i: Index, j: Index) -> Array:
         return self.squared[i, j]
 
+    def products(self, i: Index, j: Index) -> Array:
+        if self.kernel is None:
+            raise Missing("Distances alone do not tell the inner products that the constraints are about.")
+        return self.kernel[i, j]
+
     def between(self, rows: Index, others: Index) -> Array:
         return self.squared[np.ix_(rows, others)]
-
-
-@dataclass(frozen=True, eq=False)
-class _Euclidean:
-    """The distance of rows as they are, also of sparse ones with many columns."""
-
-    def pair_squared_distances(self, X: Any, i: Index, j: Index) -> Array:
-        return in_parts(paired_squared_distances, X, i, j)
-
-    def squared_distances(self, X: Any, Y: Any) -> Array:
-        from sklearn.metrics.pairwise import euclidean_distances  # slow to import, and needed only here
-
-        return np.asarray(euclidean_distances(X, Y, squared=True))
-
-
-@dataclass(frozen=True, eq=False)
-class _OfKernel:
-    """The distance of an input kernel."""
-
-    kernel: InputKernel
-
-    def pair_squared_distances(self, X: Any, i: Index, j: Index) -> Array:
-        return np.maximum(in_parts(self.kernel.paired_squared_distances, X, i, j), 0.0)
-
-    def squared_distances(self, X: Any, Y: Any) -> Array:
-        lengths = self.kernel.paired(X, X)[:, None] + self.kernel.paired(Y, Y)
-        return np.maximum(lengths - 2.0 * self.kernel.gram(X, Y), 0.0)
 
 
 def _given(learner: FixedRankEmbedding, X: Any) -> Given | None:
@@ -176,13 +167,9 @@ def _given(learner: FixedRankEmbedding, X: Any) -> Given | None:
     if matrix.shape != (len(learner.embedding_),) * 2:
         n = len(learner.embedding_)
         raise ValueError(f"X must be the {n} x {n} matrix of the fit, got shape {matrix.shape}")
-    return Given(matrix if learner.input == "distances" else _of_inner_products(matrix))
+    return Given(matrix) if learner.input == "distances" else Given(_of_inner_products(matrix), matrix)
 
 
 def _of_inner_products(K: Array) -> Array:
     length = np.diag(K)
     return np.maximum(length[:, None] + length - 2.0 * K, 0.0)
-
-
-def _is_identity(prior: Any) -> bool:
-    return isinstance(prior, str) and prior == "identity"

@@ -7,18 +7,18 @@ the same order of pairs, the share of comparisons and bounds that hold, and the 
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nearwise._common.threads import one_blas_thread
+from nearwise.linalg.nearest import nearest
+from nearwise.linalg.scaling import principal_coordinates
 from nearwise.model import drawing
-from nearwise.model.blocks import Constraints
+from nearwise.model.blocks import Block, Constraints
+from nearwise.model.kinds import Grade, Measure
 from nearwise.study.resampling import (
-    AT_A_TIME,
     UNCLEAR,
     VERDICTS,
     Figure,
@@ -51,14 +51,11 @@ _CLUSTERED = 1_000  # objects that are clustered at most
 _STARTS = 4  # of k-means
 
 
-class Distance(Protocol):
-    """Squared distances of the rows of one table, by row number."""
-
-    def pairs(self, i: Index, j: Index) -> Array:
-        """Of the rows i to the rows j, one by one."""
+class Distance(Measure, Protocol):
+    """Squared distances and inner products of the rows of one table, by row number."""
 
     def between(self, rows: Index, others: Index) -> Array:
-        """Of all rows to all others."""
+        """The squared distances of all rows to all others."""
 
 
 def from_labels(
@@ -101,39 +98,26 @@ def from_constraints(
 ) -> list[Figure]:
     """Figures of constraints by row number; of more than 5,000 of a kind, of a sample.
 
-    Pairs without bounds, similar or dissimilar, are graded by their order, against random pairs where all are
-    of one kind; comparisons and bounds by the share that holds; measured distances by their relative error,
-    before in the unit in which that is smallest.
+    Each kind of constraint says how (`Kind.grades`). Pairs without bounds, similar or dissimilar, are graded
+    by their order, against random pairs where all are of one kind; comparisons and bounds by the share that
+    holds; equalities by their error, before in the unit in which that is smallest. The error of measured
+    distances is relative to each of them, that of other equalities to the mean magnitude of their bounds.
     """
     rng = np.random.RandomState(seed)
-    ids: dict[str, list[Index]] = {}
-    bounds: dict[str, list[Array]] = {}
+    parts: dict[Grade, list[Block]] = {}
     for block in constraints.blocks:
-        is_open = np.isnan(block.bounds)
-        for part, rows in (("open", is_open), ("given", ~is_open)):
-            if rows.any() and block.ids is not None:
-                kind = "comparison" if block.kind == "comparison" else f"{part} {block.relation:+d}"
-                ids.setdefault(kind, []).append(block.ids[rows])
-                bounds.setdefault(kind, []).append(block.bounds[rows])
-    parts = {kind: _sampled(np.concatenate(ids[kind]), np.concatenate(bounds[kind]), rng) for kind in ids}
+        for grade, rows in block.of_kind.grades(block):
+            parts.setdefault(grade, []).append(block.part(np.flatnonzero(rows)))
     found: list[Figure] = []
-    none = np.empty((0, 2), np.int64)
-    similar, dissimilar = (parts.get(kind, (none, None))[0] for kind in ("open -1", "open +1"))
-    if len(similar) or len(dissimilar):
-        found.append(_order_of_pairs(before, after, similar, dissimilar, n_rows, rng))
-    if "comparison" in parts:
-        rows, bound = parts["comparison"]
-        holds = [(_difference(distance, rows) <= bound).astype(float) for distance in (before, after)]
-        found.append(share("triplets in order", holds, False, seed))
-    bounded = [(*parts[kind], sign) for kind, sign in (("given -1", -1), ("given +1", 1)) if kind in parts]
-    if bounded:
-        holds = [
-            np.concatenate([sign * (distance.pairs(*rows.T) - bound) >= 0.0 for rows, bound, sign in bounded])
-            for distance in (before, after)
-        ]
-        found.append(share("bounds that hold", [kept.astype(float) for kept in holds], False, seed))
-    if "given +0" in parts:
-        found.append(_measured(before, after, *parts["given +0"], seed))
+    for grade, blocks in sorted(parts.items(), key=lambda item: _BY.index(item[0].by)):
+        blocks = _sampled(blocks, rng)
+        if grade.by == "order":
+            found.append(_order_of_pairs(before, after, grade.figure, blocks, n_rows, rng))
+        elif grade.by == "share":
+            holds = [_holds(distance, blocks).astype(float) for distance in (before, after)]
+            found.append(share(grade.figure, holds, False, seed))
+        else:
+            found.append(_error(before, after, grade, blocks, seed))
     return found
 
 
@@ -148,34 +132,21 @@ def _outcomes(
     distance: Distance, codes: Index, queries: Index, among: Index, leave_out: bool
 ) -> tuple[Array, Array]:
     """Whether five nearest neighbours err on every query, and whether one of them is of its class."""
-    near = _nearest(distance, queries, among, min(NEIGHBORS, len(among) - leave_out), leave_out)
+    own = np.full(int(max(queries.max(), among.max())) + 1, -1)
+    own[among] = np.arange(len(among))
+    found = nearest(
+        lambda rows, others: distance.between(queries[rows], among[others]),
+        len(queries),
+        len(among),
+        min(NEIGHBORS, len(among) - leave_out),
+        own[queries] if leave_out else None,
+    )
+    near = among[found]
     votes = np.zeros((len(queries), int(codes.max()) + 1), dtype=np.int64)
     np.add.at(votes, (np.arange(len(queries))[:, np.newaxis], codes[near]), 1)
     wrong = votes.argmax(axis=1) != codes[queries]  # of classes with equal votes, the first one
     hit = (codes[near] == codes[queries][:, np.newaxis]).any(axis=1)
     return wrong.astype(float), hit.astype(float)
-
-
-def _nearest(distance: Distance, queries: Index, among: Index, k: int, leave_out: bool) -> Index:
-    """The k nearest rows `among` of every query, which itself is no neighbour where `leave_out` says so."""
-    out = np.empty((len(queries), k), dtype=np.int64)
-    # Every block transforms its rows anew: blocks that are about square transform the fewest.
-    height = min(len(queries), math.isqrt(AT_A_TIME))
-    width = max(AT_A_TIME // height, k)
-    for low in range(0, len(queries), height):
-        asking = queries[low : low + height]
-        best, nearest = np.empty((len(asking), 0)), np.empty((len(asking), 0), dtype=np.int64)
-        for left in range(0, len(among), width):
-            others = among[left : left + width]
-            squared = np.array(distance.between(asking, others))
-            if leave_out:
-                squared[asking[:, np.newaxis] == others] = np.inf
-            best = np.concatenate([best, squared], axis=1)
-            nearest = np.concatenate([nearest, np.broadcast_to(others, squared.shape)], axis=1)
-            chosen = np.argpartition(best, min(k, best.shape[1]) - 1, axis=1)[:, :k]
-            best, nearest = np.take_along_axis(best, chosen, 1), np.take_along_axis(nearest, chosen, 1)
-        out[low : low + height] = nearest
-    return out
 
 
 def _clustering(
@@ -210,13 +181,8 @@ def _k_means(squared: Array, n_clusters: int, seed: int) -> Index:
     from sklearn.cluster import KMeans
     from threadpoolctl import threadpool_limits
 
-    size = float(squared.max()) or 1.0
-    centred = squared / size
-    centred = centred - centred.mean(axis=0) - centred.mean(axis=1)[:, np.newaxis] + centred.mean()
-    with one_blas_thread():  # of which more are much slower on a busy machine
-        values, vectors = np.linalg.eigh(-0.25 * (centred + centred.T))
-    kept = values > 1e-10 * values[-1]
-    points = vectors[:, kept] * np.sqrt(values[kept]) if kept.any() else np.zeros((len(squared), 1))
+    points = principal_coordinates(squared / (float(squared.max()) or 1.0))
+    points = points if points.shape[1] else np.zeros((len(squared), 1))
     if len(np.unique(points.round(12), axis=0)) < n_clusters:
         points = points + 1e-9 * np.random.RandomState(seed).standard_normal(points.shape)
     with threadpool_limits(limits=1):  # sums of several threads come in any order
@@ -225,7 +191,11 @@ def _k_means(squared: Array, n_clusters: int, seed: int) -> Index:
 
 
 def _normalised_information(table: Array) -> Array:
-    """Mutual information of the rows and columns of tables of counts, divided by their mean entropy."""
+    """Mutual information of the rows and columns of tables of counts, divided by their mean entropy.
+
+    By hand, because scikit-learn's takes one clustering at a time and no weights, and a thousand resamples of
+    weighted objects come at once here.
+    """
     joint = table / table.sum(axis=(1, 2), keepdims=True)
     entropies = [_entropy(joint.sum(axis=axis)) for axis in (1, 2)]
     mean = (entropies[0] + entropies[1]) / 2
@@ -257,16 +227,19 @@ def _order_of_labels(
 def _order_of_pairs(
     before: Distance,
     after: Distance,
-    similar: Index,
-    dissimilar: Index,
+    name: str,
+    blocks: list[Block],
     n_rows: int,
     rng: np.random.RandomState,
 ) -> Figure:
-    name = _GIVEN
+    similar, dissimilar = (
+        np.concatenate([_NO_PAIRS, *(block.object_ids for block in blocks if block.relation == relation)])
+        for relation in (-1, 1)
+    )
     if not len(similar) or not len(dissimilar):
         i, j = rng.randint(n_rows, size=(2, LARGEST_SAMPLE))
         random = np.stack([i, j], axis=1)[i != j]
-        name = _AGAINST_RANDOM
+        name = f"{name}, against random ones"
         similar, dissimilar = (similar, random) if len(similar) else (random, dissimilar)
     pairs = np.concatenate([similar, dissimilar])
     is_similar = np.arange(len(pairs)) < len(similar)
@@ -300,32 +273,55 @@ def _area(values: Array, is_similar: NDArray[np.bool_]) -> Statistic:
     return statistic
 
 
-def _measured(before: Distance, after: Distance, pairs: Index, squares: Array, seed: int) -> Figure:
-    """The mean of |d - t| / t of plain distances d and their targets t."""
-    targets = np.sqrt(squares)
-    old, new = (np.sqrt(distance.pairs(*pairs.T)) / targets for distance in (before, after))
-    old = old * _best_multiple(old)
-    statistics = [mean(np.abs(ratio - 1.0)) for ratio in (old, new)]
-    return figure("relative error of distances", statistics, [len(pairs)], True, seed, largest=np.inf)
+def _holds(distance: Distance, blocks: list[Block]) -> NDArray[np.bool_]:
+    """Whether each constraint does."""
+    values = [block.of_kind.values(block, distance) for block in blocks]
+    kept = [
+        block.relation * (value - block.bounds) >= 0.0 for block, value in zip(blocks, values, strict=True)
+    ]
+    return np.concatenate(kept)
 
 
-def _best_multiple(ratios: Array) -> float:
-    """The c that minimises the mean of |c r - 1|: a median of 1 / r weighted by r."""
-    positive = np.sort(ratios[ratios > 0])[::-1]  # 1 / r ascending
-    if not len(positive):
+def _error(before: Distance, after: Distance, grade: Grade, blocks: list[Block], seed: int) -> Figure:
+    """The mean of |v - t| / s of values v and targets t, with s = t for distances, else the mean of |t|."""
+    targets = np.concatenate([block.bounds for block in blocks])
+    old, new = (
+        np.concatenate([block.of_kind.values(block, distance) for block in blocks])
+        for distance in (before, after)
+    )
+    if grade.root:
+        old, new, targets = np.sqrt(old), np.sqrt(new), np.sqrt(targets)
+    sizes = targets if grade.root else np.full(len(targets), np.mean(np.abs(targets)) or 1.0)
+    old = old * _best_multiple(old / sizes, targets / sizes)
+    statistics = [mean(np.abs(values - targets) / sizes) for values in (old, new)]
+    return figure(grade.figure, statistics, [len(targets)], True, seed, largest=np.inf)
+
+
+def _best_multiple(values: Array, targets: Array) -> float:
+    """The c >= 0 that minimises the mean of |c v - t|: a median of t / v weighted by |v|."""
+    kept = values != 0
+    if not kept.any():
         return 1.0
-    return float(1.0 / positive[np.searchsorted(np.cumsum(positive), positive.sum() / 2)])
+    ratios, weights = targets[kept] / values[kept], np.abs(values[kept])
+    order = np.argsort(ratios, kind="stable")
+    place = np.searchsorted(np.cumsum(weights[order]), weights.sum() / 2)
+    return max(float(ratios[order[min(int(place), len(order) - 1)]]), 0.0)
 
 
-def _difference(distance: Distance, rows: Index) -> Array:
-    return distance.pairs(*rows[:, :2].T) - distance.pairs(*rows[:, 2:].T)
-
-
-def _sampled(ids: Index, bounds: Array, rng: np.random.RandomState) -> tuple[Index, Array]:
-    if len(ids) <= LARGEST_SAMPLE:
-        return ids, bounds
-    rows = np.sort(rng.permutation(len(ids))[:LARGEST_SAMPLE])
-    return ids[rows], bounds[rows]
+def _sampled(blocks: list[Block], rng: np.random.RandomState) -> list[Block]:
+    """At most 5,000 rows of each relation."""
+    found: list[Block] = []
+    for relation in dict.fromkeys(block.relation for block in blocks):
+        mine = [block for block in blocks if block.relation == relation]
+        count = sum(map(len, mine))
+        chosen = np.arange(count)
+        if count > LARGEST_SAMPLE:
+            chosen = np.sort(rng.permutation(count)[:LARGEST_SAMPLE])
+        ends = np.cumsum([0, *map(len, mine)])
+        for block, low, high in zip(mine, ends[:-1], ends[1:], strict=True):
+            rows = chosen[(chosen >= low) & (chosen < high)] - low
+            found += [block.part(rows)] if len(rows) else []
+    return found
 
 
 def _dense(codes: Index) -> Index:
@@ -334,5 +330,5 @@ def _dense(codes: Index) -> Index:
 
 
 _ORDER = "pair ROC-AUC"
-_GIVEN = "given pairs' ROC-AUC"
-_AGAINST_RANDOM = "given pairs' ROC-AUC, against random ones"
+_BY = ("order", "share", "error")  # the order of figures
+_NO_PAIRS = np.empty((0, 2), np.int64)

@@ -2,8 +2,8 @@
 
 Every function takes an estimator of the package, or a scikit-learn Pipeline whose last step is one, and
 raises `Missing`, whose message says why, where there is no such thing to see. "Before" is the distance that
-the learner starts from, on what it is given: its prior, or the input kernel's distance; for learners of fixed
-rank, which have no prior, the distance of their input as it is.
+the fit started from, which the learner keeps as `start_metric_`: its prior, or the input kernel's distance;
+for learners of fixed rank, which have no prior, the distance of their input as it is.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from nearwise._common.threads import one_blas_thread
 from nearwise.learners import (
     FixedRankEmbedding,
     FixedRankLearner,
@@ -27,9 +26,10 @@ from nearwise.learners import (
 )
 from nearwise.learners.input_kernels import dense_product
 from nearwise.learners.metric import Metric
-from nearwise.linalg.directions import turned, with_fixed_signs
+from nearwise.linalg.directions import turned
+from nearwise.linalg.scaling import principal_coordinates
 from nearwise.model import labelling
-from nearwise.study.before_after import Missing, learner_of, measures, prior_metric, rows_of
+from nearwise.study.before_after import Missing, learner_of, measures, rows_of, start_metric
 from nearwise.study.evaluation import PAIRS, labelled_pairs
 
 Array = NDArray[np.float64]
@@ -40,7 +40,6 @@ SHARE_PAIRS = 4000  # random pairs over which the features' shares are summed
 COLOURS = 10  # classes that are told apart
 OTHER, UNKNOWN = "other", "none"  # further classes, and rows without a label
 _GATHERED = 2**22  # numbers gathered at a time
-_NEGLIGIBLE = 1e-12  # eigenvalue relative to the largest that is only rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,20 +229,20 @@ def maps(model: Any, X: Any = None, n_points: int = MAP_POINTS, seed: int = 0) -
     rows = np.arange(after.n_rows)
     if len(rows) > n_points:
         rows = np.sort(np.random.RandomState(seed).permutation(len(rows))[:n_points])
-    new, new_share = _principal_coordinates(after.between(rows, rows))
+    new, new_share = _map(after.between(rows, rows))
     if before is None:
         return Maps(rows, None, new, (0.0, new_share))
     squared = before.between(rows, rows)
     if not np.isfinite(squared).all():
         return Maps(rows, None, new, (0.0, new_share))
-    old, old_share = _principal_coordinates(squared)
+    old, old_share = _map(squared)
     return Maps(rows, old, turned(new, old), (old_share, new_share))
 
 
 def spectrum(model: Any, X: Any = None) -> Spectrum:
     """The eigenvalues of what was learned: M, W of a kernel, or the matrix of fixed rank.
 
-    X is needed only to show a prior that is made of data, prior="covariance".
+    X is needed only for prior="covariance" in a model file of an older nearwise, which does not hold that.
     """
     learner = learner_of(model)
     if isinstance(learner, FixedRankRegressor):
@@ -258,11 +257,9 @@ def spectrum(model: Any, X: Any = None) -> Spectrum:
     if isinstance(learner, FixedRankLearner):
         return _spectrum(metric.factor, len(metric.factor))
     if isinstance(metric, Metric) and metric.basis is None:
-        start = prior_metric(learner, None if X is None else rows_of(model, X))
-        old: Array | None = np.ones(metric.n_features)
-        if isinstance(start, Metric):
-            old = np.asarray(np.linalg.eigvalsh(start.matrix)[::-1])
-        return replace(_spectrum(metric.factor, metric.n_features), prior=None if start is None else old)
+        start = start_metric(learner, None if X is None else rows_of(model, X))
+        old = None if start is None else np.asarray(np.linalg.eigvalsh(start.matrix)[::-1])
+        return replace(_spectrum(metric.factor, metric.n_features), prior=old)
     inside = len(metric.factor)
     outside = metric.n_features - inside if isinstance(metric, Metric) else 0
     found = _spectrum(metric.factor, inside + outside)
@@ -278,28 +275,22 @@ def feature_shares(model: Any, X: Any, names: Sequence[str] | None = None, seed:
     named = _input_names(model, names, metric.n_features)
     rows = rows_of(model, X)
     pairs = np.random.RandomState(seed).randint(rows.shape[0], size=(2, SHARE_PAIRS))
-    old, new = (_carried(found, rows, *pairs) for found in (prior_metric(learner, rows), metric))
+    old, new = (_carried(found, rows, *pairs) for found in (start_metric(learner, rows), metric))
     totals = float(old.sum()), float(new.sum())
     if not all(np.isfinite(total) and total > 0 for total in totals):
         raise Missing("All rows are at distance zero from each other, or too far apart to be measured.")
     return FeatureShares(named, old / totals[0], new / totals[1])
 
 
-def _principal_coordinates(squared: Array) -> tuple[Array, float]:
+def _map(squared: Array) -> tuple[Array, float]:
     """Two coordinates by classical scaling, the principal ones of the points, and the share they keep."""
-    size = float(squared.max(initial=0.0))
-    if not np.isfinite(size) or not np.isfinite(squared).all():
+    if not np.isfinite(squared).all():
         raise Missing("Some distances are unknown or too large for a floating-point number.")
-    if size == 0.0:
-        return np.zeros((len(squared), 2)), 1.0
-    scaled = squared / size
-    centred = scaled - scaled.mean(axis=0) - scaled.mean(axis=1)[:, None] + scaled.mean()
-    with one_blas_thread():  # of which more are much slower on a busy machine
-        values, vectors = np.linalg.eigh(-0.25 * (centred + centred.T))
-    values = np.where(values > _NEGLIGIBLE * values[-1], values, 0.0)[::-1]
-    vectors = with_fixed_signs(vectors[:, ::-1][:, :2])
-    share = float(values[:2].sum() / values.sum())
-    return vectors * np.sqrt(values[:2] * size), share
+    points = principal_coordinates(squared)
+    variances = np.sum((points / (float(np.abs(points).max(initial=0.0)) or 1.0)) ** 2, axis=0)
+    shown = np.zeros((len(squared), 2))
+    shown[:, : points.shape[1]] = points[:, :2]
+    return shown, float(variances[:2].sum() / variances.sum()) if len(variances) else 1.0
 
 
 def _spectrum(factor: Array, dimension: int) -> Spectrum:
@@ -310,20 +301,18 @@ def _spectrum(factor: Array, dimension: int) -> Spectrum:
     return Spectrum(values[kept], None, dimension)
 
 
-def _carried(metric: Any, rows: Any, i: Index, j: Index) -> Array:
+def _carried(metric: Metric, rows: Any, i: Index, j: Index) -> Array:
     """The sum over pairs of z_k (M z)_k, for every k; for M = A B^T the row sums of (Z^T Z A) * B."""
     total = np.zeros(rows.shape[1])
     step = len(i) if sparse.issparse(rows) else max(_GATHERED // max(rows.shape[1], 1), 1)
     for first in range(0, len(i), step):
         z = rows[i[first : first + step]] - rows[j[first : first + step]]
-        if not isinstance(metric, Metric) or metric.basis is not None:  # the identity, or its part of M
+        outer = metric.factor if metric.basis is None else metric.basis
+        inner = dense_product(z, outer)
+        if metric.basis is not None:  # M is the identity outside it
             total += np.asarray((z.multiply(z) if sparse.issparse(z) else z * z).sum(axis=0)).ravel()
-        if isinstance(metric, Metric):
-            outer = metric.factor if metric.basis is None else metric.basis
-            inner = dense_product(z, outer)
-            if metric.basis is not None:
-                inner = inner @ metric.factor @ metric.factor.T - inner
-            total += np.einsum("kc,kc->k", dense_product(z.T, inner), outer)
+            inner = inner @ metric.factor @ metric.factor.T - inner
+        total += np.einsum("kc,kc->k", dense_product(z.T, inner), outer)
     return total
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,6 +64,17 @@ class Figure:
         if self.change is None or self.change.low <= 0.0 <= self.change.high:
             return unclear
         return better if (self.change.value < 0) is self.lower_is_better else worse
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything as numbers and texts."""
+        parts = {"before": self.before, "after": self.after, "change": self.change}
+        return {
+            "name": self.name,
+            **{name: None if part is None else part._asdict() for name, part in parts.items()},
+            "lower_is_better": self.lower_is_better,
+            "verdict": self.verdict,
+            "n": self.n,
+        }
 
     def _text(self, found: Interval) -> str:
         if self.percent:

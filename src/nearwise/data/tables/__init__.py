@@ -15,7 +15,7 @@ from pathlib import Path
 from nearwise.data.tables._binary import open_arrays, open_dataset, open_parquet
 from nearwise.data.tables._output import check_target, json_text, write, write_columns
 from nearwise.data.tables._seen import Seen
-from nearwise.data.tables._table import Opened, Table, TableError, checked, select
+from nearwise.data.tables._table import Opened, Table, TableError, as_texts, checked, select
 from nearwise.data.tables._text import open_text
 from nearwise.data.tables.numerals import NO_WISHES, Wanted, wanted
 
@@ -23,6 +23,7 @@ __all__ = [
     "Seen",
     "Table",
     "TableError",
+    "as_texts",
     "check_target",
     "json_text",
     "open_file",

@@ -65,6 +65,7 @@ _FINGERPRINTS, _COUNT = "row_fingerprints_", "n_rows_learned_"
 
 
 def _fingerprints(X: NDArray[np.float64]) -> NDArray[np.uint64]:
+    """Of 8 bytes each, as model files hold them; `digest` is of 32."""
     rows = np.ascontiguousarray(X + 0.0, dtype="<f8")  # -0.0 and 0.0 are one number
     digests = b"".join(hashlib.blake2b(row.data, digest_size=8).digest() for row in rows)
     return np.frombuffer(digests, dtype="<u8").astype(np.uint64)

@@ -7,7 +7,6 @@ numbers; the reader then loads those columns; `checked` makes a `Table` of them 
 from __future__ import annotations
 
 import difflib
-import hashlib
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,8 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from nearwise._common.digest import SHORT, digest
 
 LONGEST_ID = 1000
 MISSING = frozenset(("", "?", "na", "n/a", "nan", "null", "none", "<na>", "#n/a"))
@@ -57,11 +58,8 @@ class Table:
 
     def fingerprint(self) -> str:
         """16 hexadecimal digits that change when numbers, labels, ids or names do."""
-        digest = hashlib.sha256(repr((self.X.shape, self.names)).encode())
-        digest.update(np.ascontiguousarray(self.X, dtype="<f8").tobytes())
-        for texts in (self.labels, self.ids):
-            digest.update(repr(None if texts is None else texts.tolist()).encode())
-        return digest.hexdigest()[:16]
+        texts = [None if column is None else column.tolist() for column in (self.labels, self.ids)]
+        return digest(self.X, self.names, *texts)[:SHORT]
 
 
 @dataclass(frozen=True, eq=False)

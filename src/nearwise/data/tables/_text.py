@@ -238,7 +238,7 @@ def open_text(
         lines.pop()
     if not lines:
         raise TableError(f"{source} is empty")
-    first, separator = _separator(source, lines)
+    first, separator, lines = _separator(source, lines)
     sample = list(islice(_records(source, lines, first, separator), SAMPLE))
     is_header, notice = _is_header(source, sample) if look_for_header else (False, "")
     header = sample[0] if is_header else None
@@ -281,12 +281,12 @@ def _decoded(source: str, data: bytes) -> tuple[str, tuple[str, ...]]:
         return text, (f"{source}, line {line}: not UTF-8; read as Windows-1252 (Latin-1)",)
 
 
-def _separator(source: str, lines: list[str]) -> tuple[int, str]:
-    """The number of lines before the first record, and the separator."""
+def _separator(source: str, lines: list[str]) -> tuple[int, str, list[str]]:
+    """The number of lines before the first record, the separator, and the lines with it between cells."""
     first = next(k for k, line in enumerate(lines) if line.strip())
     declared = re.fullmatch(r'"?sep=(.)"?', lines[first].strip(), re.IGNORECASE)  # a line for Excel
     if declared and first + 1 < len(lines):
-        return first + 1, declared[1]
+        return first + 1, declared[1], lines
     best, best_score = ",", (0.0, 0.0, 0)
     for separator in SEPARATORS:
         try:
@@ -303,9 +303,8 @@ def _separator(source: str, lines: list[str]) -> tuple[int, str]:
         if score > best_score:
             best, best_score = separator, score
     if best_score[0] == 0.0 and _is_blank_separated(lines[first : first + SAMPLE]):
-        lines[:] = [_BLANKS.sub("\t", line.strip()) for line in lines]
-        return first, "\t"
-    return first, best
+        return first, "\t", [_BLANKS.sub("\t", line.strip()) for line in lines]
+    return first, best, lines
 
 
 def _is_blank_separated(lines: list[str]) -> bool:

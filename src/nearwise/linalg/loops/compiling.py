@@ -10,9 +10,7 @@ can be kept, numba gives up; here every process compiles for itself then, and sa
 
 from __future__ import annotations
 
-import hashlib
 import re
-import warnings
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -23,6 +21,8 @@ import numba
 import numpy as np
 from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
 
+from nearwise._common.digest import digest
+from nearwise._common.warning import warn
 from nearwise.linalg import loops
 
 _UNKEPT = (
@@ -113,13 +113,10 @@ def _stamp(file: Path) -> str:
     files = {file, *Path(__file__).parent.glob("*.py")}
     config: Any = numba.config  # its types know none of its settings
     settings = config.OPT, config.BOUNDSCHECK
-    digest = hashlib.sha256(
-        repr((numba.__version__, llvmlite.__version__, np.__version__, settings)).encode()
-    )
-    for source in sorted(files):
-        if source.is_file():  # not in a zip file, where numba's own key, with the bytecode, must do
-            digest.update(source.name.encode() + b"\0" + source.read_bytes())
-    return digest.hexdigest()
+    versions = numba.__version__, llvmlite.__version__, np.__version__
+    # in a zip file there is none, and numba's own key, with the bytecode, must do
+    texts = ((source.name, source.read_bytes()) for source in sorted(files) if source.is_file())
+    return digest(versions, settings, *texts)
 
 
 def _announce() -> None:
@@ -131,4 +128,4 @@ def _announce() -> None:
 def _tell_unkept(reason: str) -> None:
     if "unkept" not in _told:
         _told.add("unkept")
-        warnings.warn(_UNKEPT.format(reason), RuntimeWarning, stacklevel=5)
+        warn(_UNKEPT.format(reason), RuntimeWarning)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -11,13 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from nearwise._common.digest import SHORT, digest
 from nearwise.model import labelling
 from nearwise.model.certificate import Violation
 from nearwise.show.report._maps import row_label
 from nearwise.show.report._text import count
 from nearwise.solving.result import Status
 from nearwise.study import inspection
-from nearwise.study.before_after import Missing, learner_of
+from nearwise.study.before_after import Missing, learner_of, start_note
 from nearwise.study.evaluation import Figure
 from nearwise.study.inspection import Classes, Convergence, Distances, FeatureShares, Maps, Spectrum
 
@@ -149,6 +149,8 @@ def _distances(
 
 
 def _notice(learner: Any) -> str:
+    if note := start_note(learner):
+        return f"{note[:1].upper()}{note[1:]}."
     if getattr(learner, "kept_prior_", False):
         return "Nothing was learned: the learner kept what it started from, so before and after are the same."
     status = getattr(learner, "status_", None)
@@ -173,14 +175,9 @@ def _fingerprint(settings: Mapping[str, object], X: Any, *others: Sequence[Any] 
     """A hash of the data, unless the settings have one."""
     if FINGERPRINT in settings:
         return {}
-    dense = not sparse.issparse(X)
-    parts = (np.asarray(X, dtype=np.float64),) if dense else (X.data, X.indices, X.indptr)
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(f"{part.dtype}{part.shape}".encode() + np.ascontiguousarray(part).tobytes())
-    for column in others:
-        digest.update(repr(None if column is None else [str(value) for value in column]).encode())
-    return {FINGERPRINT: digest.hexdigest()[:16]}
+    data = X if sparse.issparse(X) else np.asarray(X, dtype=np.float64)
+    columns = [None if column is None else [str(value) for value in column] for column in others]
+    return {FINGERPRINT: digest(data, *columns)[:SHORT]}
 
 
 def _n_rows(X: Any) -> int:

@@ -157,4 +157,5 @@ def _asset(name: str) -> str:
 
 
 def _digest(text: str) -> str:
+    """As a content security policy names a script or a style sheet."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,7 +62,7 @@ def hold_out(codes: Index | None, constraints: Constraints, share: float | None,
         held = _some_of_every_class(codes, labelled, _wanted(share, len(labelled)), rng)
     if codes is not None and len(held) >= FEWEST:
         is_held = np.isin(np.arange(len(codes)), held)
-        touched = [np.any(is_held[block.object_ids], axis=1) for block in constraints.blocks]
+        touched = [block.about_any(is_held[block.object_ids]) for block in constraints.blocks]
         kept = [np.logical_not(mask) for mask in touched]
         measured = with_enough(_part(constraints, touched))
         return Split(np.setdiff1d(labelled, held), held, _part(constraints, kept), measured)
@@ -142,7 +142,11 @@ def with_enough(constraints: Constraints) -> Constraints:
 def _groups(constraints: Constraints) -> Index:
     """A number for every constraint, equal for those that name the same pair, or compare the same pairs."""
     keys = [np.empty((0, 4), np.int64)]
-    for block in constraints.blocks:
+    for number, block in enumerate(constraints.blocks):
+        if block.of_kind.shares_objects:
+            alone = np.stack([np.full(len(block), -2 - number), np.arange(len(block))], axis=1)
+            keys.append(np.pad(alone, ((0, 0), (0, 2))))
+            continue
         ids = block.object_ids.reshape(len(block), -1, 2)
         pairs = np.sort(ids, axis=2)
         if pairs.shape[1] == 2:
@@ -162,15 +166,14 @@ def _groups(constraints: Constraints) -> Index:
 
 
 def _kinds(block: Block) -> NDArray[np.str_]:
-    if block.kind == "comparison":
-        return np.full(len(block), "triplets")
-    given = "distances" if block.relation == 0 else "bounds"
-    return np.where(np.isnan(block.bounds), "pairs", given)
+    """What a user calls every row."""
+    grades = block.of_kind.grades(block)
+    return np.select([rows for _, rows in grades], [grade.things for grade, _ in grades], default="")
 
 
 def _part(constraints: Constraints, masks: list[Mask]) -> Constraints:
     blocks = [
-        replace(block, ids=block.object_ids[rows], bounds=block.bounds[rows])
+        block.part(np.flatnonzero(rows))
         for block, rows in zip(constraints.blocks, masks, strict=True)
         if rows.any()
     ]

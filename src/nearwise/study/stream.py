@@ -1,4 +1,4 @@
-"""`learn --method online`: one pass over the feedback, in random order, that can be stopped and resumed.
+"""The method "online": one pass over the feedback, in random order, that can be stopped and resumed.
 
 The checkpoint is the learner itself, which knows how many pieces it has seen; a learner is the same bit by
 bit whichever way a stream is cut, so a resumed pass ends where an uninterrupted one does.
@@ -6,7 +6,6 @@ bit whichever way a stream is cut, so a resumed pass ends where an uninterrupted
 
 from __future__ import annotations
 
-import hashlib
 import time
 import warnings
 from pathlib import Path
@@ -15,13 +14,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-import nearwise as nw
-from nearwise import constraints as c
-from nearwise.model.blocks import Block, Constraints
+from nearwise._common.digest import SHORT, digest
+from nearwise.data.models import load, save
+from nearwise.learners import OnlineLearner, PriorKeptWarning
+from nearwise.model import constraints as c
+from nearwise.model.blocks import Constraints
 from nearwise.online.feedback import Pieces, of_blocks
 
 if TYPE_CHECKING:
-    from nearwise.cli._fitting import Settings, Watch
+    from nearwise.study.fitting import Settings, Watch
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -37,7 +38,7 @@ def learn(
     rows: Index,
     settings: Settings,
     watch: Watch,
-) -> nw.OnlineLearner:
+) -> OnlineLearner:
     """Follow the feedback to its end, or until `watch` asks to stop.
 
     Parameters
@@ -57,7 +58,7 @@ def learn(
     stored, stop = time.perf_counter(), False
     while learner.n_feedback_ < len(pieces) and not stop:
         first = learner.n_feedback_
-        learner.partial_fit(X, constraints=_constraints(pieces, first, first + _AT_A_TIME))
+        learner.partial_fit(X, constraints=pieces.constraints(first, first + _AT_A_TIME))
         stop = watch.step(f"{learner.n_feedback_:,} of {len(pieces):,} pieces of feedback")
         unfinished = learner.n_feedback_ < len(pieces)
         if path is not None and unfinished and (stop or time.perf_counter() - stored > _STORED_EVERY):
@@ -75,43 +76,27 @@ def _shuffled(pieces: Pieces, seed: int) -> Pieces:
     return Pieces(pieces.rows[order], pieces.relation[order], pieces.bound[order])
 
 
-def _constraints(pieces: Pieces, first: int, end: int) -> Constraints:
-    """Some pieces in their order: a block for each run of one kind and one relation."""
-    rows, relation, bound = pieces.rows[first:end], pieces.relation[first:end], pieces.bound[first:end]
-    compares = rows[:, 2] >= 0
-    starts = np.flatnonzero(np.diff(2 * relation + compares, prepend=99))
-    blocks = []
-    for low, high in zip(starts, [*starts[1:], len(rows)], strict=True):
-        width = 4 if compares[low] else 2
-        kind: c.Kind = "comparison" if compares[low] else "distance"
-        blocks.append(Block(kind, int(relation[low]), rows[low:high, :width].copy(), bound[low:high].copy()))
-    return Constraints(tuple(blocks))
-
-
-def _started(X: Array, settings: Settings) -> nw.OnlineLearner:
+def _started(X: Array, settings: Settings) -> OnlineLearner:
     """A learner that has seen the data, for bounds and subspace, and no feedback yet."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", nw.PriorKeptWarning)
-        return nw.OnlineLearner(rank=settings.rank, random_state=settings.seed).fit(X)
+        warnings.simplefilter("ignore", PriorKeptWarning)
+        return OnlineLearner(rank=settings.rank, random_state=settings.seed).fit(X)
 
 
 def _fingerprint(X: Array, pieces: Pieces, settings: Settings) -> str:
-    digest = hashlib.sha256(f"{X.shape} {settings.rank} {settings.seed}".encode())
-    for array in (X, pieces.rows, pieces.relation, pieces.bound):
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()[:16]
+    return digest(X, settings.rank, settings.seed, pieces.rows, pieces.relation, pieces.bound)[:SHORT]
 
 
-def _store(learner: nw.OnlineLearner, path: Path, note: str) -> None:
+def _store(learner: OnlineLearner, path: Path, note: str) -> None:
     learner.checkpoint_of_ = note
-    nw.save(learner, path)
+    save(learner, path)
     del learner.checkpoint_of_
 
 
-def _resumed(path: Path, note: str) -> nw.OnlineLearner:
-    learner = nw.load(path)
-    if not isinstance(learner, nw.OnlineLearner) or not hasattr(learner, "checkpoint_of_"):
-        raise ValueError(f"{path} is no checkpoint of learn --method online; name another file")
+def _resumed(path: Path, note: str) -> OnlineLearner:
+    learner = load(path)
+    if not isinstance(learner, OnlineLearner) or not hasattr(learner, "checkpoint_of_"):
+        raise ValueError(f"{path} is no checkpoint of the method online; name another file")
     if learner.checkpoint_of_ != note:
         raise ValueError(f"{path} is a checkpoint of other data or settings; remove it or name another file")
     del learner.checkpoint_of_

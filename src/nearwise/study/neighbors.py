@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise.learners.metric import Metric
+from nearwise.linalg.nearest import nearest as tiled
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -18,7 +19,7 @@ Index = NDArray[np.int64]
 # the last argument is the row of the data that the first of the block is, or None.
 Candidates = Callable[[Array, int, int | None], Index]
 
-TILE = 2048  # rows on either side of a block of distances: 32 MB of them
+TILE = 2048  # queries at a time, after which progress is told
 SPARE = 8  # more candidates than asked for: blocks of distances are rounded, the final ones are not
 
 
@@ -84,26 +85,14 @@ def _among_coordinates(metric: Metric, search: Any, block: Array, count: int, it
 
 def _in_tiles(metric: Any, data: Array, block: Array, count: int, itself: int | None) -> Index:
     """Candidates by blocks of distances, which a kernel metric gives."""
-    best = np.empty((len(block), 0))
-    rows = np.empty((len(block), 0), dtype=np.int64)
-    for start in range(0, len(data), TILE):
-        tile = metric.squared_distances(block, data[start : start + TILE])
-        if itself is not None:
-            own = np.arange(itself, itself + len(block)) - start
-            inside = np.flatnonzero((own >= 0) & (own < tile.shape[1]))
-            tile[inside, own[inside]] = np.inf
-        tile, columns = _smallest(tile, None, count)
-        best, rows = _smallest(np.hstack([best, tile]), np.hstack([rows, columns + start]), count)
-    return rows
-
-
-def _smallest(values: Array, rows: Index | None, count: int) -> tuple[Array, Index]:
-    """The smallest values of every row, and their entries of `rows`, by default the column numbers."""
-    if values.shape[1] > count:
-        chosen = np.argpartition(values, count - 1, axis=1)[:, :count]
-        values = np.take_along_axis(values, chosen, axis=1)
-        return values, chosen if rows is None else np.take_along_axis(rows, chosen, axis=1)
-    return values, np.tile(np.arange(values.shape[1]), (len(values), 1)) if rows is None else rows
+    own = None if itself is None else np.arange(itself, itself + len(block))
+    return tiled(
+        lambda rows, others: metric.squared_distances(block[rows], data[others]),
+        len(block),
+        len(data),
+        count,
+        own,
+    )
 
 
 def _ordered(metric: Any, block: Array, data: Array, found: Index, k: int) -> tuple[Index, Array]:

@@ -1,39 +1,31 @@
-"""Learning from what is known, end to end, and what there is to tell about it: text, JSON and the report.
+"""Learning from what is known, end to end, and what there is to tell about it, as sentences and as JSON.
 
-`learn` holds a part out, fits, and measures; `nearwise learn` and `nearwise demo` show its `Outcome`.
+`learn` holds a part out, fits, and measures. `nearwise learn` and `nearwise demo` print its `Outcome`, and
+`nearwise.report.from_outcome` makes a page of it.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
-from nearwise.cli import _fitting
-from nearwise.cli._common import DONE, NOT_CONVERGED, BadInput, one_line
-from nearwise.cli._fitting import Fit, Settings, Watch
-from nearwise.cli._holding_out import Split, counts, hold_out, listed, numbered
-from nearwise.cli._known import Known
+from nearwise._common.refused import Refused
 from nearwise.data.tables import Seen
-from nearwise.study import evaluation
+from nearwise.study import evaluation, fitting
 from nearwise.study.before_after import measures
-from nearwise.study.evaluation import UNCLEAR, VERDICTS, Figure
-
-if TYPE_CHECKING:
-    from nearwise.show.report import Report
+from nearwise.study.evaluation import VERDICTS, Figure
+from nearwise.study.fitting import Contradiction, Fit, Settings, Watch
+from nearwise.study.holding_out import Split, counts, hold_out, listed, numbered
+from nearwise.study.known import Known
 
 Index = NDArray[np.int64]
 Pairs = tuple[Index, NDArray[np.bool_]]
-
-_SHOWN = 3  # constraints violated most that are named on the screen
-_VISIBLE = 0.005  # relative violations from here on; smaller ones are rounding, and would be "off by 0%"
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,10 +54,6 @@ class Outcome:
         return str(self.fit.learner.status_.name)
 
     @property
-    def exit_code(self) -> int:
-        return DONE if self.status in ("SOLVED", "STATIONARY", "DONE") else NOT_CONVERGED
-
-    @property
     def notices(self) -> tuple[str, ...]:
         """Everything that the user should know, one sentence each."""
         said = (*self.fit.notices, self.fit.stopped, self.dimensions(), self.worse())
@@ -79,13 +67,14 @@ class Outcome:
         return [
             {
                 "row": violation.row,
-                "constraint": self.known.renamed(violation.name, self.fit.rows),
-                "from": self.known.origin(violation.name, self.fit.rows),
+                "constraint": self.known.text(violation.stated, self.fit.rows),
+                "from": self.known.origin(violation.stated, self.fit.rows),
                 "value": violation.value,
                 "bound": violation.bound,
                 "relative": violation.relative,
             }
             for violation in (certificate.worst if certificate is not None else ())
+            if violation.stated is not None
         ]
 
     def model(self) -> Any:
@@ -132,18 +121,18 @@ class Outcome:
         count, most = reduced
         if self.settings.kernel is not None:
             learned = f"only the span of {count:,} of {most:,} rows was learned, the default for so many rows"
-            return f"{learned}; outside it the kernel is as before (--rank K takes K rows)"
+            return f"{learned}; outside it the kernel is as before (rank K takes K rows)"
         learned = f"only {count:,} of {most:,} dimensions were learned, the default"
         if self.settings.method == "fixed-rank":
-            return f"{learned} of --method fixed-rank; the others do not count (--rank K learns K)"
-        return f"{learned} for so many features; in the others the distance is as before (--rank K learns K)"
+            return f"{learned} of the method fixed-rank; the others do not count (rank K learns K)"
+        return f"{learned} for so many features; in the others the distance is as before (rank K learns K)"
 
     def worse(self) -> str:
         """In which figures the learned distance is clearly worse than the one before; else empty."""
         changes = [_change(figure) for figure in self.figures if figure.verdict == "worse"]
         if not changes:
             return ""
-        advice = "try another --method, --rank, --penalty or --scale before you use it"
+        advice = "try another method, rank, penalty or scaling before you use it"
         return f"the learned distance is worse than the one before in {listed(changes)}; {advice}"
 
     def ending(self) -> str:
@@ -211,40 +200,10 @@ class Outcome:
             "kept_prior": bool(getattr(learner, "kept_prior_", False)),
             "iterations": int(getattr(learner, "n_iter_", 0)),
             "seconds": self.fit.seconds,
-            "figures": [figure_json(figure) for figure in self.figures],
+            "figures": [figure.as_json() for figure in self.figures],
             "worst": [{key: item for key, item in found.items() if key != "row"} for found in self.worst],
             "notices": list(self.notices),
         }
-
-    def report(self, title: str, settings: Mapping[str, object]) -> Report:
-        """The page."""
-        from nearwise.show import report
-
-        table, learner = self.known.table, self.fit.learner
-        described = {found["row"]: _with_origin(found) for found in self.worst}
-        facts = {
-            "data": f"{table.source}, {len(table.X):,} rows, {table.X.shape[1]:,} features",
-            "data fingerprint": table.fingerprint(),
-            "learned from": self.origin(),
-            "held out": self.measured_on() or "nothing",
-            "scaled": "standardised" if self.settings.scale else "as given",
-            "learner": repr(learner),
-            "seed": self.settings.seed,
-            "outcome": self.ending(),
-        }
-        return report.from_estimator(
-            self.fit.model,
-            table.X,
-            y=self.known.labels,
-            ids=table.ids,
-            names=table.names,
-            held_out=self.pairs,
-            figures=self.figures,
-            title=title,
-            summary=self.summary(),
-            settings={**settings, **facts},
-            describe=lambda row: described[row],
-        )
 
     def _origin_of_penalty(self) -> str:
         if self.settings.penalty != "auto":
@@ -259,14 +218,25 @@ class Outcome:
         return self.known.codes
 
 
-def learn(known: Known, settings: Settings, watch: Watch) -> Outcome:
-    """Hold a part out, fit, and measure."""
+def learn(known: Known, settings: Settings | None = None, watch: Watch | None = None) -> Outcome:
+    """Hold a part out, fit, and measure.
+
+    Parameters
+    ----------
+    known : the data and what is known about them
+    settings : how to learn
+    watch : sees every iteration, and can end the fit
+
+    Raises `Refused` where what is known contradicts itself or the settings.
+    """
+    settings = Settings() if settings is None else settings
+    watch = Watch(settings) if watch is None else watch
     split = hold_out(known.codes, known.constraints, settings.held_out, settings.seed)
     X = known.table.X
     try:
-        fit = _fitting.fit(X, known.codes, split.learned_rows, split.learned, settings, watch)
-    except _fitting.Refused as error:
-        raise BadInput(known.refusal(str(error), error.rows)) from error
+        fit = fitting.fit(X, known.codes, split.learned_rows, split.learned, settings, watch)
+    except Contradiction as error:
+        raise Refused(known.refusal(error.cause, error.rows)) from error
     watch.show("measuring on what was held out")
     figures: list[Figure] = []
     pairs: Pairs | None = None
@@ -285,70 +255,9 @@ def learn(known: Known, settings: Settings, watch: Watch) -> Outcome:
     return Outcome(known, settings, split, fit, tuple(figures), pairs)
 
 
-def figure_json(figure: Figure) -> dict[str, Any]:
-    """A figure as numbers and texts."""
-    intervals = {name: getattr(figure, name)._asdict() for name in ("before", "after", "change")}
-    return {
-        "name": figure.name,
-        **intervals,
-        "lower_is_better": figure.lower_is_better,
-        "verdict": figure.verdict,
-        "n": figure.n,
-    }
-
-
-def figure_lines(figures: Sequence[Figure]) -> list[str]:
-    """The small table: before and after with intervals, and whether the change is one."""
-    rows = [(figure.name, *figure.texts(), figure.verdict) for figure in figures]
-    legend = [f"  {UNCLEAR}"] if any(figure.verdict == VERDICTS[-1] for figure in figures) else []
-    return [*_aligned([("", "before", "after", ""), *rows], numbers=()), *legend]
-
-
-def outcome_lines(outcome: Outcome) -> list[str]:
-    """What was learned from, the figures, how the fit ended, and what is violated most."""
-    table = outcome.known.table
-    lines = [
-        f"{one_line(table.source)}: {len(table.X):,} rows, {table.X.shape[1]:,} features",
-        f"learned from {outcome.origin()}",
-    ]
-    if outcome.figures:
-        lines += [f"measured on {outcome.measured_on()}, with 95 % intervals", ""]
-        lines += [*figure_lines(outcome.figures), ""]
-    elif not outcome.split.note:
-        lines.append("measured on nothing: nothing was held out")
-    lines.append(outcome.ending())
-    rows = dict.fromkeys(  # one that a file repeats is named once
-        (found["constraint"], f"{found['value']:.3g}", f"{found['relative']:.0%}", found["from"])
-        for found in outcome.worst
-        if found["relative"] >= _VISIBLE
-    )
-    if rows:
-        header = ("violated most (squared)", "value", "off by", "from")
-        lines += ["", *_aligned([header, *islice(rows, _SHOWN)], numbers=(1, 2)), ""]
-    return lines
-
-
-def _aligned(rows: Sequence[Sequence[str]], numbers: Sequence[int]) -> list[str]:
-    """Rows as lines of text with their columns below each other, those of numbers to the right."""
-    from rich.cells import cell_len  # some characters are two places wide, some none
-
-    cells = [[one_line(cell) for cell in row] for row in rows]
-    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
-
-    def line(row: Sequence[str]) -> str:
-        spaces = [" " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)]
-        placed = [
-            space + cell if k in numbers else cell + space
-            for k, (cell, space) in enumerate(zip(row, spaces, strict=True))
-        ]
-        return "  ".join(["", *placed]).rstrip()
-
-    return [line(row) for row in cells]
-
-
 def _given_pairs(split: Split) -> Pairs | None:
     """Held-out pairs that are known as similar or dissimilar."""
-    blocks = [block for block in split.held.blocks if block.kind == "distance" and block.relation != 0]
+    blocks = [block for block in split.held.blocks if block.tells_pairs]
     if not blocks:
         return None
     is_similar = [np.full(len(block), block.relation < 0) for block in blocks]
@@ -359,10 +268,6 @@ def _change(figure: Figure) -> str:
     """A figure with its values, like "5-NN error (from 4.5 % to 3.1 %)"."""
     before, after = (text.partition(" (")[0] for text in figure.texts())
     return f"{figure.name} (from {before} to {after})"
-
-
-def _with_origin(found: Mapping[str, Any]) -> str:
-    return f"{found['constraint']} ({found['from']})" if found["from"] else str(found["constraint"])
 
 
 def _finite(value: float) -> float | None:

@@ -1,4 +1,4 @@
-"""How `learn` learns: which estimator, a line of progress, and an orderly end on Ctrl-C or when time is over.
+"""How to learn from what is known: which estimator, progress, and an orderly end.
 
 Ctrl-C asks the fit to end after its present iteration, a second one at once; the best iterate is kept.
 """
@@ -21,22 +21,45 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
-import nearwise as nw
-from nearwise.cli import _stream
+from nearwise._common.refused import Refused
+from nearwise.learners import (
+    FixedRankLearner,
+    KernelLearner,
+    MetricLearner,
+    PriorKeptWarning,
+)
+from nearwise.learners.metric import KernelMetric
 from nearwise.model.blocks import Constraints
+from nearwise.solving.result import Result, Status
+from nearwise.study import stream
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 CHOOSING, LEARNING = "choosing the penalty", "learning"
-FIXED_RANK, HIGHEST_RANK = 10, 30  # of --method fixed-rank, unless --rank says otherwise
+FIXED_RANK, HIGHEST_RANK = 10, 30  # of the method "fixed-rank", unless a rank is given
 # Solves that choose the penalty end at this gap (estimators._learning): one that goes on is the last.
 _COARSE = 1e-2
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to learn, as the user asked for it."""
+    """How to learn.
+
+    Attributes
+    ----------
+    method : "logdet" or "vonneumann", the divergence from the distance before; "fixed-rank"; or "online",
+        one pass over the feedback
+    rank : learn in so many dimensions only; by default what the estimator chooses
+    kernel : the kernel to start from, as in `KernelLearner`; None for a linear distance
+    penalty : cost of violating what is known, "auto" for one that is chosen on a part held out
+    scale : standardise the features first
+    seed : of everything that is drawn
+    max_seconds : after which the fit ends with the best found so far
+    held_out : the share of what is known that is measured on and not learned from, 0 for none; by default a
+        fifth, at most 5,000
+    checkpoint : a file that keeps the state while learning, and from which to go on if it exists
+    """
 
     method: str = "logdet"
     rank: int | None = None
@@ -78,25 +101,28 @@ class Fit:
     def reduced(self) -> tuple[int, int] | None:
         """The dimensions that were learned and all there are, or those of a kernel; None for all."""
         learner, metric = self.learner, self.learner.metric_
-        if isinstance(metric, nw.KernelMetric):
+        if isinstance(metric, KernelMetric):
             n_points = metric.points.shape[0]
             return None if n_points == len(self.rows) else (n_points, len(self.rows))
         found = (int(learner.rank_), int(learner.n_features_in_))
         return found if found[0] < found[1] else None
 
 
-class Refused(ValueError):
-    """Side information that contradicts itself or the settings; `rows` are those that the message counts."""
+class Contradiction(Refused):
+    """Side information that contradicts itself or the settings.
 
-    def __init__(self, message: str, rows: Index) -> None:
-        super().__init__(message)
-        self.rows = rows
+    `cause` is the learner's error; `rows` are the rows of the table that were learned from.
+    """
+
+    def __init__(self, cause: ValueError, rows: Index) -> None:
+        super().__init__(str(cause))
+        self.cause, self.rows = cause, rows
 
 
 class Watch:
     """Called after every iteration: shows it, and answers whether to end the fit."""
 
-    def __init__(self, show: Callable[[str], object], settings: Settings) -> None:
+    def __init__(self, settings: Settings, show: Callable[[str], object] = lambda text: None) -> None:
         self.show, self.max_seconds = show, settings.max_seconds
         chooses = settings.penalty == "auto" and settings.method not in ("fixed-rank", "online")
         self.phase = CHOOSING if chooses else LEARNING
@@ -122,7 +148,7 @@ class Watch:
         """Show what is done, and answer whether to end."""
         self.show(f"{self.phase}   {text}   {self.seconds:.1f} s")
         if self.asked or self.seconds >= self.max_seconds:
-            self.stopped = "interrupted" if self.asked else f"--max-seconds {self.max_seconds:g} was reached"
+            self.stopped = "interrupted" if self.asked else f"the limit of {self.max_seconds:g} s was reached"
         return bool(self.stopped)
 
     @contextlib.contextmanager
@@ -158,7 +184,7 @@ def fit(
     constraints : those to learn from, by row number
     settings, watch : how, and who looks on
 
-    Raises `Refused` where the side information contradicts itself or the settings.
+    Raises `Contradiction` where the side information contradicts itself or the settings.
     """
     scaler = StandardScaler() if settings.scale else None
     rows, labels = _training(codes, rows, constraints) if codes is not None else (np.arange(len(X)), None)
@@ -170,18 +196,18 @@ def fit(
         watch.started = time.perf_counter()
         try:
             if settings.method == "online":
-                learner = _stream.learn(part, labels, constraints, rows, settings, watch)
+                learner = stream.learn(part, labels, constraints, rows, settings, watch)
             else:
                 n_classes = 0 if labels is None else len(set(labels.tolist()) - {None})
                 learner = estimator(settings, part.shape[1], n_classes).set_params(callback=watch)
                 learner.fit(part, labels, constraints=constraints, sample_ids=rows)
                 learner.set_params(callback=None, checkpoint=None)
         except ValueError as error:
-            raise Refused(str(error), rows) from error
+            raise Contradiction(error, rows) from error
         seconds = watch.seconds
     model = learner if scaler is None else Pipeline([("scale", scaler), ("learn", learner)])
     # a fit that was asked to end with its last iteration has reached its end
-    ended = getattr(learner, "status_", None) in (nw.Status.SOLVED, nw.Status.STATIONARY)
+    ended = getattr(learner, "status_", None) in (Status.SOLVED, Status.STATIONARY)
     if ended or not watch.stopped:
         return Fit(model, rows, seconds, "", False, _notices(caught, learner))
     choosing = watch.phase == CHOOSING and not learner.penalty_scores_
@@ -202,11 +228,11 @@ def estimator(settings: Settings, n_features: int, n_classes: int = 0) -> Any:
     common: dict[str, Any] = {"random_state": settings.seed, "checkpoint": settings.checkpoint}
     if settings.method == "fixed-rank":
         rank = min(n_features, max(FIXED_RANK, min(n_classes - 1, HIGHEST_RANK)))
-        return nw.FixedRankLearner(settings.rank or rank, **common)
+        return FixedRankLearner(settings.rank or rank, **common)
     common |= {"divergence": settings.method, "penalty": settings.penalty, "rank": settings.rank}
     if settings.kernel is not None:
-        return nw.KernelLearner(settings.kernel, **common)
-    return nw.MetricLearner(**common)
+        return KernelLearner(settings.kernel, **common)
+    return MetricLearner(**common)
 
 
 def _training(codes: Index, rows: Index, constraints: Constraints) -> tuple[Index, NDArray[np.object_]]:
@@ -217,7 +243,7 @@ def _training(codes: Index, rows: Index, constraints: Constraints) -> tuple[Inde
     return named, labels
 
 
-def _unnamed(result: nw.Result) -> nw.Result:
+def _unnamed(result: Result) -> Result:
     """A result of a part of the rows, drawn to choose the penalty: its certificate cannot say which rows."""
     return replace(result, certificate=replace(result.certificate, worst=()))
 
@@ -226,8 +252,8 @@ def _notices(caught: list[warnings.WarningMessage], learner: Any) -> tuple[str, 
     """Warnings as sentences, each once. Those on convergence say what the status says."""
     found: dict[str, None] = {}
     for warning in caught:
-        if issubclass(warning.category, nw.PriorKeptWarning):
-            kept = _KEPT_START if isinstance(learner, nw.FixedRankLearner) else _KEPT
+        if issubclass(warning.category, PriorKeptWarning):
+            kept = _KEPT_START if isinstance(learner, FixedRankLearner) else _KEPT
             text = kept if getattr(learner, "n_constraints_used_", 0) else _NOTHING_KNOWN
         elif issubclass(warning.category, ConvergenceWarning):
             continue
@@ -239,7 +265,7 @@ def _notices(caught: list[warnings.WarningMessage], learner: Any) -> tuple[str, 
 
 _KEPT = (
     "nothing was learned: no penalty that was tried does better than the distance before, which the "
-    "model keeps; --penalty NUMBER learns anyway"
+    "model keeps; a number as penalty learns anyway"
 )
 _KEPT_START = (
     "nothing was learned: what a part of the data teaches is worse on the rest than the directions of "

@@ -1,17 +1,19 @@
-"""A model file and the data that it is applied to: loading, matching of columns, coordinates in blocks."""
+"""A model and the data that it is applied to: loading, matching of columns, coordinates in blocks."""
 
 from __future__ import annotations
 
-import argparse
+import copy
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.pipeline import make_pipeline
 
-import nearwise as nw
-from nearwise.cli._common import BadInput, refusing_bad_input
-from nearwise.data import tables
+from nearwise._common.refused import Refused
+from nearwise.data import models, tables
 from nearwise.data.tables import Table
 
 Array = NDArray[np.float64]
@@ -43,26 +45,29 @@ class Fitted:
     def read(
         self,
         source: str,
-        arguments: argparse.Namespace,
         *,
         labels: str | None = None,
+        ids: str | None = None,
         ids_optional: bool = False,
+        drop: Sequence[str] = (),
+        features: Sequence[str] = (),
         least: int = 1,
+        decimal: str | None = None,
+        thousands: str | None = None,
     ) -> Table:
-        """A data file with the columns of the model, in its order."""
-        with refusing_bad_input():
-            table = tables.read(
-                source,
-                labels=labels,
-                ids=arguments.id,
-                ids_optional=ids_optional,
-                drop=arguments.drop,
-                features=arguments.features,
-                known=() if arguments.features else self.names,
-                least=least,
-                decimal=arguments.decimal,
-                thousands=arguments.thousands,
-            )
+        """A data file with the columns of the model, in its order; parameters as in `tables.read`."""
+        table = tables.read(
+            source,
+            labels=labels,
+            ids=ids,
+            ids_optional=ids_optional,
+            drop=drop,
+            features=features,
+            known=() if features else self.names,
+            least=least,
+            decimal=decimal,
+            thousands=thousands,
+        )
         return self._matched(table)
 
     def entered(self, X: Array) -> Array:
@@ -76,7 +81,7 @@ class Fitted:
             coordinates = np.concatenate([self.metric.transform(self.entered(block)) for block in blocks])
         wrong = np.flatnonzero(~np.isfinite(coordinates).all(axis=1))
         if wrong.size:
-            raise BadInput(f"row {wrong[0]} of the data has numbers so large that the coordinates overflow")
+            raise Refused(f"row {wrong[0]} of the data has numbers so large that the coordinates overflow")
         return coordinates
 
     def _matched(self, table: Table) -> Table:
@@ -86,34 +91,34 @@ class Fitted:
             others = [name for name in table.names if name not in self.names]
             if missing or others:
                 wrong = f"lacks {_some(missing)}" if missing else f"has {_some(others)} too"
-                raise BadInput(f"{table.source} {wrong}; {self.path} was learned with {_some(self.names)}")
+                raise Refused(f"{table.source} {wrong}; {self.path} was learned with {_some(self.names)}")
             order = [table.names.index(name) for name in self.names]
             table = replace(table, X=table.X[:, order], names=self.names)
         if self.n_features is not None and table.X.shape[1] != self.n_features:
-            raise BadInput(
+            raise Refused(
                 f"{table.source} has {_count(table.X.shape[1])}, but {self.path} was learned with "
-                f"{self.n_features}; leave out what is no feature with --drop or --id"
+                f"{self.n_features}; leave out the columns that are no features"
             )
         return table
 
 
-def load(path: str) -> Fitted:
-    """Load a model that can measure new objects."""
-    with refusing_bad_input():
-        model = nw.load(path)
-    steps = getattr(model, "steps", None)
-    learner = model if steps is None else model[-1]
+def load(model: Any) -> Fitted:
+    """A model that can measure new objects: the path of a model file, or the model itself."""
+    path = str(model) if isinstance(model, str | os.PathLike) else "the model"
+    found = models.load(model) if isinstance(model, str | os.PathLike) else model
+    # copies: names of features are compared here, once, and not again with every array, which has none
+    steps = [copy.copy(step) for _, step in getattr(found, "steps", [("", found)])]
+    first, learner = steps[0], steps[-1]
     metric = getattr(learner, "metric_", learner)
     if not hasattr(metric, "squared_distances"):
         kind = type(learner).__name__
         state = "is not fitted" if hasattr(learner, "transform") else "has no distance for new objects"
-        raise BadInput(f"{path} holds a {kind} that {state}")
-    scaler = None if steps is None or len(steps) == 1 else model[:-1]
-    first = model if steps is None else model[0]
+        raise Refused(f"{path} holds a {kind} that {state}")
     names = tuple(map(str, getattr(first, "feature_names_in_", ())))
-    if names:  # they are compared here, once, and not again with every array, which has none
+    if names:
         del first.feature_names_in_
     n_features = getattr(first, "n_features_in_", getattr(first, "n_features", None))
+    scaler = make_pipeline(*steps[:-1]) if len(steps) > 1 else None
     return Fitted(path, scaler, learner, metric, n_features, names)
 
 

@@ -1,0 +1,70 @@
+"""Checks of single arguments: one for each sort, so that every refusal reads alike and names the value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any
+
+
+def whole_number(value: Any, name: str, least: int = 1, most: float = math.inf) -> int:
+    """A whole number within bounds."""
+    if not _is_whole(value, least, most):
+        raise ValueError(f"{name} must be {_whole(least, most)}, got {value!r}")
+    return int(value)
+
+
+def whole_number_or_none(value: Any, name: str, least: int = 1, most: float = math.inf) -> int | None:
+    """The same, or None."""
+    if value is not None and not _is_whole(value, least, most):
+        raise ValueError(f"{name} must be {_whole(least, most)} or None, got {value!r}")
+    return None if value is None else int(value)
+
+
+def positive(value: Any, name: str, others: str = "") -> float:
+    """A finite number > 0; `others` says what else it could have been, as in " or None"."""
+    return _real(value, name, lambda x: 0.0 < x < math.inf, f"a finite number > 0{others}")
+
+
+def not_negative(value: Any, name: str) -> float:
+    """A finite number >= 0."""
+    return _real(value, name, lambda x: 0.0 <= x < math.inf, "a finite number >= 0")
+
+
+def positive_or_infinite(value: Any, name: str, others: str = "") -> float:
+    """A number > 0, or inf; `others` as in "'auto', "."""
+    return _real(value, name, lambda x: x > 0.0, f"{others}a number > 0 or inf")
+
+
+def tolerance(value: Any, name: str = "tol") -> float:
+    """A number between 0 and 1, which are none."""
+    return _real(value, name, lambda x: 0.0 < x < 1.0, "a number between 0 and 1")
+
+
+def share(value: Any, name: str, others: str = "") -> float:
+    """A number from 0 to 1."""
+    return _real(value, name, lambda x: 0.0 <= x <= 1.0, f"a number from 0 to 1{others}")
+
+
+def one_of(value: Any, name: str, allowed: tuple[str, ...]) -> str:
+    """One of some texts."""
+    if not isinstance(value, str) or value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+    return value
+
+
+def _real(value: Any, name: str, holds: Callable[[float], bool], expected: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real) or not holds(float(value)):
+        raise ValueError(f"{name} must be {expected}, got {value!r}")
+    return float(value)
+
+
+def _is_whole(value: Any, least: int, most: float) -> bool:
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        return False
+    return least <= int(value) <= most
+
+
+def _whole(least: int, most: float) -> str:
+    return f"a whole number >= {least}" if most == math.inf else f"a whole number from {least} to {most}"

@@ -1,0 +1,31 @@
+"""Errors that carry what they are about, so that nobody has to read it back from their text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+
+class RowsError(ValueError):
+    """Something is wrong with some rows, of constraints for example.
+
+    Attributes
+    ----------
+    rows : what they are; `str` names each of them
+    before, after : what the message says around their names
+    """
+
+    def __init__(self, rows: Sequence[Any], *, before: str = "", after: str = "") -> None:
+        self.rows, self.before, self.after = tuple(rows), before, after
+        super().__init__(self.retold(str))
+
+    def retold(self, name: Callable[[Any], str]) -> str:
+        """The message, with the rows named otherwise."""
+        return f"{self.before}{'; '.join(map(name, self.rows))}{self.after}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _remade, (type(self), self.rows, self.before, self.after)
+
+
+def _remade(kind: type[RowsError], rows: Sequence[Any], before: str, after: str) -> RowsError:
+    return kind(rows, before=before, after=after)

@@ -1,0 +1,110 @@
+"""The bounds of pairs that are only called similar or dissimilar, and the margins of bare comparisons.
+
+One rule fills them, in every learner. With squared distances under the metric that a learner starts from,
+
+    upper = min(q5, t / m)  for similar pairs,      lower = max(q95, t m)  for dissimilar ones,
+
+where t is a threshold between what is near and what is far, m >= 1 a margin, and q5, q95 are percentiles
+(KSD09 7.2). What differs is which distances are known:
+
+- a *sample*, of all pairs of objects or of a stream so far: t is its median, and q5, q95 its percentiles;
+- the *pairs in question* themselves: t is the geometric mean of the median distances of the similar and of
+  the dissimilar ones, and there are no percentiles. This adapts to pairs that are all near, as neighbours.
+
+The margin of learners of a metric is 2. That of `Problem` is 1, which leaves the percentiles alone as in
+KSD09, and so does `KernelReducer`, which looks for few directions and not for a distance.
+Everything is a ratio of distances, so that no unit matters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearwise.model.blocks import Constraints
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+MARGIN = 2.0  # of learners: similar pairs come below half the threshold, dissimilar ones above twice that
+NO_MARGIN = 1.0  # the percentiles alone
+ALL_EQUAL = "all objects have the same features, so no bound can be filled from their distances"
+_TAILS = (0.05, 0.95)
+_SAMPLED_PAIRS = 10_000
+
+
+@dataclass(frozen=True)
+class OpenBounds:
+    """What fills open bounds: squared distances for similar and for dissimilar pairs, and one between."""
+
+    upper: float
+    threshold: float
+    lower: float
+
+    def fill(self, bounds: Array, relations: NDArray[np.integer]) -> Array:
+        """The bounds, with those that are NaN filled by the relation of each row, -1 or +1."""
+        return np.where(np.isnan(bounds), np.where(relations < 0, self.upper, self.lower), bounds)
+
+    def filled(self, constraints: Constraints) -> Constraints:
+        """The constraints, without open bounds."""
+        blocks = [
+            replace(block, bounds=self.fill(block.bounds, np.full(len(block), block.relation)))
+            for block in constraints.blocks
+        ]
+        return Constraints(tuple(blocks))
+
+
+def of_sample(distances: Array, margin: float = MARGIN) -> OpenBounds | None:
+    """From squared distances of any pairs; zeros do not count, and None is for a sample of nothing else."""
+    return of_ascending(np.sort(distances[distances > 0.0]), margin)
+
+
+def of_ascending(distances: Array, margin: float = MARGIN) -> OpenBounds | None:
+    """The same from positive distances in ascending order."""
+    if not len(distances):
+        return None
+    low, middle, high = (_quantile(distances, share) for share in (_TAILS[0], 0.5, _TAILS[1]))
+    return OpenBounds(min(low, middle / margin), middle, max(high, middle * margin))
+
+
+def of_pairs(similar: Array, dissimilar: Array, margin: float = MARGIN) -> OpenBounds | None:
+    """From the squared distances of the pairs in question, of which one sort may be missing."""
+    known = [distances[distances > 0.0] for distances in (similar, dissimilar)]
+    medians = [np.median(distances) for distances in known if len(distances)]
+    return around(float(np.exp(np.mean(np.log(medians)))), margin) if medians else None
+
+
+def around(threshold: float, margin: float = MARGIN) -> OpenBounds:
+    """From a threshold alone."""
+    return OpenBounds(threshold / margin, threshold, threshold * margin)
+
+
+def sampled_pairs(n: int) -> Index:
+    """Pairs of n objects, (m, 2): all of them where they are few, else always the same random ones."""
+    if n * (n - 1) // 2 <= _SAMPLED_PAIRS:
+        return np.stack(np.triu_indices(n, 1), axis=1)
+    drawn = np.random.default_rng(0).integers(0, n, (2, _SAMPLED_PAIRS))
+    return np.ascontiguousarray(drawn[:, drawn[0] != drawn[1]].T)
+
+
+def with_margins(constraints: Constraints, margin: float) -> Array:
+    """The bounds of constraints, with a margin for comparisons that have none.
+
+    The matrix 0 satisfies every comparison without a margin, and a descent that may shrink would end there.
+    """
+    found = [np.empty(0)]
+    for block in constraints.blocks:
+        bare = (block.bounds == 0.0) & (block.of_kind.n_distances == 2)
+        found.append(np.where(bare, -margin, block.bounds))
+    return np.concatenate(found)
+
+
+def _quantile(ascending: Array, share: float) -> float:
+    """As `np.quantile` has it, in a tenth of the time."""
+    place = share * (len(ascending) - 1)
+    low = int(place)
+    below, above = float(ascending[low]), float(ascending[min(low + 1, len(ascending) - 1)])
+    part = place - low
+    return below + part * (above - below) if part < 0.5 else above - (1.0 - part) * (above - below)

@@ -1,0 +1,36 @@
+"""Relative comparisons: one pair is nearer than another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from nearwise.model.kinds.kind import Array, Grade, Kind, Mask, Names, Part, rows_of, shown_pair
+
+if TYPE_CHECKING:
+    from nearwise.model.blocks import Block
+
+_TRIPLETS = Grade("triplets", "triplets in order", "share")
+
+
+class Comparison(Kind):
+    """d(i, j) - d(k, l), at most minus the margin."""
+
+    name: ClassVar[str] = "comparison"
+    plural: ClassVar[str] = "comparisons"
+    n_distances: ClassVar[int] = 2
+
+    def atoms(self, block: Block, features: Array, sizes: Array | None) -> Part:
+        ids, m = rows_of(block), len(block)
+        signs = np.repeat([1.0, -1.0], m)
+        first, second = np.concatenate([ids[:, 0], ids[:, 2]]), np.concatenate([ids[:, 1], ids[:, 3]])
+        return Part(first, second, signs, np.tile(np.arange(m), 2), True)
+
+    def text(self, block: Block, row: int, symbol: str, bound: float, names: Names) -> str:
+        near, far = block.object_ids[row, :2], block.object_ids[row, 2:]
+        margin = f" + {-bound:.6g}" if bound else ""
+        return f"{shown_pair('d', near, names)}{margin} {symbol} {shown_pair('d', far, names)}"
+
+    def grades(self, block: Block) -> list[tuple[Grade, Mask]]:
+        return [(_TRIPLETS, np.ones(len(block), dtype=bool))]

@@ -1,0 +1,31 @@
+"""Bounds on inner products and on squared lengths."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from nearwise.model.kinds.distance import Distance
+from nearwise.model.kinds.kind import Array, Grade, Kind, Mask, Names, Part, bounded, by_relation, shown_pair
+
+if TYPE_CHECKING:
+    from nearwise.model.blocks import Block
+
+_BOUNDS = Grade("inner products", "inner products in bounds", "share")
+_MEASURED = Grade("inner products", "error of inner products", "error")
+
+
+class Similarity(Kind):
+    """K_ij = f_i^T M f_j."""
+
+    name: ClassVar[str] = "similarity"
+    plural: ClassVar[str] = "similarities"
+
+    def atoms(self, block: Block, features: Array, sizes: Array | None) -> Part:
+        return replace(Distance().atoms(block, features, sizes), is_difference=False)
+
+    def text(self, block: Block, row: int, symbol: str, bound: float, names: Names) -> str:
+        return bounded(shown_pair("K", block.object_ids[row], names), symbol, bound)
+
+    def grades(self, block: Block) -> list[tuple[Grade, Mask]]:
+        return by_relation(block, _BOUNDS, _MEASURED)

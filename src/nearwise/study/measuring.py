@@ -1,0 +1,132 @@
+"""How good a model is on other data than its own, beside the distance that it started from."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearwise._common.refused import Refused
+from nearwise.data.tables import Seen, Table
+from nearwise.model.blocks import Constraints
+from nearwise.study import evaluation
+from nearwise.study.before_after import StartUnknownWarning, measures, start_note
+from nearwise.study.fitted import Fitted
+from nearwise.study.holding_out import FEWEST, counts, listed, numbered, with_enough
+from nearwise.study.known import Known, class_codes
+from nearwise.study.resampling import Figure
+
+Index = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """What a model was measured on, and what came out.
+
+    Attributes
+    ----------
+    text : what was measured on, as "120 labelled rows in 3 classes"
+    figures : before and after
+    rows_learned_from : how many of the rows the model learned from; None where it does not tell
+    notices : what the user should know, one sentence each
+    flattery : the one of them that says that the model learned from some of these rows; else empty
+    """
+
+    text: str
+    figures: tuple[Figure, ...]
+    rows_learned_from: int | None
+    notices: tuple[str, ...]
+    flattery: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class _Given:
+    """What there is enough of to measure on: rows with labels, constraints, both as text, and what is not."""
+
+    rows: Index
+    constraints: Constraints
+    text: str
+    notices: tuple[str, ...]
+
+
+def measure(
+    fitted: Fitted, known: Known, *, train: Table | None = None, unseen_only: bool = False, seed: int = 0
+) -> Measurement:
+    """The figures of a model on what is known about some data.
+
+    Parameters
+    ----------
+    fitted : the model
+    known : the data, in the model's columns as `fitted.read` gives them, and what is known about them
+    train : labelled rows among which neighbours are searched; by default those of `known`, leaving one out
+    unseen_only : leave out the rows that the model learned from, and what is known about them
+    seed : of all draws
+
+    Raises `Refused` where there is too little to measure on.
+    """
+    measured, seen, about = _unseen(fitted, known, unseen_only)
+    given = _given(known, measured)
+    codes, n = known.codes, len(known.table.X)
+    X, among = known.table.X, None
+    if train is not None:
+        if known.table.labels is None or train.labels is None:
+            raise Refused(f"{train.source}: neighbours are searched among labelled rows")
+        X = np.concatenate([known.table.X, train.X])
+        labels = np.concatenate([known.table.labels, train.labels])
+        codes, _, _ = class_codes(labels, known.table.source)
+        among = n + np.flatnonzero(codes[n:] >= 0)
+        if len(among) < 2:
+            raise Refused(f"{train.source}: two rows with a label or more are needed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StartUnknownWarning)  # which is told as a notice
+        before, after = measures(fitted.learner, fitted.entered(X))
+    if before is None:
+        raise Refused(f"{fitted.path}: the model does not tell from which distance it started")
+    figures: list[Figure] = []
+    if codes is not None and len(given.rows):
+        figures += evaluation.from_labels(before, after, codes, given.rows, among, seed)
+    figures += evaluation.from_constraints(before, after, given.constraints, n, seed)
+    start = start_note(fitted.learner)
+    notices = tuple(notice for notice in (*known.notices, about, *given.notices, start) if notice)
+    return Measurement(given.text, tuple(figures), seen, notices, "" if unseen_only else about)
+
+
+def _unseen(fitted: Fitted, known: Known, unseen_only: bool) -> tuple[NDArray[np.bool_], int | None, str]:
+    """Which rows to measure on, how many the model learned from (None: it does not tell), and a sentence."""
+    n, kept = len(known.table.X), Seen.in_model(fitted.learner)
+    everything = np.ones(n, dtype=bool)
+    if kept is None:
+        if unseen_only:
+            told = "the model does not tell which rows it learned from, as those of nearwise learn do"
+            raise Refused(f"{fitted.path}: {told}")
+        return everything, None, ""
+    judged, seen = kept.judge(known.table.X)
+    count = int(seen.sum())
+    found = f"the model learned from {count:,} of these {n:,} rows"
+    if kept.is_sample:
+        count = round(n * count / max(int(judged.sum()), 1))
+        sample = f"by a sample of {len(kept.fingerprints):,} of its {kept.n_rows:,} rows"
+        found = f"{sample}, the model learned from about {count:,} of these {n:,} rows"
+    if not unseen_only:
+        return everything, count, f"{found}, which flatters it" if count else ""
+    left = judged & ~seen  # of a row that cannot be judged, nobody knows
+    return left, count, "" if left.all() else f"{found}; {n - int(left.sum()):,} rows are left out"
+
+
+def _given(known: Known, measured: NDArray[np.bool_]) -> _Given:
+    known_constraints = known.constraints.restricted_to(np.flatnonzero(measured))[0]
+    rows, found = np.empty(0, np.int64), []
+    if known.codes is not None:
+        rows = np.flatnonzero((known.codes >= 0) & measured)
+        found = [(len(rows), f"labelled rows in {len(np.unique(known.codes[rows]))} classes")]
+    found += [(count, kind) for kind, count in counts(known_constraints).items()]
+    enough = [numbered(count, kind) for count, kind in found if count >= FEWEST]
+    few = [numbered(count, kind) for count, kind in found if count < FEWEST]
+    needed = f"{FEWEST} or more of a kind are needed"
+    if not enough:
+        raise Refused(f"too little to measure on: {listed(few or ['nothing is left'])}; {needed}")
+    notices = (f"too little to measure on, and left out: {listed(few)}; {needed}",) if few else ()
+    rows = rows if len(rows) >= FEWEST else rows[:0]
+    return _Given(rows, with_enough(known_constraints), listed(enough), notices)

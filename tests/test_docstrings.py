@@ -1,0 +1,38 @@
+"""Docstrings are whole: in a list of parameters or attributes, what is not indented names one of them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import nearwise
+
+SOURCE = Path(nearwise.__file__).parent
+FILES = sorted(SOURCE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_every_entry_of_a_list_has_a_name(path: Path) -> None:
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    texts = [ast.get_docstring(node) or "" for node in nodes if isinstance(node, kinds)]
+    assert [line for text in texts for line in stray(text)] == []
+
+
+def test_a_line_that_lost_its_indentation_is_seen() -> None:
+    broken = (
+        "Do.\n\nParameters\n----------\na : whether it is so,\nat\n    most\nb, c,\nd : else\n\nWhy not.\n"
+    )
+    assert list(stray(broken)) == ["at"]
+
+
+def stray(text: str) -> Iterator[str]:
+    """Lines that name nothing: neither "name : meaning", nor names that go on in the next line."""
+    for part in text.split("\n\n"):
+        title, _, entries = part.partition("\n----------\n")
+        if title in ("Parameters", "Attributes"):
+            lines = [line for line in entries.split("\n") if line and not line.startswith(" ")]
+            yield from (line for line in lines if " : " not in line and not line.endswith(","))
