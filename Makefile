@@ -22,7 +22,7 @@ CORE ?= $(OTHER_CORE_$(shell uname -m))
 NUMERICAL := linalg model solving fixed_rank online named learners/test_fixed_rank_estimators.py learners/test_fixed_rank_safety.py \
   learners/test_kernel_reducer.py learners/test_online_learner.py benchmarks/test_decide.py
 
-.PHONY: demo test test-portable lint types bench reproduce clean
+.PHONY: demo test test-fast test-portable lint types bench reproduce clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -30,6 +30,10 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed-test
 	@$(BIN)/python -m pytest --numprocesses auto $(ARGS)
+
+# for daily work: the first case of every test that is quick
+test-fast: $(VENV)/.installed-test
+	@$(BIN)/python -m pytest --numprocesses auto --fast $(ARGS)
 
 # the numerical tests as on another processor; make test-portable CORE=Haswell chooses it
 test-portable: $(VENV)/.installed-test

@@ -19,11 +19,31 @@ from scipy.optimize import minimize
 import nearwise as nw
 from nearwise import constraints as c
 from nearwise.constraints import Constraints
+from nearwise.model.divergences import SpectralDivergence
 
 Array = NDArray[np.float64]
 
 DIVERGENCES = (nw.LogDet(), nw.VonNeumann(), nw.Frobenius())
 PENALTIES = (1e-2, 1.0, 100.0, math.inf)
+
+
+class ThreeHalves(SpectralDivergence):
+    """A user's divergence, phi(x) = x^1.5: finite for every pair."""
+
+    degree = 1.5
+
+    def scalar(self, x, y):
+        a, b = np.sqrt(x), np.sqrt(y)
+        return (a - b) ** 2 * (a + b / 2)
+
+    def gradient(self, x):
+        return 1.5 * np.sqrt(x)
+
+    def gradient_inverse(self, t):
+        return (np.maximum(t, 0) / 1.5) ** 2
+
+    def curvature(self, x):
+        return 0.75 / np.sqrt(x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -390,10 +410,32 @@ def _kernel_cases() -> Iterator[Case]:
             yield Case(f"{name} kernel, penalty {gamma:g}", side, kernel=K0, penalty=gamma)
 
 
+def _trace_cases() -> Iterator[Case]:
+    """Hard rows on matrices of fixed trace, whose features are orthonormal."""
+    rng = np.random.default_rng(11)
+    for r in (3, 5):
+        root = rng.normal(size=(r, r))
+        prior = root @ root.T + np.eye(r)
+        prior /= np.trace(prior)
+        pairs = np.array([(0, 1), (1, 2), (0, 2)])
+        d = np.array([prior[i, i] + prior[j, j] - 2 * prior[i, j] for i, j in pairs])
+        trace = c.linear(np.eye(r), 1.0, "==")
+        sides = {
+            "<=": c.at_most(pairs[:2], 0.7 * d[:2]),
+            ">=": c.at_least(pairs[:1], 1.2 * d[:1]),
+            "both": c.at_most(pairs[:1], 0.8 * d[:1]) + c.at_least(pairs[2:], 1.1 * d[2:]),
+            "==": c.equal(pairs[1:2], 0.9 * d[1:2]),
+            "idle": c.at_most(pairs, 2 * d),
+        }
+        for name, side in sides.items():
+            yield Case(f"fixed trace, r = {r}, distances {name}", side + trace, np.eye(r), prior)
+
+
 KNOWN = [
     *_paper_cases(),
     *_single_cases(),
     *(_disjoint_case(gamma) for gamma in PENALTIES),
     *_inactive_cases(),
 ]
+TRACE = [*_trace_cases()]
 GRID = [*_grid_cases(), *_far_prior_cases(), *_partly_hard_cases(), *_kernel_cases()]

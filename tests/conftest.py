@@ -1,4 +1,4 @@
-"""What every test file shares: the hypothesis profile, the header, and data sets that skip when absent."""
+"""What every test file shares: hypothesis profile, header, the fast tier, data sets that skip when absent."""
 
 from __future__ import annotations
 
@@ -22,6 +22,28 @@ def pytest_report_header() -> str:
     pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
     cores = {pool.get("architecture", pool["internal_api"]) for pool in pools}
     return f"code for: {', '.join(sorted(cores))} (BLAS), {numba.config.CPU_NAME or 'this processor'} (numba)"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """--fast, for daily work: something of everything that is quick."""
+    parser.addoption(
+        "--fast", action="store_true", help="the first case of every test, without those marked long"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With --fast, keep the first case of every test function that is not marked long."""
+    if not config.getoption("fast"):
+        return
+    seen: set[tuple[object, str]] = set()
+    kept, left_out = [], []
+    for item in items:
+        test = item.parent, getattr(item, "originalname", item.name)
+        is_kept = test not in seen and item.get_closest_marker("long") is None
+        (kept if is_kept else left_out).append(item)
+        seen.add(test)
+    items[:] = kept
+    config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.fixture

@@ -73,6 +73,54 @@ def test_code_is_kept_until_the_folder_changes(tmp_path: Path, monkeypatch: pyte
     assert (changed(3), hits(changed)) == (6, 0)
 
 
+@pytest.mark.parametrize("compiler", ["numba", "llvmlite", "numpy"])
+def test_another_version_of_a_compiler_compiles_anew(
+    compiler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "loop.py"
+    file.write_text(SOURCE)
+    assert imported(file).doubled(3) == 6
+    again = imported(file).doubled
+    assert (again(3), hits(again)) == (6, 1)
+    monkeypatch.setattr(importlib.import_module(compiler), "__version__", "0.0.0")
+    compiling._stamp.cache_clear()
+    other = imported(file).doubled
+    assert (other(3), hits(other)) == (6, 0)
+
+
+def test_the_processor_and_python_are_part_of_the_key(tmp_path: Path) -> None:
+    """As numba has it: a shared folder holds code for several of them side by side."""
+    file = tmp_path / "loop.py"
+    file.write_text(SOURCE)
+    loop = imported(file).doubled
+    assert loop(3) == 6
+    [(key, _)] = loop._cache._cache_file._load_index().items()
+    assert loop.targetctx.codegen().magic_tuple() in key
+    assert f".py{sys.version_info.major}{sys.version_info.minor}" in loop._cache._impl.filename_base
+
+
+def test_what_an_older_version_left_is_removed(tmp_path: Path) -> None:
+    file = tmp_path / "loop.py"
+    file.write_text(SOURCE + SOURCE.replace("doubled", "other"))
+    module = imported(file)
+    assert (module.doubled(3), module.doubled(3.0), module.other(3)) == (6, 6.0, 6)
+    folder = Path(module.doubled._cache.cache_path)
+
+    def kept(name: str) -> list[str]:
+        return sorted(path.suffix for path in folder.iterdir() if f".{name}-" in path.name)
+
+    assert kept("doubled") == [".nbc", ".nbc", ".nbi"]
+    for lines in range(1, 4):
+        file.write_text("\n" * lines + SOURCE + SOURCE.replace("doubled", "other"))
+        compiling._stamp.cache_clear()
+        loop = imported(file).doubled
+        assert (loop(3), hits(loop)) == (6, 0)
+        assert kept("doubled") == [".nbc", ".nbi"]
+        assert kept("other") == [".nbc", ".nbi"]  # until it is compiled anew itself
+    again = imported(file).doubled
+    assert (again(3), hits(again)) == (6, 1)
+
+
 def test_without_a_folder_for_it_code_is_compiled_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

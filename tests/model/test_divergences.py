@@ -13,6 +13,7 @@ from scipy.linalg import expm, expm_frechet, logm
 from scipy.optimize import minimize_scalar
 from scipy.special import xlogy
 
+from cases import ThreeHalves
 from nearwise.model import divergences
 from nearwise.model.divergences import (
     Frobenius,
@@ -23,25 +24,6 @@ from nearwise.model.divergences import (
     divided_differences,
     spectral_value,
 )
-
-
-class ThreeHalves(SpectralDivergence):
-    """A user's divergence, phi(x) = x^1.5: finite for every pair."""
-
-    degree = 1.5
-
-    def scalar(self, x, y):
-        a, b = np.sqrt(x), np.sqrt(y)
-        return (a - b) ** 2 * (a + b / 2)
-
-    def gradient(self, x):
-        return 1.5 * np.sqrt(x)
-
-    def gradient_inverse(self, t):
-        return (np.maximum(t, 0) / 1.5) ** 2
-
-    def curvature(self, x):
-        return 0.75 / np.sqrt(x)
 
 
 class MinusRoot(SpectralDivergence):

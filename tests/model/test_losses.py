@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize_scalar
-from test_divergences import ThreeHalves
 
 import kkt
 import nearwise as nw
+from cases import ThreeHalves
 from nearwise.model.losses import Losses
 
 DIVERGENCES = [nw.LogDet(), nw.VonNeumann(), nw.Frobenius(), ThreeHalves()]

@@ -14,14 +14,14 @@ import cases
 import kkt
 from nearwise import constraints as c
 from nearwise.constraints import Constraints
-from nearwise.model.measurements import Measurements, bind
+from nearwise.model.measurements import InMemory, bind
 
 N, R = 7, 4
 
 
 def sample(
     kind: str, seed: int = 0, r: int = R, basis: np.ndarray | None = None
-) -> tuple[Measurements, np.ndarray, np.random.Generator]:
+) -> tuple[InMemory, np.ndarray, np.random.Generator]:
     """Measurements of one kind of constraint, beside the same as dense r x r matrices."""
     rng = np.random.default_rng(seed)
     G = rng.normal(size=(N, r))
@@ -207,7 +207,7 @@ def test_without_constraints_there_is_nothing_to_measure() -> None:
 
 
 @pytest.fixture(scope="module")
-def many() -> tuple[Measurements, np.ndarray, np.ndarray, np.ndarray]:
+def many() -> tuple[InMemory, np.ndarray, np.ndarray, np.ndarray]:
     """400,000 pairs of 2,000 objects with 40 features: enough for the compiled loops."""
     rng = np.random.default_rng(0)
     n, r, m = 2_000, 40, 400_000

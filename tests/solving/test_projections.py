@@ -14,7 +14,7 @@ import nearwise as nw
 from nearwise import constraints as c
 from nearwise.solvers import ApproximateProjections, CyclicProjections, Newton
 from nearwise.solving.approximate import ApproximateEngine
-from nearwise.solving.automatic import Automatic
+from nearwise.solving.automatic import stages
 from nearwise.solving.projections import sweeps
 from nearwise.solving.reduction import reduced
 
@@ -263,13 +263,14 @@ def hidden_metric(r: int, m: int, divergence: nw.Divergence, contradiction: bool
 @pytest.mark.parametrize(
     ("problem", "chosen"),
     [
-        (labelled(nw.LogDet()), "Newton"),
+        (labelled(nw.LogDet()), "InteriorPoint"),
+        (labelled(nw.LogDet(), r=12, m=400), "Newton"),
         (labelled(nw.VonNeumann(), math.inf, r=12, m=20), "InteriorPoint"),
         (hidden_metric(3, 2000, nw.LogDet()), "CyclicProjections"),
         (hidden_metric(3, 2000, nw.VonNeumann()), "InteriorPoint"),
         (hidden_metric(8, 300, nw.LogDet()), "InteriorPoint"),
     ],
-    ids=["soft", "few hard", "many hard", "many hard, von Neumann", "hard, few per unknown"],
+    ids=["few soft", "soft", "few hard", "many hard", "many hard, von Neumann", "hard, few per unknown"],
 )
 def test_solve_chooses(problem: nw.Problem, chosen: str) -> None:
     result = nw.solve(problem)
@@ -279,12 +280,16 @@ def test_solve_chooses(problem: nw.Problem, chosen: str) -> None:
 
 def test_another_method_takes_over_where_projections_do_not_converge() -> None:
     problem = hidden_metric(3, 2000, nw.LogDet(), contradiction=True)
-    seen = [
-        point.solver for point, _ in zip(Automatic().iterates(problem.formulation), range(12), strict=False)
-    ]
-    assert seen[0] == "CyclicProjections"
-    assert seen[-1] == "InteriorPoint"
-    assert nw.solve(problem).status is nw.Status.INFEASIBLE
+    plan = [stage.solver for stage in stages(problem.formulation, 1e-6)]
+    assert plan == ["CyclicProjections", "InteriorPoint", "Newton"]
+    result = nw.solve(problem)
+    assert result.status is nw.Status.INFEASIBLE
+    sweeps = nw.solve(problem, CyclicProjections(), max_iter=result.n_iter).history
+    pairs = zip(result.history, sweeps, strict=False)
+    same = [ours.hard_violation == theirs.hard_violation for ours, theirs in pairs]
+    swept = same.index(False) - 1  # the first record is the start
+    assert swept in (4, 8, 16, 32)
+    assert not any(same[swept + 1 :])
 
 
 @both

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from numpy.testing import assert_allclose
-from test_divergences import ThreeHalves
 
 import cases
 import kkt
 import nearwise as nw
+from cases import ThreeHalves
 from nearwise import constraints as c
 from nearwise.constraints import Block, Constraints
 from nearwise.model.formulation import Formulation, Iterate

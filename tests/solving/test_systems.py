@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nearwise.model.measurements import LocalAtoms
+from nearwise.model.local import LocalAtoms
 from nearwise.solving import _systems
 
 

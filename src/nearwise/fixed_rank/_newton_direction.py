@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise.fixed_rank.regression import Regression
+from nearwise.linalg.conjugate import End, conjugate_gradients
 
 Array = NDArray[np.float64]
 
@@ -47,31 +48,26 @@ def newton_directions(
         D = allowed(D)
         return allowed((D if whiten is None else whiten(D)) @ inverse)
 
-    def hessian(E: Array) -> Array:
+    latest: dict[str, Array] = {}  # the images of the first direction and of the last one
+
+    def hessian(P: Array) -> Array:
+        E = latest["last"] = forms.image(P)
+        latest.setdefault("first", E)
         return forms.pull(forms.weigh(share * forms.cross(Z, E), Z) + forms.weigh(pull_weights, E))
 
-    left = -SG
-    P = preconditioned(left)
-    square = float(np.vdot(left, P))
-    first = P, forms.image(P)
-    if not square > 0:
-        return [first], False
-    total, total_image = np.zeros_like(P), np.zeros_like(first[1])
-    image, goal, curved = first[1], _FORCED**2 * square, 0.0
-    for count in range(min(_ITERATIONS, SG.size)):
-        HP = hessian(image)
-        curvature = float(np.vdot(P, HP))
-        curved = max(curved, curvature / float(np.vdot(P, P)))
-        if not curvature > _FLAT * curved * float(np.vdot(P, P)):
-            return ([] if count == 0 else [(total, total_image), first]) + [(P, image)], False
-        length = square / curvature
-        total, total_image = total + length * P, total_image + length * image
-        left = left - length * HP
-        Q = preconditioned(left)
-        new_square = float(np.vdot(left, Q))
-        if not new_square > goal:
-            return [(total, total_image), first], True
-        P = Q + (new_square / square) * P
-        image = forms.image(P)
-        square = new_square
-    return [(total, total_image), first], False
+    first = preconditioned(-SG)
+    if not float(np.vdot(-SG, first)) > 0:
+        return [(first, forms.image(first))], False
+    found = conjugate_gradients(
+        hessian,
+        -SG,
+        preconditioned,
+        accuracy=_FORCED,
+        most_steps=min(_ITERATIONS, SG.size),
+        in_its_norm=True,
+        flat=_FLAT,
+    )
+    directions = [(found.x, forms.image(found.x)), (first, latest["first"])] if found.x.any() else []
+    if found.end is End.CURVED:
+        directions.append((found.direction, latest["last"]))
+    return directions, found.end is End.SOLVED

@@ -6,7 +6,6 @@ is not convex, so what it finds is a stationary point, never certified to be the
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -17,7 +16,8 @@ from numpy.typing import NDArray
 from nearwise.fixed_rank.conjugate import ConjugateGradients
 from nearwise.fixed_rank.descent import Armijo, Objective, Step
 from nearwise.fixed_rank.geometry import Flat, Geometry, Polar
-from nearwise.solving.result import Status
+from nearwise.solving.loop import Loop
+from nearwise.solving.result import Limit, Status
 
 Array = NDArray[np.float64]
 
@@ -55,6 +55,7 @@ class FixedRankResult:
     history : one record per iteration, the start not counted
     solver : the name of the method
     message : one sentence on the outcome
+    limit : "time" or "iterations" where the status is LIMIT, else None
     """
 
     factor: Array
@@ -63,6 +64,7 @@ class FixedRankResult:
     history: tuple[FixedRankRecord, ...]
     solver: str
     message: str
+    limit: Limit | None = None
 
     @property
     def matrix(self) -> Array:
@@ -109,42 +111,58 @@ def minimise(
     negligible : the cost that counts as 1, for the first rule; that of W = 0, say
     """
     method: Descent = solver or (ConjugateGradients() if isinstance(geometry, Flat | Polar) else Armijo())
-    began = time.perf_counter()
-    best: Step | None = None
-    history: list[FixedRankRecord] = []
-    status, small, why = Status.STATIONARY, 0, "no step makes the cost smaller"
-    try:
-        for step in method.iterates(problem, geometry, start):
-            before, best = best, step
-            if before is not None:
-                seconds = time.perf_counter() - began
-                history.append(FixedRankRecord(len(history) + 1, seconds, step.cost, step.moved))
-                stop = callback is not None and callback(history[-1])
-                relative = (before.cost - step.cost) / before.cost
-                small = small + 1 if relative <= tol or step.moved <= tol else 0
-                if small >= method.patience or (small and step.complete):
-                    why = f"cost or factor changed by at most {tol:g}"
-                    break
-                if stop:
-                    status, why = Status.INTERRUPTED, "the callback asked to stop"
-                    break
-            if step.cost <= tol * negligible:
-                why = f"the cost is at most {tol:g} of that of zero"
-                break
-            if len(history) >= (max_iter or MAX_ITER):
-                status, why = Status.LIMIT, f"{len(history)} iterations"
-                break
-            if max_seconds is not None and time.perf_counter() - began >= max_seconds:
-                status, why = Status.LIMIT, f"{max_seconds:g} seconds"
-                break
-    except KeyboardInterrupt:
-        if best is None:
-            raise
-        status, why = Status.INTERRUPTED, "interrupted"
-    assert best is not None
-    cost = problem.evaluate(best.factor)[0]  # without the rounding that a method may allow itself on the way
+    run = _Run(method.patience, tol, tol * negligible, max_iter or MAX_ITER, max_seconds, callback)
+    status = run.follow(method.iterates(problem, geometry, start))
+    assert run.best is not None
+    factor, history = run.best.factor, run.history
+    cost = problem.evaluate(factor)[0]  # without the rounding that a method may allow itself on the way
     if history:
         history[-1] = replace(history[-1], cost=cost)
     name = type(method).__name__
-    message = f"{status.name.capitalize()} after {len(history)} iterations of {name}: {why}."
-    return FixedRankResult(best.factor, cost, status, tuple(history), name, message)
+    message = f"{status.name.capitalize()} after {len(history)} iterations of {name}: {run.why}."
+    return FixedRankResult(factor, cost, status, tuple(history), name, message, run.limit)
+
+
+class _Run(Loop[Step, Step, FixedRankRecord]):
+    """The rules (24): a small cost, or small changes of it or of the factor, `patience` times in a row."""
+
+    def __init__(
+        self,
+        patience: int,
+        tol: float,
+        least_cost: float,
+        max_iter: int,
+        max_seconds: float | None,
+        callback: Callable[[FixedRankRecord], Any] | None,
+    ) -> None:
+        super().__init__(max_iter, max_seconds, callback)
+        self.patience, self.tol, self.least_cost = patience, tol, least_cost
+        self.cost: float | None = None  # of the point before
+        self.small = 0  # changes in a row
+
+    def grade(self, point: Step) -> Step:
+        """As it is: a step knows its cost."""
+        return point
+
+    def record(self, graded: Step, iteration: int, seconds: float) -> FixedRankRecord:
+        """Its cost, and how far it moved."""
+        return FixedRankRecord(iteration, seconds, graded.cost, graded.moved)
+
+    def end(self, graded: Step) -> Status | None:
+        """STATIONARY where a rule holds."""
+        before, self.cost = self.cost, graded.cost
+        if before is not None:
+            relative = (before - graded.cost) / before
+            self.small = self.small + 1 if relative <= self.tol or graded.moved <= self.tol else 0
+            if self.small >= self.patience or (self.small and graded.complete):
+                self.why = f"cost or factor changed by at most {self.tol:g}"
+                return Status.STATIONARY
+        if graded.cost <= self.least_cost:
+            self.why = f"the cost is at most {self.tol:g} of that of zero"
+            return Status.STATIONARY
+        return None
+
+    def exhausted(self) -> Status:
+        """STATIONARY, as far as steps of the method tell."""
+        self.why = "no step makes the cost smaller"
+        return Status.STATIONARY

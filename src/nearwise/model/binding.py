@@ -18,7 +18,7 @@ from nearwise.model.blocks import Constraints
 from nearwise.model.bounds import ALL_EQUAL, NO_MARGIN, of_sample, sampled_pairs
 from nearwise.model.divergences import Divergence
 from nearwise.model.losses import Losses
-from nearwise.model.measurements import Measurements, bind
+from nearwise.model.measurements import InMemory, bind
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -56,7 +56,7 @@ class BoundProblem:
     divergence: Divergence
     prior: Array
     prior_basis: Array | None
-    measurements: Measurements
+    measurements: InMemory
     sizes: Array
     bounds: Array
     lost: Mask
@@ -336,7 +336,7 @@ def _refuse_incomparable(
     constraints: Constraints,
     divergence: Divergence,
     reference: Array,
-    measurements: Measurements,
+    measurements: InMemory,
     sizes: Array,
     bounds: Array,
     penalties: Array,

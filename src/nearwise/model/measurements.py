@@ -7,12 +7,9 @@ W. Its cost is O(n r^2 + m r) for m constraints on n objects, and no m x r array
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,87 +17,72 @@ from scipy import sparse
 
 from nearwise.model.atoms import Atoms, Index, Squares, constraint_atoms
 from nearwise.model.blocks import Block
+from nearwise.model.local import LocalAtoms, in_blocks
 
 Array = NDArray[np.float64]
-T = TypeVar("T")
 
 _BLOCK = 1 << 17  # numbers in a block of gathered rows: small enough to stay in the cache
-_WORKERS = min(os.cpu_count() or 1, 8)
 _FEW = 20_000  # numbers in the vectors of all atoms, up to which they are written out
 _COMPILED = 1_000_000  # numbers touched in one pass, from which on a compiled loop is worth its start-up
 
 
-@dataclass(frozen=True, eq=False)
-class LocalAtoms:
-    """A few atoms written out as vectors in some basis: value_i = sum_t coefficient_t x_t^T D y_t."""
+class Measurements(Protocol):
+    """The map M -> (<A_1, M>, ..., <A_m, M>) as certificates and solvers see it, wherever its rows are kept.
 
-    x: NDArray[Any]  # (atoms, r)
-    y: NDArray[Any]  # (atoms, r); the same object as x where every atom is a square
-    coefficient: NDArray[Any]
-    row: Index | None  # None where atom t is the whole of row t
-    n_rows: int
+    What has a number per row is an array of m numbers; the rows themselves come in blocks, as `local` writes
+    them out, so that a map in pieces, on disk or on other machines can stand where `InMemory` does.
+    """
 
-    def values(self, D: NDArray[Any]) -> NDArray[Any]:
-        out = np.empty(len(self.x), self.x.dtype)
+    @property
+    def n_rows(self) -> int:
+        """m."""
 
-        def part(block: slice) -> None:
-            np.einsum("ij,ij->i", self.x[block] @ D, self.y[block], out=out[block])
+    @property
+    def rank(self) -> int:
+        """r, the order of M."""
 
-        in_blocks(len(self.x), part, self.x.size >= _COMPILED // 2)
-        return self._per_row(out)
+    @property
+    def is_definite(self) -> NDArray[np.bool_]:
+        """Whether A_i is known to be positive semidefinite."""
 
-    def adjoint(self, weights: NDArray[Any]) -> NDArray[Any]:
-        per_atom = self.coefficient * (weights if self.row is None else weights[self.row])
+    @property
+    def offsets(self) -> Array | None:
+        """What is added to the values, or None: parts of them that do not depend on M."""
 
-        def part(block: slice) -> NDArray[Any]:
-            return self.x[block].T @ (per_atom[block, None] * self.y[block])
+    def values(self, M: Array) -> Array:
+        """<A_i, M> for every row, M symmetric, plus `offsets`."""
 
-        total = np.sum(in_blocks(len(self.x), part, self.x.size >= _COMPILED // 2), axis=0)
-        return total if self.x is self.y else (total + total.T) / 2
+    def values_of_factor(self, B: Array) -> Array:
+        """<A_i, B B^T> for every row, plus `offsets`; more exact, because squares do not cancel."""
 
-    def gram(self) -> NDArray[Any]:
-        """<A_i, A_j> for all pairs of rows."""
-        x, y, c = self.x, self.y, self.coefficient
-        products = (x @ x.T) ** 2 if x is y else ((x @ x.T) * (y @ y.T) + (x @ y.T) * (y @ x.T)) / 2
-        products *= c[:, None] * c
-        if self.row is None:
-            return products
-        sums = np.zeros((self.n_rows, len(x)), products.dtype)
-        sums[self.row, np.arange(len(x))] = 1
-        return sums @ products @ sums.T
+    def shifted(self, values: Array) -> Array:
+        """Values of the linear part, plus `offsets`."""
 
-    def written_out(self) -> NDArray[Any]:
-        """(rows, r (r + 1) / 2): upper triangles of the A_i, scaled so that <A_i, A_j> is their product."""
-        a, b = np.triu_indices(self.x.shape[1])
-        products = self.x[:, a] * self.y[:, b]
-        if self.x is not self.y:
-            products = (products + self.x[:, b] * self.y[:, a]) / 2
-        products *= self.coefficient[:, None] * np.where(a == b, 1.0, np.sqrt(2.0))
-        if self.row is None:
-            return products
-        merged = np.zeros((self.n_rows, len(a)), products.dtype)
-        np.add.at(merged, self.row, products)
-        return merged
+    def adjoint(self, weights: Array) -> Array:
+        """sum_i weights_i A_i, an r x r matrix."""
 
-    def diagonals(self) -> NDArray[Any]:
-        """(rows, r): the diagonal of each A_i."""
-        products = self.coefficient[:, None] * (self.x * self.y)
-        if self.row is None:
-            return products
-        out = np.zeros((self.n_rows, products.shape[1]), products.dtype)
-        np.add.at(out, self.row, products)
-        return out
+    def local(self, rows: Index, basis: Array, dtype: type) -> LocalAtoms:
+        """The given rows as sums of atoms, whose vectors x become basis^T x."""
 
-    def _per_row(self, per_atom: NDArray[Any]) -> NDArray[Any]:
-        weighted = self.coefficient * per_atom
-        if self.row is None:
-            return weighted
-        return np.bincount(self.row, weighted, self.n_rows).astype(weighted.dtype)
+    def sizes(self, diagonal: Array) -> Array:
+        """The size of every row's parts under M = diag(diagonal), which bounds |<A_i, M>|."""
+
+    def parts_of_factor(self, B: Array) -> Array:
+        """What the magnitudes of the parts of <A_i, B B^T> add up to: rounding errors are relative to it."""
+
+    def spanning_rows(self) -> Array:
+        """Vectors that span the range of every A_i; not many more than r where that is cheap."""
+
+    def in_coordinates(self, T: Array, unit: float = 1.0, own_workspace: bool = False) -> Measurements:
+        """Those of M' where M = T M' T^T, for a matrix T or the diagonal of one; offsets in another unit.
+
+        `own_workspace` where memory may be set aside for them, because one thread uses them again and again.
+        """
 
 
 @dataclass(frozen=True, eq=False)
-class Measurements:
-    """The map M -> (<A_1, M>, ..., <A_m, M>), to which constants may be added.
+class InMemory:
+    """`Measurements` whose features and atoms are arrays, and to whose values constants may be added.
 
     Attributes
     ----------
@@ -204,6 +186,13 @@ class Measurements:
         x = left.astype(dtype) @ cast
         y = x if np.array_equal(left, right) else right.astype(dtype) @ cast
         return LocalAtoms(x, y, coefficient, local_row, len(rows))
+
+    def in_coordinates(self, T: Array, unit: float = 1.0, own_workspace: bool = False) -> InMemory:
+        """Those of M' where M = T M' T^T, for a matrix T or the diagonal of one; offsets in another unit."""
+        features = self.features * T if T.ndim == 1 else self.features @ T
+        workspace = np.empty_like(features) if own_workspace else None
+        offsets = None if self.offsets is None else self.offsets / unit
+        return replace(self, features=features, workspace=workspace, offsets=offsets)
 
     @cached_property
     def squares(self) -> Squares:
@@ -337,24 +326,25 @@ class Measurements:
         return (self.features[first] - self.features[second]).astype(dtype, copy=False)
 
 
-def in_blocks(n: int, task: Callable[[slice], T], large: bool) -> list[T]:
-    """The task for blocks of range(n): side by side where there is much to do, else in one go."""
-    if not large or _WORKERS == 1:
-        return [task(slice(0, n))]
-    ends = np.linspace(0, n, _WORKERS + 1).astype(int)
-    with ThreadPoolExecutor(_WORKERS) as pool:
-        return list(pool.map(task, map(slice, ends[:-1], ends[1:])))
+def in_memory(measurements: Measurements, solver: str) -> InMemory:
+    """The same, for a solver that goes over the rows one by one; TypeError where they are elsewhere."""
+    if not isinstance(measurements, InMemory):
+        raise TypeError(
+            f"{solver} goes over the constraints one by one and needs them in memory, "
+            f"got {type(measurements).__name__}; nearwise.solvers.Newton() takes them in blocks"
+        )
+    return measurements
 
 
 def bind(
     blocks: tuple[Block, ...], features: Array, basis: Array | None = None, scale: Array | None = None
-) -> Measurements:
+) -> InMemory:
     """The measurements of resolved constraint blocks. Objects without a constraint are left out.
 
     With `basis`, those of M' where M = basis M' basis^T; `scale` as in `constraint_atoms`.
     """
     rows, atoms = constraint_atoms(blocks, features, basis, scale)
-    return Measurements(rows, atoms, sum(map(len, blocks)))
+    return InMemory(rows, atoms, sum(map(len, blocks)))
 
 
 def _sum_by(index: Index, values: Array, n: int) -> Array:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise.linalg.conjugate import conjugate_gradients
 from nearwise.named._weighted import Point, Weighted
 
 Array = NDArray[np.float64]
@@ -93,20 +94,9 @@ class _Inner:
             image = N[i, j] + N[j, i]
             return np.asarray(own * h + self.sigma * (image if few_above else h - image))
 
-        x, r = np.zeros_like(own), -self.gradient
-        z = r / scale
-        p, rz = z, float(r @ z)
-        for _ in range(_CG_STEPS):
-            q = product(p)
-            length = rz / float(p @ q)
-            x = x + length * p
-            r = r - length * q
-            if float(np.linalg.norm(r)) <= accuracy * self.error:
-                break
-            z = r / scale
-            rz, previous = float(r @ z), rz
-            p = z + (rz / previous) * p
-        return x
+        return conjugate_gradients(
+            product, -self.gradient, lambda r: r / scale, accuracy=accuracy, most_steps=_CG_STEPS
+        ).x
 
 
 def _minimised(point: _Inner, accuracy: float) -> tuple[_Inner, int, bool]:

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise.named import _groups, _semismooth
+from nearwise.named._entries import Entries
 from nearwise.named._result import NearestMatrix, certified, result
 
 Array = NDArray[np.float64]
@@ -34,7 +35,7 @@ def nearest(
     groups, inside = _groups.find(C) if pairs is None else (_groups.trivial(n), ones)
     block, difference = groups.reduced(C, inside)
     known = _NO_PAIRS if pairs is None else pairs
-    problem = _semismooth.Entries(
+    problem = Entries(
         block,
         difference,
         groups,

@@ -70,6 +70,8 @@ def _connected(A: Array, fixed: Flags, W: Array, min_eigenvalue: float, tol: flo
     plain: NearestMatrix | None = None
     if inside is None or len(weights) > _FEW:
         plain = _correlation_dual.nearest(A, pairs if len(pairs) else None, None, min_eigenvalue, tol)
+        if plain.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt  # before there is anything to hand back
         if plain.status is Status.INFEASIBLE:
             primal = unit * problem.objective(plain.array[tuple(free)])
             return replace(plain, certificate=certified(primal, primal, plain.certificate.violation, 0.0))
@@ -97,6 +99,8 @@ def _inside(problem: Weighted, A: Array, pairs: Index, min_eigenvalue: float) ->
     for lift in _LIFTS:
         lowest = min_eigenvalue + lift * (1 - min_eigenvalue)
         found = _correlation_dual.nearest(A, pairs, None, lowest, 1e-8)
+        if found.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt  # before there is anything to hand back
         free = found.array[tuple(problem.pairs)]
         if found.status is Status.SOLVED and _is_definite(problem.matrix(free)):
             return free
@@ -119,7 +123,7 @@ def _solved(problem: Weighted, inside: Array | None, near: Array | None, tol: fl
         patience = _PATIENCE if can_be_formed else math.inf
         with one_blas_thread(len(problem.given) > _SMALL):
             found = best_of(_augmented.points(problem, near), problem, tol, _MAX_ITER, patience)
-        if found.status is Status.SOLVED or not can_be_formed:
+        if found.status in (Status.SOLVED, Status.INTERRUPTED) or not can_be_formed:
             return found, "AugmentedLagrangian"
     assert inside is not None
     return best_of(_interior.points(problem, inside), problem, tol, _MAX_ITER), "InteriorPoint"

@@ -22,6 +22,7 @@ _ENDS = {
     Status.STATIONARY: "No small change of the factor comes nearer; whether another one does is not known",
     Status.LIMIT: "Stopped after the largest number of iterations",
     Status.STALLED: "No further progress",
+    Status.INTERRUPTED: "Interrupted",
 }
 
 
@@ -36,7 +37,7 @@ class NearestMatrix:
         optimum, so that it changes by -dual[i] for every unit by which that entry is raised
     status : SOLVED when the certificate holds; STATIONARY for a matrix of given rank that no small change
         improves and that the certificate does not prove to be the best; INFEASIBLE when the fixed entries
-        fit into no positive semidefinite matrix; LIMIT or STALLED otherwise
+        fit into no positive semidefinite matrix; LIMIT, STALLED or INTERRUPTED otherwise
     certificate : the distance reached (`primal`, the divergence of X from A), a bound that no admissible
         matrix can fall below (`dual`), their relative difference (`gap`), and the worst violation
     n_iter : iterations

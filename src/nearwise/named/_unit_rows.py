@@ -10,13 +10,18 @@ multiplied with n x k matrices, so that a low-rank or sparse C costs time and me
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, eigsh
+
+from nearwise.linalg.conjugate import End, conjugate_gradients
+from nearwise.solving.loop import Loop
+from nearwise.solving.result import Status
 
 Array = NDArray[np.float64]
 
@@ -42,15 +47,14 @@ class Target:
 
 @dataclass(frozen=True, eq=False)
 class Factored:
-    """F, its multipliers, |F F' - C|^2, a lower bound, whether F is stationary, and whether it is best."""
+    """F, its multipliers, |F F' - C|^2, a lower bound, and the status: SOLVED where F is proved best."""
 
     factor: Array
     y: Array
     primal: float
     dual: float
-    stationary: bool
+    status: Status
     n_iter: int
-    proved: bool = False
 
 
 class _Point:
@@ -64,6 +68,7 @@ class _Point:
         residual = F @ self.gram - self.image  # (F F' - C) F
         self.y = np.einsum("ij,ij->i", residual, F) / target.diagonal
         self.gradient = 2 * (residual - self.y[:, None] * F)
+        self.error = float(np.linalg.norm(self.gradient))
 
     def tangent(self, U: Array) -> Array:
         """U without its part along the rows of F."""
@@ -92,13 +97,15 @@ def minimise(target: Target, rank: int, tol: float, max_iter: int) -> Factored:
         start = leading_eigenvectors(_shifted(target, y), target.order, rank)
         size = max(float(np.abs(start).max()), 1.0)
         start = start + _NUDGE * size * rng.standard_normal(start.shape)
-        latest = _from_start(target, start, tol, max_iter)
+        latest = _TrustRegion(target, start, tol, max_iter).found()
         y = latest.y
         best = latest if found is None or latest.primal < found.primal else found
         found = best if found is None else replace(best, dual=max(found.dual, latest.dual))
         rounding = 1e-12 * target.squared_norm
         if found.primal - found.dual <= max(tol * found.primal, rounding):
-            return replace(found, proved=True)
+            return replace(found, status=Status.SOLVED)
+        if latest.status is Status.INTERRUPTED:
+            return replace(found, status=Status.INTERRUPTED)
     assert found is not None
     return found
 
@@ -108,34 +115,61 @@ def _shifted(target: Target, y: Array) -> Callable[[Array], Array]:
     return lambda U: target.product(U) + y[:, None] * U
 
 
-def _from_start(target: Target, start: Array, tol: float, max_iter: int) -> Factored:
-    """A stationary F, from a start whose rows are scaled to their lengths."""
-    point = _Point(target, with_rows_of_length(start, target.diagonal))
-    size = 2 * max(float(np.linalg.norm(point.image)), float(np.linalg.norm(point.F @ point.gram)))
-    radius = 0.1 * float(np.sqrt(target.diagonal.sum()))
-    stationary, iteration = False, 0
-    while iteration < max_iter:
-        error = float(np.linalg.norm(point.gradient))
-        if error <= 0.1 * tol * size:
-            stationary = True
-            break
-        step, predicted, at_edge = _steihaug(point, radius, min(0.1, np.sqrt(error / size)))
-        trial = point.moved(step)
-        iteration += 1
-        gained = point.objective - trial.objective
-        # below rounding of the objective a step counts as good if it makes the gradient smaller
-        rounding = 1e-14 * max(point.objective, target.squared_norm)
-        smaller = float(np.linalg.norm(trial.gradient)) < error
-        trust = (1.0 if smaller else 0.0) if predicted < rounding else gained / predicted
-        if trust < 0.25:
-            radius = 0.25 * float(np.linalg.norm(step))
-        elif trust > _GOOD and at_edge:
-            radius *= 2
-        if trust > _ACCEPTED:
-            point = trial
-        elif radius <= 1e-14 * float(np.sqrt(target.diagonal.sum())):
-            break
-    return _certified(point, stationary, iteration)
+class _TrustRegion(Loop[_Point, _Point, float]):
+    """To a stationary F, from a start whose rows are scaled to their lengths; records the gradient's norm."""
+
+    def __init__(self, target: Target, start: Array, tol: float, max_iter: int) -> None:
+        super().__init__(max_iter)
+        self.target = target
+        point = self.first = _Point(target, with_rows_of_length(start, target.diagonal))
+        self.size = 2 * max(float(np.linalg.norm(point.image)), float(np.linalg.norm(point.F @ point.gram)))
+        self.small = 0.1 * tol * self.size
+
+    def found(self) -> Factored:
+        status = self.follow(self._points())
+        assert self.best is not None
+        return _certified(self.best, status, len(self.history))
+
+    def _points(self) -> Iterator[_Point]:
+        """The point after each trial, which is the one before where a step is refused."""
+        target, point = self.target, self.first
+        reach = float(np.sqrt(target.diagonal.sum()))
+        radius = 0.1 * reach
+        while True:
+            yield point
+            error = point.error
+            found = conjugate_gradients(
+                point.hessian_product,
+                -point.gradient,
+                accuracy=min(0.1, math.sqrt(error / self.size)),
+                most_steps=_CG_STEPS,
+                radius=radius,
+            )
+            step = found.x
+            predicted = float(np.vdot(step, found.residual) - np.vdot(step, point.gradient)) / 2
+            trial = point.moved(step)
+            # below rounding of the objective a step counts as good if it makes the gradient smaller
+            rounding = 1e-14 * max(point.objective, target.squared_norm)
+            gained = point.objective - trial.objective
+            smaller = 1.0 if trial.error < error else 0.0
+            trust = smaller if predicted < rounding else gained / predicted
+            if trust < 0.25:
+                radius = 0.25 * float(np.linalg.norm(step))
+            elif trust > _GOOD and found.end is End.EDGE:
+                radius *= 2
+            if trust > _ACCEPTED:
+                point = trial
+            elif radius <= 1e-14 * reach:
+                return
+
+    def grade(self, point: _Point) -> _Point:
+        return point
+
+    def record(self, graded: _Point, iteration: int, seconds: float) -> float:
+        return graded.error
+
+    def end(self, graded: _Point) -> Status | None:
+        return Status.STATIONARY if graded.error <= self.small else None
 
 
 def with_rows_of_length(F: Array, squared_lengths: Array) -> Array:
@@ -150,11 +184,11 @@ def leading_eigenvectors(product: Callable[[Array], Array], n: int, count: int) 
     return V * np.sqrt(np.maximum(values, 0.0))
 
 
-def _certified(point: _Point, stationary: bool, n_iter: int) -> Factored:
+def _certified(point: _Point, status: Status, n_iter: int) -> Factored:
     target, rank, y = point.target, point.F.shape[1], point.y
     largest = np.maximum(_largest(_shifted(target, y), target.order, rank)[0], 0.0)
     dual = target.squared_norm / 2 + target.diagonal @ y - largest @ largest / 2
-    return Factored(point.F, y, 2 * point.objective, 2 * float(dual), stationary, n_iter)
+    return Factored(point.F, y, 2 * point.objective, 2 * float(dual), status, n_iter)
 
 
 def _largest(product: Callable[[Array], Array], n: int, count: int) -> tuple[Array, Array]:
@@ -168,36 +202,3 @@ def _largest(product: Callable[[Array], Array], n: int, count: int) -> tuple[Arr
     start = np.random.default_rng(0).standard_normal(n)
     values, V = eigsh(operator, k=count, which="LA", v0=start, tol=1e-12, ncv=min(n, 2 * count + 20))
     return values[::-1], V[:, ::-1]
-
-
-def _steihaug(point: _Point, radius: float, accuracy: float) -> tuple[Array, float, bool]:
-    """A step within the radius, the decrease that the quadratic model predicts, whether it hit the edge."""
-    x = np.zeros_like(point.F)
-    Hx = np.zeros_like(x)
-    r = -point.gradient
-    p, rr = r, float(np.sum(r * r))
-    target = accuracy * np.sqrt(rr)
-    at_edge = False
-    for _ in range(_CG_STEPS):
-        Hp = point.hessian_product(p)
-        curvature = float(np.sum(p * Hp))
-        length = rr / curvature if curvature > 0 else np.inf
-        if curvature <= 0 or float(np.linalg.norm(x + length * p)) >= radius:
-            length, at_edge = _to_edge(x, p, radius), True
-        x = x + length * p
-        Hx = Hx + length * Hp
-        if at_edge:
-            break
-        r = r - length * Hp
-        rr, previous = float(np.sum(r * r)), rr
-        if np.sqrt(rr) <= target:
-            break
-        p = r + (rr / previous) * p
-    predicted = -float(np.sum(point.gradient * x) + np.sum(x * Hx) / 2)
-    return x, predicted, at_edge
-
-
-def _to_edge(x: Array, p: Array, radius: float) -> float:
-    """t >= 0 with |x + t p| = radius."""
-    pp, xp, xx = float(np.sum(p * p)), float(np.sum(x * p)), float(np.sum(x * x))
-    return float((-xp + np.sqrt(max(xp * xp + pp * (radius**2 - xx), 0.0))) / pp)

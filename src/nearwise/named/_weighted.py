@@ -22,6 +22,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise.solving.loop import Loop
 from nearwise.solving.result import Status
 
 Array = NDArray[np.float64]
@@ -141,19 +142,35 @@ def best_of(
     patience: float = math.inf,
 ) -> Solution:
     """Follow the points of a method until one is proved to be the best, or `patience` eigendecompositions."""
-    best: Point | None = None
-    decompositions = iteration = 0
-    for iteration, (point, count) in enumerate(points):
-        decompositions += count
-        if best is None or _order(point, problem, tol) < _order(best, problem, tol):
-            best = point
-        if best.is_proved(problem, tol):
-            return Solution(best, Status.SOLVED, iteration, decompositions)
-        if iteration >= max_iter or decompositions > patience:
-            return Solution(best, Status.LIMIT, iteration, decompositions)
-    assert best is not None
-    return Solution(best, Status.STALLED, iteration, decompositions)
+    run = _Run(problem, tol, max_iter, patience)
+    status = run.follow(points)
+    assert run.best is not None
+    return Solution(run.best, status, len(run.history), run.decompositions)
 
 
-def _order(point: Point, problem: Weighted, tol: float) -> float:
-    return max(point.gap(problem, tol), point.violation)
+class _Run(Loop[tuple[Point, int], Point, float]):
+    """Records the error of every point."""
+
+    def __init__(self, problem: Weighted, tol: float, max_iter: int, patience: float) -> None:
+        super().__init__(max_iter)
+        self.problem, self.tol, self.patience = problem, tol, patience
+        self.decompositions = 0
+
+    def grade(self, point: tuple[Point, int]) -> Point:
+        self.decompositions += point[1]
+        return point[0]
+
+    def is_better(self, graded: Point) -> bool:
+        return self.best is None or self._error(graded) < self._error(self.best)
+
+    def record(self, graded: Point, iteration: int, seconds: float) -> float:
+        return self._error(graded)
+
+    def end(self, graded: Point) -> Status | None:
+        assert self.best is not None
+        if self.best.is_proved(self.problem, self.tol):
+            return Status.SOLVED
+        return Status.LIMIT if self.decompositions > self.patience else None
+
+    def _error(self, point: Point) -> float:
+        return max(point.gap(self.problem, self.tol), point.violation)

@@ -13,9 +13,9 @@ multiplier reaches: then all happens on the subspace that is left, with log W1 r
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,11 +24,12 @@ from scipy.optimize import brentq
 from nearwise._common import checks, reading
 from nearwise.model.certificate import Certificate, Violation
 from nearwise.named._arguments import stacked
+from nearwise.solving.approximate import definite_step
+from nearwise.solving.loop import Loop
 from nearwise.solving.result import Status
 
 Array = NDArray[np.float64]
 
-_TINY = 1e-300
 _EXPANSIONS = 200  # doublings of a step until the constraint is met
 _ROUNDING = 1e-12  # of the dual objective, which may end at the highest that a singular W has
 
@@ -63,7 +64,8 @@ class BoostResult:
     dual : a >= 0, one multiplier per constraint matrix; for AdaBoost, the weights of the hypotheses. It is
         infinite where W is zero on the range of a positive semidefinite matrix.
     status : SOLVED when all conditions hold up to epsilon; INFEASIBLE when the dual objective is higher than
-        any W could have, or no W is zero on the ranges of all positive semidefinite matrices; LIMIT otherwise
+        any W could have, or no W is zero on the ranges of all positive semidefinite matrices; LIMIT or
+        INTERRUPTED otherwise
     certificate : divergence to the prior, dual objective, gap, and the worst violation
     steps : one record per step
     most_steps : corollary 4.2's bound on their number for a feasible problem, 2 lambda^2 log(d) / epsilon^2
@@ -130,57 +132,91 @@ def definite_boost(
     basis, is_limit = np.eye(C.shape[1]), np.zeros(len(C), bool)
     if eigenvalue_range is None or ranges[0, 0] >= 0:
         basis, is_limit = _face(C)
+    settings = epsilon, projections == "exact", corrections, max_iter
     if not basis.shape[1]:
-        return _Boost(C, log_prior, ranges).result(Status.INFEASIBLE, epsilon)
+        return _Boost(C, log_prior, ranges, *settings).result(Status.INFEASIBLE)
     if is_limit.any():
         C, log_prior = basis.T @ C @ basis, basis.T @ log_prior @ basis
         ranges = _extremes(C) if eigenvalue_range is None else ranges
-    boost = _Boost(C, log_prior, ranges)
-    found = boost.result(boost.run(epsilon, projections == "exact", corrections, max_iter), epsilon)
+    boost = _Boost(C, log_prior, ranges, *settings)
+    found = boost.result(boost.follow(boost.states()))
     return _on_whole_space(found, basis, is_limit) if is_limit.any() else found
 
 
-class _Boost:
-    """W and its multipliers, changed by one step after the other."""
+class _State(NamedTuple):
+    """W and its multipliers, tr(W C_j) for all j, the dual objective, and the step that led there."""
 
-    def __init__(self, C: Array, log_prior: Array, ranges: Array) -> None:
+    W: Array
+    dual: Array
+    values: Array
+    objective: float
+    step: BoostStep | None
+
+
+class _Boost(Loop[_State, _State, BoostStep]):
+    """The run of one step after the other."""
+
+    def __init__(
+        self,
+        C: Array,
+        log_prior: Array,
+        ranges: Array,
+        epsilon: float,
+        exact: bool,
+        corrections: bool,
+        max_iter: int,
+    ) -> None:
+        super().__init__(max_iter)
         self.C, self.log_prior, self.ranges = C, log_prior, ranges
-        self.dual = np.zeros(len(C))
-        self.steps: list[BoostStep] = []
+        self.epsilon, self.exact, self.corrections = epsilon, exact, corrections
         self.highest = -float(np.linalg.eigvalsh(log_prior)[0])  # of the divergence to the prior
-        self._update()
-        self.log_bound = max(self.objective, 0.0)  # above zero on a subspace, on which no W is the prior
+        self.start = self._at(np.zeros(len(C)))
 
-    def run(self, epsilon: float, exact: bool, corrections: bool, max_iter: int) -> Status:
-        for _ in range(max_iter):
-            distance = self.values.copy()
-            if corrections:
-                distance = np.where(self.dual > 0, np.abs(distance), distance)
-            j = int(np.argmax(distance))
-            if distance[j] <= epsilon:
-                return Status.SOLVED
-            self._step(j, exact)
-            if self.objective > self.highest + _ROUNDING:
-                return Status.INFEASIBLE
-        return Status.LIMIT
+    def states(self) -> Iterator[_State]:
+        """The start, and the state after every step."""
+        state = self.start
+        bound = max(state.objective, 0.0)  # above zero on a subspace, on which no W is the prior
+        while True:
+            yield state
+            state, bound = self._stepped(state, int(np.argmax(self._distances(state))), bound)
 
-    def _step(self, j: int, exact: bool) -> None:
+    def grade(self, point: _State) -> _State:
+        return point
+
+    def record(self, graded: _State, iteration: int, seconds: float) -> BoostStep:
+        assert graded.step is not None
+        return graded.step
+
+    def end(self, graded: _State) -> Status | None:
+        if graded.objective > self.highest + _ROUNDING:
+            return Status.INFEASIBLE
+        return Status.SOLVED if self._distances(graded).max() <= self.epsilon else None
+
+    def _distances(self, state: _State) -> Array:
+        """How far every constraint is from its optimality condition."""
+        if not self.corrections:
+            return state.values
+        return np.where(state.dual > 0, np.abs(state.values), state.values)
+
+    def _stepped(self, state: _State, j: int, bound: float) -> tuple[_State, float]:
+        """The state after the step along constraint j, and theorem 4.1's bound there."""
         low, high = map(float, self.ranges[j])
-        r = float(self.values[j])
-        approximate = math.log((1 - r / low) / max(1 - r / high, _TINY)) / (high - low)
-        wanted = self._exact_step(j, approximate) if exact else approximate
-        size = max(wanted, -float(self.dual[j]))
+        r, before = float(state.values[j]), float(state.dual[j])
+        approximate = definite_step(r, low, high)
+        wanted = self._exact_step(state, j, approximate) if self.exact else approximate
+        size = max(wanted, -before)
         # an exact step gains at least as much as the approximate one, unless it stops at a multiplier of 0
         length = approximate if size == wanted else size
         share = (high - r) / (high - low)
-        self.log_bound -= math.log(share * math.exp(-length * low) + (1 - share) * math.exp(-length * high))
-        self.dual[j] = 0.0 if size != wanted else self.dual[j] + size
-        self._update()
-        self.steps.append(BoostStep(j, r, size, self.objective, self.log_bound))
+        bound -= math.log(share * math.exp(-length * low) + (1 - share) * math.exp(-length * high))
+        dual = state.dual.copy()
+        dual[j] = 0.0 if size != wanted else before + size
+        following = self._at(dual)
+        return following._replace(step=BoostStep(j, r, size, following.objective, bound)), bound
 
-    def _exact_step(self, j: int, start: float) -> float:
+    def _exact_step(self, state: _State, j: int, start: float) -> float:
         """The step after which tr(W C_j) = 0; the value falls as the step grows."""
-        base = self._exponent()
+        base = self._exponent(state.dual)
 
         def value(step: float) -> float:
             return float(np.sum(_normalised(base - step * self.C[j])[0] * self.C[j]))
@@ -192,47 +228,42 @@ class _Boost:
             before, end = end, 2 * end
         return float(brentq(value, before, end, xtol=1e-15, rtol=1e-14))
 
-    def _exponent(self) -> Array:
-        return self.log_prior - np.tensordot(self.dual, self.C, axes=1)
+    def _exponent(self, dual: Array) -> Array:
+        return self.log_prior - np.tensordot(dual, self.C, axes=1)
 
-    def _update(self) -> None:
-        self.W, log_trace = _normalised(self._exponent())
-        self.objective = -log_trace
-        self.values = np.einsum("jab,ab->j", self.C, self.W)
+    def _at(self, dual: Array) -> _State:
+        W, log_trace = _normalised(self._exponent(dual))
+        return _State(W, dual, np.einsum("jab,ab->j", self.C, W), -log_trace, None)
 
-    def result(self, status: Status, epsilon: float) -> BoostResult:
+    def result(self, status: Status) -> BoostResult:
+        """The last state, graded."""
+        W, a, values, objective, _ = self.best or self.start
         # Delta(W, W1) = -log Z - sum_j a_j tr(W C_j)
-        gap = -float(self.dual @ self.values)
-        primal = self.objective + gap
-        order = np.argsort(-self.values, kind="stable")[:10]
+        gap = -float(a @ values)
+        primal = objective + gap
+        order = np.argsort(-values, kind="stable")[:10]
         worst = tuple(
-            Violation(int(j), f"tr(W C_{j}) <= 0", float(self.values[j]), 0.0, float(self.values[j]))
+            Violation(int(j), f"tr(W C_{j}) <= 0", float(values[j]), 0.0, float(values[j]))
             for j in order
-            if self.values[j] > 0
+            if values[j] > 0
         )
-        violation = float(np.max(self.values, initial=0.0))
-        relative = abs(gap) / max(abs(primal), abs(self.objective), 1e-15)
-        certificate = Certificate(
-            primal,
-            self.objective,
-            relative,
-            violation,
-            violation,
-            float(np.mean(self.values <= epsilon)),
-            worst,
-        )
+        violation = float(np.max(values, initial=0.0))
+        relative = abs(gap) / max(abs(primal), abs(objective), 1e-15)
+        satisfied = float(np.mean(values <= self.epsilon))
+        certificate = Certificate(primal, objective, relative, violation, violation, satisfied, worst)
         reach = float(np.abs(self.ranges).max(initial=0.0))
-        most = math.ceil(2 * (reach / epsilon) ** 2 * self.highest)
+        most = math.ceil(2 * (reach / self.epsilon) ** 2 * self.highest)
         ends = {
-            Status.SOLVED: f"All conditions hold up to {epsilon:g}",
+            Status.SOLVED: f"All conditions hold up to {self.epsilon:g}",
             Status.INFEASIBLE: "No positive semidefinite W of trace one meets all constraints",
-            Status.LIMIT: "Stopped after the largest number of steps",
+            Status.LIMIT: f"Stopped after the largest number of steps, {self.max_iter}",
+            Status.INTERRUPTED: "Interrupted",
         }
         message = (
-            f"{ends[status]}: worst violation {violation:.1e}, {len(self.steps)} steps; for a feasible "
+            f"{ends[status]}: worst violation {violation:.1e}, {len(self.history)} steps; for a feasible "
             f"problem approximate steps without corrections need at most {most:,} (TRW05 corollary 4.2)."
         )
-        return BoostResult(self.W, self.dual, status, certificate, tuple(self.steps), most, message)
+        return BoostResult(W, a, status, certificate, tuple(self.history), most, message)
 
 
 def _extremes(C: Array) -> Array:

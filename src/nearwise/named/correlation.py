@@ -25,7 +25,6 @@ from nearwise.named import (
     _unit_rows,
 )
 from nearwise.named._result import NearestMatrix, certified, result
-from nearwise.solving.result import Status
 
 Array = NDArray[np.float64]
 
@@ -197,11 +196,9 @@ def _of_rank(
     target = _target(A, root)
     found = _unit_rows.minimise(target, int(rank), tol, _MAX_ITER)
     certificate = certified(found.primal, found.primal - found.dual, 0.0, 1e-15 * target.squared_norm)
-    status = Status.SOLVED if found.proved else Status.STATIONARY if found.stationary else Status.LIMIT
     factor = _unit_rows.with_rows_of_length(found.factor, np.ones(n))
-    return result(
-        np.ones(n), -2 * found.y * root**2, status, certificate, found.n_iter, 0, "TrustRegion", factor=factor
-    )
+    dual = -2 * found.y * root**2
+    return result(np.ones(n), dual, found.status, certificate, found.n_iter, 0, "TrustRegion", factor=factor)
 
 
 def _target(A: Any, root: Array) -> _unit_rows.Target:

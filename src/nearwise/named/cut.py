@@ -12,8 +12,9 @@ proves that no X has less than -sum(y).
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ from scipy.sparse.csgraph import connected_components
 from nearwise._common import checks, reading
 from nearwise.linalg.regularised import ROUNDING, factored
 from nearwise.model.certificate import Certificate
+from nearwise.solving.loop import Loop
 from nearwise.solving.result import Status
 
 Array = NDArray[np.float64]
@@ -33,6 +35,11 @@ _NEWTON_STEPS = 60  # in one stage
 _DIAGONAL_TOL = 1e-7  # of X at the end
 _LARGEST_ERROR = 1e-5  # of the diagonal that rounding may excuse
 _STAGE_TOL = 0.1
+_ENDS = {
+    Status.SOLVED: "Solved",
+    Status.STALLED: "No further progress",
+    Status.INTERRUPTED: "Interrupted",
+}
 _CANDIDATES = 24  # nodes of either side that a swap is chosen from
 
 
@@ -113,26 +120,26 @@ def balanced_cut(
         return _without_weight(free, n)
     lightest = float(A[A > 0].min())
     relaxation = _Relaxation(np.diag(A.sum(axis=1)) - A, lightest)
-    status = relaxation.solve(epsilon, tol)
+    run = _Run(relaxation)
+    status = run.follow(relaxation.steps(epsilon, tol))
+    assert run.best is not None
+    found = run.best
     sides, value = (
-        (free, 0.0)
-        if free is not None
-        else _best_split(A, relaxation.X, int(n_roundings), refine, random_state)
+        (free, 0.0) if free is not None else _best_split(A, found.X, int(n_roundings), refine, random_state)
     )
-    primal, dual = relaxation.value / 4, relaxation.bound / 4
+    primal, dual = found.value / 4, found.bound / 4
     gap = (primal - dual) / max(abs(primal), abs(dual), lightest)
-    violation = relaxation.error
-    end = "Solved" if status is Status.SOLVED else "No further progress"
-    message = f"{end}: relaxation between {dual:.6g} and {primal:.6g}, cut {value:.6g}."
+    violation = found.error
+    message = f"{_ENDS[status]}: relaxation between {dual:.6g} and {primal:.6g}, cut {value:.6g}."
     return Cut(
         sides[:n],
         value,
-        relaxation.X,
-        relaxation.y,
-        relaxation.epsilon,
+        found.X,
+        found.y,
+        found.epsilon,
         status,
         Certificate(primal, dual, gap, violation, violation),
-        relaxation.n_iter,
+        len(run.history),
         message,
     )
 
@@ -159,20 +166,26 @@ class _Relaxation:
     def __init__(self, L: Array, lightest: float) -> None:
         self.L, self.lightest = L, lightest
         n = len(L)
-        self.n_iter = 0
+        self.is_solved = False
         self.epsilon = max(float(np.diag(L).max()), np.finfo(np.float64).tiny)
         # the complement of e is reached by projecting, and e itself gets an eigenvalue of its own
         self.y = np.full(n, self.epsilon)
         self._set(self.y)
 
-    def solve(self, epsilon: float | None, tol: float) -> Status:
-        """Lower epsilon in stages, each by Newton's method, until the interval is narrow enough."""
+    def steps(self, epsilon: float | None, tol: float) -> Iterator[_Relaxation]:
+        """Itself after every Newton step, while epsilon falls in stages until the interval is narrow."""
+        yield self
         while True:
             last = self._is_last(epsilon, tol)
-            if not self._newton(_DIAGONAL_TOL if last else _STAGE_TOL):
-                return Status.SOLVED if last and self.error <= self._reachable else Status.STALLED
+            accuracy = _DIAGONAL_TOL if last else _STAGE_TOL
+            for _ in range(_NEWTON_STEPS):
+                if self.error <= accuracy or not self._newton():
+                    break
+                yield self
             if last:
-                return Status.SOLVED
+                self.is_solved = self.error <= max(accuracy, self._reachable)
+            if last or self.error > accuracy:
+                return
             self._lower(max(_SHRINK * self.epsilon, 0.0 if epsilon is None else epsilon))
 
     def _is_last(self, epsilon: float | None, tol: float) -> bool:
@@ -192,29 +205,26 @@ class _Relaxation:
         while not self._set(start + length * slope):
             length /= 2
 
-    def _newton(self, accuracy: float) -> bool:
-        for _ in range(_NEWTON_STEPS):
-            if self.error <= accuracy:
-                return True
-            # maximise -sum(y) + epsilon log det(L + diag(y)): gradient diag(X) - 1, Hessian -X*X / epsilon
-            gradient = np.diagonal(self.X) - 1
-            step = self.epsilon * self._newton_solve(gradient)
-            objective, slope, error = self.objective - self.rounding, float(gradient @ step), self.error
-            start, length = self.y, 1.0
-            self.n_iter += 1
-            # self-concordance: this length keeps L + diag(y) positive definite
-            decrement = math.sqrt(max(slope / self.epsilon, 0.0))
-            if decrement > 1:
-                length = 1 / (1 + decrement)
-            # where rounding hides the gain, a smaller error on the diagonal shows it
-            while not self._set(start + length * step) or (
-                self.objective < objective and self.error > 0.9 * error
-            ):
-                length /= 2
-                if length < 1e-12:
-                    self._set(start)
-                    return False
-        return self.error <= accuracy
+    def _newton(self) -> bool:
+        """One step; False where rounding leaves none."""
+        # maximise -sum(y) + epsilon log det(L + diag(y)): gradient diag(X) - 1, Hessian -X*X / epsilon
+        gradient = np.diagonal(self.X) - 1
+        step = self.epsilon * self._newton_solve(gradient)
+        objective, slope, error = self.objective - self.rounding, float(gradient @ step), self.error
+        start, length = self.y, 1.0
+        # self-concordance: this length keeps L + diag(y) positive definite
+        decrement = math.sqrt(max(slope / self.epsilon, 0.0))
+        if decrement > 1:
+            length = 1 / (1 + decrement)
+        # where rounding hides the gain, a smaller error on the diagonal shows it
+        while not self._set(start + length * step) or (
+            self.objective < objective and self.error > 0.9 * error
+        ):
+            length /= 2
+            if length < 1e-12:
+                self._set(start)
+                return False
+        return True
 
     @property
     def _condition(self) -> float:
@@ -251,14 +261,42 @@ class _Relaxation:
         return True
 
     @property
-    def value(self) -> float:
-        """tr(L X)."""
-        return float(np.sum(self.L * self.X))
-
-    @property
     def bound(self) -> float:
         """What no X of the relaxation falls below."""
         return -float(self.y.sum())
+
+
+class _Point(NamedTuple):
+    """The relaxation after a step."""
+
+    X: Array
+    y: Array
+    epsilon: float
+    error: float
+    value: float  # tr(L X)
+    bound: float
+
+
+class _Run(Loop[_Relaxation, _Point, float]):
+    """Records the error of the diagonal."""
+
+    def __init__(self, relaxation: _Relaxation) -> None:
+        super().__init__(None)
+        self.relaxation = relaxation
+
+    def grade(self, point: _Relaxation) -> _Point:
+        value = float(np.vdot(point.L, point.X))
+        return _Point(point.X, point.y, point.epsilon, point.error, value, point.bound)
+
+    def record(self, graded: _Point, iteration: int, seconds: float) -> float:
+        return graded.error
+
+    def end(self, graded: _Point) -> None:
+        return None
+
+    def exhausted(self) -> Status:
+        self.best = self.grade(self.relaxation)  # epsilon may have fallen since the last step
+        return Status.SOLVED if self.relaxation.is_solved else Status.STALLED
 
 
 def _free_split(A: Array) -> Sides | None:

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearwise.model.measurements import LocalAtoms
+from nearwise.linalg.conjugate import conjugate_gradients
+from nearwise.model.local import LocalAtoms
 
 Array = NDArray[np.float64]
 
@@ -142,27 +143,20 @@ class _Gaussian:
 
     def solve(self, target: Array, tol: float) -> tuple[Array, Array]:
         Q = self.rotation
-        residual = Q.T @ target @ Q
-        step = np.zeros_like(residual)
-        z = self._preconditioned(residual)
-        direction, product = z, float(np.sum(residual * z))
-        goal = tol**2 * product
-        for _ in range(_MAX_CG):
-            image = direction + self.omega * self._bent(self.omega * direction)
-            curvature = float(np.sum(direction * image))
-            if not curvature > 0:
-                break
-            length = product / curvature
-            step = step + length * direction
-            residual = residual - length * image
-            z = self._preconditioned(residual)
-            previous, product = product, float(np.sum(residual * z))
-            if not product > goal:
-                break
-            direction = z + (product / previous) * direction
+        step = conjugate_gradients(
+            self._product,
+            Q.T @ target @ Q,
+            self._preconditioned,
+            accuracy=tol,
+            most_steps=_MAX_CG,
+            in_its_norm=True,
+        ).x
         step = (step + step.T) / 2
         bent = self._bent(self.omega * step)
         return Q @ step @ Q.T, Q @ bent @ Q.T
+
+    def _product(self, D: Array) -> Array:
+        return D + self.omega * self._bent(self.omega * D)
 
     def _bent(self, D: Array) -> Array:
         """The rows' part of the Hessian, before omega."""

@@ -18,12 +18,14 @@ from numpy.typing import NDArray
 from nearwise.linalg.eigenupdate import rank_one_update
 from nearwise.model.divergences import VonNeumann
 from nearwise.model.formulation import Formulation, Iterate
+from nearwise.model.measurements import InMemory
 from nearwise.solving.projections import Order, check_schedule, sweeps
 from nearwise.solving.von_neumann import VonNeumannEngine
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
+_TINY = 1e-300
 _FEW_SQUARES = 2  # up to so many, rank-one updates are faster than a dense eigendecomposition
 
 
@@ -82,7 +84,7 @@ class ApproximateEngine(VonNeumannEngine):
         if not form.losses.is_hard.all():
             raise ValueError("ApproximateProjections takes hard constraints only: penalty=inf")
         super().__init__(form)
-        self._trace_row, self._trace_weight = _trace_row(form)
+        self._trace_row, self._trace_weight = _trace_row(form, self.measurements)
         self._trace = float(form.losses.bounds[self._trace_row]) / self._trace_weight
         self._extent = self._eigenvalue_ranges()
         self._reach = float(np.abs(np.delete(self._extent, self._trace_row, axis=0)).max(initial=0.0))
@@ -106,14 +108,14 @@ class ApproximateEngine(VonNeumannEngine):
         return math.ceil(2 * (self._reach / epsilon) ** 2 * -math.log(float(share.min())))
 
     def _project_approximately(self, row: int) -> None:
-        """The step of TRW05 (4.6), with the signs corrected, and no further than to a multiplier of 0."""
+        """`definite_step`, and no further than to a multiplier of 0."""
         relation, bound = self.form.losses.relations[row], float(self.form.losses.bounds[row])
         theta, y = self._state.theta, float(self.dual[row])
         value = float(np.exp(theta) @ self._squares_in_eigenbasis(row))
         excess = (value - bound) / self._trace
         low, high = self._extent[row]
         if low < 0 < high:
-            wanted = y + math.log((1 - excess / low) / (1 - excess / high)) / (high - low)
+            wanted = y + definite_step(excess, low, high)
         else:  # on one side of the bound lies every matrix of this trace
             wanted = 0.0 if excess * relation >= 0 else y + excess / max(-low, high)
         wanted = wanted if relation == 0 else -relation * max(-relation * wanted, 0.0)
@@ -124,7 +126,7 @@ class ApproximateEngine(VonNeumannEngine):
 
     def _move(self, row: int, step: float) -> None:
         """Subtract step A from log M."""
-        X, c = self.form.measurements.squares_of(row)
+        X, c = self.measurements.squares_of(row)
         self._state.counts[self._kernels.PROJECTIONS] += 1
         if len(c) > _FEW_SQUARES:
             logarithm = (self._state.vectors.T * self._state.theta) @ self._state.vectors
@@ -145,7 +147,7 @@ class ApproximateEngine(VonNeumannEngine):
 
     def _squares_in_eigenbasis(self, row: int) -> Array:
         """The diagonal of W^T A W."""
-        X, c = self.form.measurements.squares_of(row)
+        X, c = self.measurements.squares_of(row)
         return (self._state.vectors @ X.T) ** 2 @ c
 
     def _eigenvalue_ranges(self) -> Array:
@@ -153,7 +155,7 @@ class ApproximateEngine(VonNeumannEngine):
         r = len(self.form.prior)
         ranges = np.empty((len(self.dual), 2))
         for row in range(len(self.dual)):
-            X, c = self.form.measurements.squares_of(row)
+            X, c = self.measurements.squares_of(row)
             R = np.asarray(np.linalg.qr(X.T, mode="r"), dtype=np.float64)
             values = np.linalg.eigvalsh((R * c) @ R.T)
             outside = [0.0] if len(values) < r else []
@@ -161,12 +163,21 @@ class ApproximateEngine(VonNeumannEngine):
         return ranges - (self.form.losses.bounds / self._trace)[:, None]
 
 
-def _trace_row(form: Formulation) -> tuple[int, float]:
+def definite_step(value: float, low: float, high: float) -> float:
+    """By how much the multiplier of tr(W C) <= 0 rises: TRW05 (4.6), with the signs corrected.
+
+    For W of trace one with tr(W C) = `value` and C with all eigenvalues in [low, high], low < 0 < high. After
+    the exact step tr(W C) is zero; this one is never longer.
+    """
+    return math.log((1 - value / low) / max(1 - value / high, _TINY)) / (high - low)
+
+
+def _trace_row(form: Formulation, measurements: InMemory) -> tuple[int, float]:
     """The equality whose matrix is a multiple of I, and that multiple."""
-    squares, r = form.measurements.squares, len(form.prior)
+    squares, r = measurements.squares, len(form.prior)
     equalities = np.flatnonzero((form.losses.relations == 0) & (np.diff(squares.start) >= r))
     for row in map(int, equalities):
-        A = form.measurements.adjoint(np.eye(1, form.measurements.n_rows, row)[0])
+        A = measurements.adjoint(np.eye(1, measurements.n_rows, row)[0])
         weight = float(np.trace(A)) / r
         if weight != 0 and np.abs(A - weight * np.eye(r)).max() <= 1e-10 * abs(weight):
             return row, weight

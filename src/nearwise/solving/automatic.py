@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +14,7 @@ from nearwise.model.formulation import Formulation, Iterate
 from nearwise.solving.interior import InteriorPoint
 from nearwise.solving.newton import Newton
 from nearwise.solving.projections import CyclicProjections
+from nearwise.solving.result import Record
 
 Array = NDArray[np.float64]
 
@@ -32,13 +31,33 @@ _PATIENCE = 25  # steps of Newton's method before it
 _LAST_RESORT = 60  # steps of Newton's method after it
 
 
-@dataclass(frozen=True)
-class Automatic:
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """Points of a solver, and for how long they are followed.
+
+    Attributes
+    ----------
+    solver : its name
+    points : its points, which a later stage may go on with
+    most : how many of them, all by default
+    is_slow : whether the records of this stage so far say that another method should take over
+    note : for the message of the result
+    """
+
+    solver: str
+    points: Iterator[Iterate]
+    most: int | None = None
+    is_slow: Callable[[Sequence[Record]], bool] | None = None
+    note: str = ""
+
+
+def stages(form: Formulation, tol: float, start: Array | None = None) -> Iterator[Stage]:
     """Newton's method, an interior-point method or projections, whichever suits the problem.
 
     Many soft constraints get Newton's method. It is never much slower than projections (they come close, and
     win by up to a half, where there are fewer constraints than unknowns q = r(r + 1)/2 or the penalty is
-    small) and much faster where the penalty is large or the constraints are many.
+    small) and much faster where the penalty is large or the constraints are many. It also
+    comes first where there is a matrix to start from.
 
     Problems that can be written out, r <= 80 and m q <= 8,000,000 for m rows, get the interior-point method
     where a constraint is hard, and where Newton's method has not come to an end after 25 steps, as happens
@@ -56,51 +75,37 @@ class Automatic:
 
     Parameters
     ----------
+    form : the reduced problem
     tol : the tolerance of the run
+    start : a factor of the matrix to start from, where there is one
     """
-
-    tol: float = 1e-6
-
-    def iterates(self, form: Formulation, start: Array | None = None) -> Iterator[Iterate]:
-        """The points of the chosen solver; Newton's method where there is a matrix to start from."""
-        note = ""
-        if start is None and _projections_pay(form):
-            yield from self._projections(form)
-            note = "Projections converged too slowly"
-        small = _can_be_written_out(form)
-        newton = _named(Newton, Newton().iterates(form, start), note)
-        if not small:
-            yield from newton
-            return
-        interior = _named(InteriorPoint, InteriorPoint(self.tol).iterates(form), note)
-        if form.losses.any_hard:
-            yield from interior
-        else:
-            if start is None and _interior_pays(form):
-                yield from itertools.islice(interior, _LOOKS)
-            yield from itertools.islice(newton, _PATIENCE)
-            yield from interior
-        yield from itertools.islice(newton, _LAST_RESORT)
-
-    def _projections(self, form: Formulation) -> Iterator[Iterate]:
-        check, last = _FIRST_CHECK, math.inf
-        for sweep, point in enumerate(CyclicProjections().iterates(form)):
-            yield replace(point, solver=CyclicProjections.__name__)
-            if 2 * sweep == check or sweep == check:
-                grade = form.certificate(point)
-                left = max(grade.gap, grade.hard_violation)
-                if sweep == check:
-                    if _sweeps_left(left, last, sweep / 2, self.tol) > _AFFORDABLE:
-                        return
-                    check *= 2
-                last = left
+    note = ""
+    if start is None and _projections_pay(form):
+        sweeps = CyclicProjections().iterates(form)
+        yield Stage("CyclicProjections", sweeps, is_slow=lambda records: _is_slow(records, tol))
+        note = "Projections converged too slowly"
+    newton = Stage("Newton", Newton().iterates(form, start), note=note)
+    if not _can_be_written_out(form):
+        yield newton
+        return
+    interior = Stage("InteriorPoint", InteriorPoint(tol).iterates(form), note=note)
+    if form.losses.any_hard:
+        yield interior
+    else:
+        if start is None and _interior_pays(form):
+            yield replace(interior, most=_LOOKS)
+        yield replace(newton, most=_PATIENCE)
+        yield interior
+    yield replace(newton, most=_LAST_RESORT)
 
 
-def _named(solver: type, points: Iterator[Iterate], note: str) -> Iterator[Iterate]:
-    """The points of a solver, with its name; a factorisation that fails ends them."""
-    with suppress(np.linalg.LinAlgError):
-        for point in points:
-            yield replace(point, solver=solver.__name__, note=note or point.note)
+def _is_slow(records: Sequence[Record], tol: float) -> bool:
+    """Whether projections need too many more sweeps; asked at the sweeps 4, 8, 16, ... after the start."""
+    sweep = len(records) - 1
+    if sweep < _FIRST_CHECK or sweep & (sweep - 1):
+        return False
+    now, before = (max(records[k].gap, records[k].hard_violation) for k in (sweep, sweep // 2))
+    return _sweeps_left(now, before, sweep / 2, tol) > _AFFORDABLE
 
 
 def _can_be_written_out(form: Formulation) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,7 +19,8 @@ from nearwise.model.certificate import Certificate
 from nearwise.model.formulation import Formulation, Iterate
 from nearwise.model.problem import Problem
 from nearwise.model.recheck import Recheck
-from nearwise.solving.automatic import Automatic
+from nearwise.solving.automatic import Stage, stages
+from nearwise.solving.loop import Loop
 from nearwise.solving.reduction import Reduction, reduced
 from nearwise.solving.result import CONTRADICTION, Record, Result, Status
 
@@ -52,7 +53,7 @@ def solve(
     Parameters
     ----------
     problem : what to solve
-    solver : how; by default an interior-point method, `Newton()` or projections, see `Automatic`
+    solver : how; by default the method that suits the problem, or one after the other (see `stages`)
     tol : the run ends as SOLVED when the relative gap and the relative violation of the hard constraints are
         at most this
     max_iter : the largest number of iterations; by default 1000, or 10,000 sweeps of projections
@@ -71,8 +72,7 @@ def solve(
     array([[0.5]])
     """
     _check_limits(problem, tol, max_iter, max_seconds, callback)
-    solver = Automatic(tol) if solver is None else solver
-    if not hasattr(solver, "iterates"):
+    if solver is not None and not hasattr(solver, "iterates"):
         raise TypeError(
             f"solver must have a method iterates, as nearwise.solvers.Newton() has; got {solver!r}"
         )
@@ -83,11 +83,25 @@ def solve(
         limit: int = getattr(solver, "max_iter", _MAX_ITER) if max_iter is None else max_iter
         returns_last: bool = getattr(solver, "returns_last", False)
         run = _Run(problem, tol, limit, max_seconds, callback, returns_last)
-        return run.result(solver, run.status(solver, factor))
+        return run.result(run.status(solver, factor))
 
 
-class _Run:
-    """Follows a solver: grades each iterate, keeps the best, and decides when to stop."""
+@dataclass(frozen=True, eq=False)
+class _Graded:
+    """A point, its certificate, and what orders points where a constraint is hard."""
+
+    point: Iterate
+    grade: Certificate
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        return max(self.grade.gap, self.grade.hard_violation), self.grade.primal
+
+
+class _Run(Loop[Iterate, _Graded, Record]):
+    """Follows a solver: certifies each iterate, keeps the best, and decides when to stop."""
+
+    counts_start = True
 
     def __init__(
         self,
@@ -98,51 +112,89 @@ class _Run:
         callback: Callable[[Record], Any] | None,
         returns_last: bool,
     ) -> None:
+        super().__init__(max_iter, max_seconds, callback)
         self.returns_last = returns_last  # whether the last point counts as the best, as in the papers
-        self.problem, self.tol, self.max_iter, self.callback = problem, tol, max_iter, callback
-        self.max_seconds = np.inf if max_seconds is None else max_seconds
-        self.started = time.perf_counter()
+        self.problem, self.tol = problem, tol
         self.reduction: Reduction = reduced(problem.formulation)
         self.unit = problem.formulation.unit / self.reduction.formulation.unit
-        self.history: list[Record] = []
-        self.best: Iterate | None = None
-        self.best_rank = (np.inf, np.inf)
-        self.bound: Iterate | None = None
-        self.best_dual = -np.inf
+        self.bound: _Graded | None = None  # with the multipliers that prove most
         self.ray: Array | None = None
         self.certificate: Certificate | None = None
-        self.note = self.limit = ""
+        self.note = ""
         self.recheck = Recheck(problem) if Recheck.suits(problem) else None
 
     def status(self, solver: Any, start: Array | None) -> Status:
+        """How the run of a solver ends, or of those that suit the problem where it is None."""
         form = self.reduction.formulation
         first = () if start is None else (self.reduction.lower(self.problem.lower(start)),)
-        stream = _without_failures(solver.iterates(form, *first))
-        try:
-            for point in stream:
-                self.note = point.note
-                with np.errstate(all="ignore"):  # what overflows is not finite, and is not kept
-                    grade = self._keep(*self._graded(point))
-                if grade is None:
-                    continue
-                record = self._record(grade)
-                stop = self.callback is not None and self.callback(record)
-                if grade.holds(self.tol) and self._stands():
-                    return Status.SOLVED
-                if point.ray is not None and self._is_contradiction(form.proof(point.ray)):
-                    return Status.INFEASIBLE
-                if stop:
-                    return Status.INTERRUPTED
-                if point.final:
-                    return Status.STATIONARY
-                self.limit = self._limit()
-                if self.limit:
-                    return Status.LIMIT
-        except KeyboardInterrupt:
-            if self.best is None:
-                raise
-            return Status.INTERRUPTED
-        return Status.STALLED
+        if solver is None:
+            return self.follow(self._in_stages(stages(form, self.tol, *first)))
+        return self.follow(self._in_stages([Stage(type(solver).__name__, solver.iterates(form, *first))]))
+
+    def _in_stages(self, plan: Iterable[Stage]) -> Iterator[Iterate]:
+        """The points of one stage after the other, each up to where it is slow or a factorisation fails."""
+        for stage in plan:
+            begin = len(self.history)
+            with contextlib.suppress(np.linalg.LinAlgError):
+                for point in itertools.islice(stage.points, stage.most):
+                    yield replace(point, solver=point.solver or stage.solver, note=stage.note or point.note)
+                    if stage.is_slow is not None and stage.is_slow(self.history[begin:]):
+                        break
+
+    def grade(self, point: Iterate) -> _Graded | None:
+        """With its certificate; None for a point whose objective is not a number."""
+        self.note = point.note
+        with np.errstate(all="ignore"):  # what overflows is not finite, and is not kept
+            point, found = self._graded(point)
+        return _Graded(point, found) if np.isfinite(found.primal) else None
+
+    def is_better(self, graded: _Graded) -> bool:
+        """By gap and violation; where nothing is hard, by objective, and the highest bound is kept apart."""
+        new, form = graded.grade, self.reduction.formulation
+        if form.losses.any_hard:
+            better = self.best is None or graded.rank <= self.best.rank or self.returns_last
+            self.bound = graded if better else self.bound
+            return better
+        # Every dual point bounds the optimum, so the highest bound holds for the lowest objective.
+        if self.bound is None or self.bound.grade.dual <= new.dual < np.inf:
+            self.bound = graded
+        lowest = min(new.primal, np.inf if self.best is None else self.best.grade.primal)
+        if new.gap <= form.relative_gap(lowest - self.bound.grade.dual, lowest):
+            self.bound = graded  # the point and its own bound are as good, and cancel no digits
+            return True
+        return new.primal <= lowest
+
+    def record(self, graded: _Graded, iteration: int, seconds: float) -> Record:
+        """The certificate that all points so far give together."""
+        grade = self._joint(graded.grade)
+        return Record(
+            iteration=iteration,
+            seconds=seconds,
+            primal=grade.primal * self.unit,
+            dual=grade.dual * self.unit,
+            gap=grade.gap,
+            violation=grade.violation,
+            hard_violation=grade.hard_violation,
+            satisfied=grade.satisfied,
+        )
+
+    def end(self, graded: _Graded) -> Status | None:
+        """A certificate that holds, multipliers that prove a contradiction, or a rule of the solver's own."""
+        point = graded.point
+        if self._joint(graded.grade).holds(self.tol) and self._stands():
+            return Status.SOLVED
+        if point.ray is not None and self._is_contradiction(self.reduction.formulation.proof(point.ray)):
+            return Status.INFEASIBLE
+        return Status.STATIONARY if point.final else None
+
+    def _joint(self, grade: Certificate) -> Certificate:
+        form = self.reduction.formulation
+        if form.losses.any_hard:
+            return grade
+        assert self.best is not None
+        assert self.bound is not None
+        primal, dual = self.best.grade.primal, self.bound.grade.dual
+        return replace(grade, primal=primal, dual=dual, gap=form.relative_gap(primal - dual, primal))
 
     def _graded(self, point: Iterate) -> tuple[Iterate, Certificate]:
         """A point with its certificate, in twice the precision where double precision is too little.
@@ -179,39 +231,32 @@ class _Run:
         self.ray = proof
         return proof is not None and self.problem.formulation.check_infeasibility(proof).valid
 
-    def _limit(self) -> str:
-        """Which limit was reached, if any."""
-        if self.history[-1].seconds >= self.max_seconds:
-            return f"Stopped at the limit of {self.max_seconds:g} seconds"
-        if len(self.history) >= self.max_iter:
-            return f"Stopped at the limit of {self.max_iter} iterations"
-        return ""
-
     @np.errstate(all="ignore")
     def _stated_certificate(self) -> Certificate:
         assert self.best is not None
         assert self.bound is not None
-        factor, dual = self.reduction.lift(self.best.factor), self.bound.dual * self.reduction.dual_scale
+        point, bound = self.best.point, self.bound.point
+        factor, dual = self.reduction.lift(point.factor), bound.dual * self.reduction.dual_scale
         found = self.problem.certificate_of_factor(factor, dual)
         form = self.reduction.formulation
-        blurred = self.recheck is not None and found.gap > self.tol and form.is_blurred(self.bound)
-        if not blurred and not self._is_lost(self.best, self.bound.dual, found.primal / self.unit):
+        blurred = self.recheck is not None and found.gap > self.tol and form.is_blurred(bound)
+        if not blurred and not self._is_lost(point, bound.dual, found.primal / self.unit):
             return found
         if self.recheck is None:
             return replace(found, dual=-np.inf, gap=np.inf)
-        exact, dual = self._rechecked(self.best.factor, self.bound.dual)
-        self.bound = replace(self.bound, dual=dual / self.reduction.dual_scale)
+        exact, dual = self._rechecked(point.factor, bound.dual)
+        self.bound = replace(self.bound, point=replace(bound, dual=dual / self.reduction.dual_scale))
         return replace(exact, worst=found.worst)
 
     @np.errstate(all="ignore")
-    def result(self, solver: Solver, status: Status) -> Result:
+    def result(self, status: Status) -> Result:
         problem, reduction = self.problem, self.reduction
         if self.best is None or self.bound is None:
             raise ValueError(
                 "the objective is not a finite number anywhere near the prior: features, prior, bounds or "
                 "penalties differ by too many orders of magnitude; rescale them"
             )
-        factor = reduction.lift(self.best.factor)
+        factor = reduction.lift(self.best.point.factor)
         lifted = problem.lift(factor)
         if status is Status.INFEASIBLE and self.ray is not None:
             dual = self.ray / np.abs(self.ray).max()
@@ -221,7 +266,7 @@ class _Run:
             worst = problem.violations_of(list(rows[:10]), values)
             certificate = replace(found, dual=np.inf, gap=np.inf, worst=worst)
         else:
-            dual = self.bound.dual * reduction.dual_scale
+            dual = self.bound.point.dual * reduction.dual_scale
             solved = self.certificate if status is Status.SOLVED else None
             certificate = solved or self._stated_certificate()
         matrix = lifted @ lifted.T
@@ -232,9 +277,10 @@ class _Run:
             status=status,
             certificate=certificate,
             history=tuple(self.history),
-            solver=self.best.solver or type(solver).__name__,
-            message=_message(status, certificate, self.tol, self.limit, self._notes(certificate)),
+            solver=self.best.point.solver,
+            message=_message(status, certificate, self.tol, self.why, self._notes(certificate)),
             features=problem.features,
+            limit=self.limit,
         )
 
     def _notes(self, certificate: Certificate) -> str:
@@ -242,61 +288,15 @@ class _Run:
         doubt = "Projections cannot tell whether the hard constraints contradict each other: solver=None can"
         return ". ".join([*([self.note] if self.note else []), *([doubt] if open_rows else [])])
 
-    def _keep(self, point: Iterate, grade: Certificate) -> Certificate | None:
-        """Remember the best point; return the certificate that all points so far give together.
 
-        None for a point whose objective is not a number.
-        """
-        if not np.isfinite(grade.primal):
-            return None
-        if self.reduction.formulation.losses.any_hard:
-            rank = (max(grade.gap, grade.hard_violation), grade.primal)
-            if self.best is None or rank <= self.best_rank or self.returns_last:
-                self.best, self.best_rank, self.bound = point, rank, point
-            return grade
-        # Every dual point bounds the optimum, so the highest bound holds for the lowest objective.
-        if self.best is None or grade.primal <= self.best_rank[0]:
-            self.best, self.best_rank = point, (grade.primal, 0.0)
-        if self.bound is None or self.best_dual <= grade.dual < np.inf:
-            self.bound, self.best_dual = point, grade.dual
-        if grade.gap <= self.reduction.formulation.relative_gap(
-            self.best_rank[0] - self.best_dual, self.best_rank[0]
-        ):  # the point and its own bound are as good, and cancel no digits
-            self.best, self.best_rank = point, (grade.primal, 0.0)
-            self.bound, self.best_dual = point, grade.dual
-        primal, dual = self.best_rank[0], self.best_dual
-        gap = self.reduction.formulation.relative_gap(primal - dual, primal)
-        return replace(grade, primal=primal, dual=dual, gap=gap)
-
-    def _record(self, grade: Certificate) -> Record:
-        record = Record(
-            iteration=len(self.history) + 1,
-            seconds=time.perf_counter() - self.started,
-            primal=grade.primal * self.unit,
-            dual=grade.dual * self.unit,
-            gap=grade.gap,
-            violation=grade.violation,
-            hard_violation=grade.hard_violation,
-            satisfied=grade.satisfied,
-        )
-        self.history.append(record)
-        return record
-
-
-def _without_failures(points: Iterator[Iterate]) -> Iterator[Iterate]:
-    """The points up to where rounding made a factorisation impossible."""
-    with contextlib.suppress(np.linalg.LinAlgError):
-        yield from points
-
-
-def _message(status: Status, certificate: Certificate, tol: float, limit: str, note: str) -> str:
+def _message(status: Status, certificate: Certificate, tol: float, why: str, note: str) -> str:
     if status is Status.INFEASIBLE:
         rows = "; ".join(violation.name for violation in certificate.worst)
         return f"{CONTRADICTION}{rows}"
     reached = f"relative gap {certificate.gap:.1e}, hard violation {certificate.hard_violation:.1e}"
     ends = {
         Status.SOLVED: f"Solved within {tol:g}",
-        Status.LIMIT: limit,
+        Status.LIMIT: f"Stopped at the limit of {why}",
         Status.STATIONARY: "Stopped by the solver's own rule, which proves nothing",
         Status.INTERRUPTED: "Interrupted",
         Status.STALLED: f"No further progress; the tolerance {tol:g} was not reached",
@@ -304,8 +304,8 @@ def _message(status: Status, certificate: Certificate, tol: float, limit: str, n
     return f"{ends[status]}: {reached}." + (f" {note}." if note else "")
 
 
-def _checked_start(start: ArrayLike, solver: Solver, problem: Problem) -> Array:
-    if "start" not in inspect.signature(solver.iterates).parameters:
+def _checked_start(start: ArrayLike, solver: Solver | None, problem: Problem) -> Array:
+    if solver is not None and "start" not in inspect.signature(solver.iterates).parameters:
         raise ValueError(f"{type(solver).__name__} cannot start from a given matrix: leave start out")
     factor = finite(start, "start", ndim=2)
     if len(factor) != problem.features.shape[1]:

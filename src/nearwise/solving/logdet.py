@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise.model.formulation import Formulation
+from nearwise.model.measurements import in_memory
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -39,14 +40,15 @@ class LogDetEngine:
     def __init__(self, form: Formulation, factored: bool = True) -> None:
         r = len(form.prior)
         self.form, self.factored = form, factored
+        self.measurements = in_memory(form.measurements, "CyclicProjections")
         self.dual = np.zeros(form.measurements.n_rows)
         self.projections = 0
         self._state = np.diag(np.sqrt(form.prior)) if factored else np.diag(form.prior)
         self._scratch = np.empty((6, r))
-        squares, losses = form.measurements.squares, form.losses
+        squares, losses = self.measurements.squares, form.losses
         self._rank = np.diff(squares.start)
         self._rows = (
-            np.ascontiguousarray(form.measurements.features),
+            np.ascontiguousarray(self.measurements.features),
             squares.start,
             squares.first,
             squares.second,
@@ -77,8 +79,8 @@ class LogDetEngine:
 
     def tracked(self, row: int, values: Array) -> Array:
         """Project onto one row; the values of all rows after that, from those before, in O(n r + m)."""
-        squares, F = self.form.measurements.squares, self.form.measurements.features
-        X, c = self.form.measurements.squares_of(row)
+        squares, F = self.measurements.squares, self.measurements.features
+        X, c = self.measurements.squares_of(row)
         image = self._times(X.T)
         before = self.dual[row]
         self.sweep(np.array([row]))
@@ -116,7 +118,7 @@ class LogDetEngine:
         """Onto a row of more squares than the compiled loop has formulas for."""
         from nearwise.linalg.loops import logdet
 
-        X, c = self.form.measurements.squares_of(row)
+        X, c = self.measurements.squares_of(row)
         few = 2 * len(c) <= X.shape[1]
         if few:
             d, V = np.linalg.eigh(X @ self._times(X.T))
@@ -140,7 +142,7 @@ class LogDetEngine:
         )
         self.dual[row] += step
         if few:
-            start = self.form.measurements.squares.start
+            start = self.measurements.squares.start
             squares = (*self._rows[0:1], *self._rows[2:6], int(start[row]), int(start[row + 1]))
             logdet.apply_squares(*squares, step, self._state, self.factored, self._scratch)
             return

@@ -80,9 +80,7 @@ def _spanned(
     measurements: Measurements, scaling: Array, prior: Array, unit: float
 ) -> tuple[Measurements, Array | None]:
     """The measurements with scaled features, in a basis of their span where that is small."""
-    features = measurements.features * scaling
-    offsets = None if measurements.offsets is None else measurements.offsets / unit
-    scaled = replace(measurements, features=features, workspace=np.empty_like(features), offsets=offsets)
+    scaled = measurements.in_coordinates(scaling, unit, own_workspace=True)
     if np.ptp(prior) > 0:
         return scaled, None
     rows = scaled.spanning_rows()
@@ -92,8 +90,7 @@ def _spanned(
     U = Vt[s > 1e-14 * s.max(initial=0.0) * max(rows.shape)].T
     if U.shape[1] == 0:  # nothing is measured; one dimension is kept so that there is a matrix
         U = np.eye(scaled.rank, 1)
-    inside = features @ U
-    return replace(scaled, features=inside, workspace=np.empty_like(inside)), U
+    return scaled.in_coordinates(U, own_workspace=True), U
 
 
 def _power_of_four(size: float) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from nearwise.model.certificate import Certificate
 CONTRADICTION = "No matrix meets these hard constraints together: "
 
 Array = NDArray[np.float64]
+Limit = Literal["time", "iterations"]
 
 
 class Status(enum.Enum):
@@ -23,7 +25,7 @@ class Status(enum.Enum):
         "stationary"  # a stationary point of a problem that is not convex, or a rule of the solver's own
     )
     INFEASIBLE = "infeasible"  # the multipliers prove that no matrix meets the hard constraints
-    LIMIT = "limit"  # max_iter or max_seconds was reached
+    LIMIT = "limit"  # max_iter or max_seconds was reached; `Result.limit` says which
     INTERRUPTED = "interrupted"  # Ctrl-C, or the callback asked to stop
     STALLED = "stalled"  # rounding errors allow no further progress
 
@@ -58,6 +60,7 @@ class Result:
     solver : the name of the solver that ran
     message : one sentence on the outcome
     features : the rows to which `kernel_factor` refers
+    limit : "time" or "iterations" where the status is LIMIT, else None
     """
 
     matrix: Array
@@ -69,6 +72,7 @@ class Result:
     solver: str
     message: str
     features: Array = field(repr=False)
+    limit: Limit | None = None
 
     @property
     def kernel_factor(self) -> Array:

@@ -23,8 +23,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from nearwise._common.threads import one_blas_thread
+from nearwise.linalg.conjugate import conjugate_gradients
 from nearwise.model.divergences import Frobenius
 from nearwise.model.formulation import Formulation, Iterate
+from nearwise.model.measurements import in_memory
 from nearwise.solving.newton import Newton
 
 Array = NDArray[np.float64]
@@ -35,6 +37,7 @@ _DENSE = 0.25  # share of the eigenvalues from which on computing all of them is
 _NEGLIGIBLE = 1e-12  # relative size of columns of B, squared, that are left out
 _NEWTON_STEPS = 30  # between two eigendecompositions
 _CG_STEPS = 200
+_FLAT = 1e-14  # curvature, relative to the largest seen, that counts as none
 _SUFFICIENT = 1e-4
 _HALVINGS = 30
 
@@ -90,7 +93,7 @@ class _Rows:
     """The constraint matrices as sums of atoms, A_i = sum_t coefficient_t sym(x_t y_t^T)."""
 
     def __init__(self, form: Formulation) -> None:
-        measurements = form.measurements
+        measurements = in_memory(form.measurements, "ThinFactor")
         atoms, self.features, self.n_rows = measurements.atoms, measurements.features, measurements.n_rows
         n, t = len(self.features), np.arange(len(atoms.first))
         minus = t[atoms.is_difference]
@@ -189,25 +192,16 @@ class _Point:
         """Conjugate gradients on Newton's system, up to a direction along which f bends down."""
         scale = self._scale()
         tolerance = min(0.1, float(np.sqrt(np.linalg.norm(gradient) / (1 + abs(self.merit)))))
-        E = np.zeros_like(gradient)
-        residual = -gradient
-        z = residual / scale
-        direction, product = z, float(np.vdot(residual, z))
-        goal = tolerance**2 * product
-        for _ in range(_CG_STEPS):
-            image = self._hessian_product(direction)
-            bend = float(np.vdot(direction, image))
-            if bend <= 1e-14 * float(np.vdot(direction, scale * direction)):
-                return E if E.any() else direction
-            length = product / bend
-            E = E + length * direction
-            residual = residual - length * image
-            z = residual / scale
-            previous, product = product, float(np.vdot(residual, z))
-            if product <= goal:
-                break
-            direction = z + (product / previous) * direction
-        return E
+        found = conjugate_gradients(
+            self._hessian_product,
+            -gradient,
+            lambda residual: residual / scale,
+            accuracy=tolerance,
+            most_steps=_CG_STEPS,
+            in_its_norm=True,
+            flat=_FLAT,
+        )
+        return found.x if found.x.any() else found.direction
 
     def _hessian_product(self, E: Array) -> Array:
         B, prior = self.B, self.form.prior[:, None]

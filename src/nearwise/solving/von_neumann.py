@@ -16,6 +16,7 @@ from nearwise._common.threads import LARGE_MATRIX, one_blas_thread
 from nearwise.linalg import eigenupdate
 from nearwise.model.divergences import VonNeumann, divided_differences
 from nearwise.model.formulation import Formulation
+from nearwise.model.measurements import in_memory
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -44,7 +45,8 @@ class VonNeumannEngine:
 
         self._kernels, self._search = kernels, search
         self.form = form
-        losses, squares = form.losses, form.measurements.squares
+        self.measurements = in_memory(form.measurements, "CyclicProjections")
+        losses, squares = form.losses, self.measurements.squares
         r, m = len(form.prior), form.measurements.n_rows
         logarithms = (losses.is_bregman | losses.is_hard) & losses.is_definite & (losses.bounds > 0)
         equation = np.where(
@@ -56,7 +58,7 @@ class VonNeumannEngine:
             squares.second,
             squares.sign,
             squares.coefficient,
-            np.ascontiguousarray(form.measurements.features),
+            np.ascontiguousarray(self.measurements.features),
             losses.relations,
             losses.bounds,
             losses.compliance,
@@ -197,6 +199,6 @@ class VonNeumannEngine:
 
     def _in_eigenbasis(self, row: int) -> tuple[Array, Array]:
         """W^T A W, and the same with all its squares positive."""
-        x, c = self.form.measurements.squares_of(row)
+        x, c = self.measurements.squares_of(row)
         y = x @ self._state.vectors.T
         return (y.T * c) @ y, (y.T * np.abs(c)) @ y

@@ -2,18 +2,23 @@
 
 numba keeps compiled code beside the file, or else in the user's cache folder, or where NUMBA_CACHE_DIR says.
 It looks at the file of the function alone to see whether that code is out of date, while a loop contains all
-that it calls; so the stamp here is made of the text of all files of the folder. Where nothing can be kept,
-numba gives up; here every process compiles for itself then, and says so once.
+that it calls; so the stamp here is made of the text of all files of the folder, and of the versions of what
+makes code of it. The processor and the version of Python are part of numba's own key. What an older version
+of a loop left is removed when the new one is kept. So nobody has to delete anything by hand. Where nothing
+can be kept, numba gives up; here every process compiles for itself then, and says so once.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import llvmlite
 import numba
+import numpy as np
 from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
 
 from nearwise._common.digest import digest
@@ -79,9 +84,20 @@ class _Kept(FunctionCache):
 
     def save_overload(self, sig: Any, data: Any) -> None:
         try:
+            if not self._cache_file._load_index():
+                self._remove_older()
             super().save_overload(sig, data)
         except OSError as error:
             _tell_unkept(f"{self.cache_path}: {error.strerror or error}")
+
+    def _remove_older(self) -> None:
+        """Remove the files of this loop: those of an older version, which may have begun in another line."""
+        name, line_and_python = self._impl.filename_base.rsplit("-", 1)
+        python = line_and_python.partition(".")[2]
+        own = re.compile(rf"{re.escape(name)}-\d+\.{re.escape(python)}\.(nbi|\d+\.nbc)")
+        for file in Path(self.cache_path).iterdir():
+            if own.fullmatch(file.name):
+                file.unlink(missing_ok=True)
 
 
 class _Unkept(NullCache):
@@ -93,10 +109,14 @@ class _Unkept(NullCache):
 
 @cache
 def _stamp(file: Path) -> str:
-    """A digest of what a loop in this file may contain: the file, and the loops of this folder."""
+    """A digest of what decides a loop's code: the file, the loops of this folder, and who compiles them."""
     files = {file, *Path(__file__).parent.glob("*.py")}
+    config: Any = numba.config  # its types know none of its settings
+    settings = config.OPT, config.BOUNDSCHECK
+    versions = numba.__version__, llvmlite.__version__, np.__version__
     # in a zip file there is none, and numba's own key, with the bytecode, must do
-    return digest(*((source.name, source.read_bytes()) for source in sorted(files) if source.is_file()))
+    texts = ((source.name, source.read_bytes()) for source in sorted(files) if source.is_file())
+    return digest(versions, settings, *texts)
 
 
 def _announce() -> None:

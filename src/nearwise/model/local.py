@@ -1,0 +1,96 @@
+"""`LocalAtoms`: some rows of the measurements written out in a basis, as Newton's methods use them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearwise.model.atoms import Index
+
+T = TypeVar("T")
+
+_WORKERS = min(os.cpu_count() or 1, 8)
+_SIDE_BY_SIDE = 500_000  # numbers touched in one pass, from which on blocks run side by side
+
+
+@dataclass(frozen=True, eq=False)
+class LocalAtoms:
+    """A few atoms written out as vectors in some basis: value_i = sum_t coefficient_t x_t^T D y_t."""
+
+    x: NDArray[Any]  # (atoms, r)
+    y: NDArray[Any]  # (atoms, r); the same object as x where every atom is a square
+    coefficient: NDArray[Any]
+    row: Index | None  # None where atom t is the whole of row t
+    n_rows: int
+
+    def values(self, D: NDArray[Any]) -> NDArray[Any]:
+        out = np.empty(len(self.x), self.x.dtype)
+
+        def part(block: slice) -> None:
+            np.einsum("ij,ij->i", self.x[block] @ D, self.y[block], out=out[block])
+
+        in_blocks(len(self.x), part, self.x.size >= _SIDE_BY_SIDE)
+        return self._per_row(out)
+
+    def adjoint(self, weights: NDArray[Any]) -> NDArray[Any]:
+        per_atom = self.coefficient * (weights if self.row is None else weights[self.row])
+
+        def part(block: slice) -> NDArray[Any]:
+            return self.x[block].T @ (per_atom[block, None] * self.y[block])
+
+        total = np.sum(in_blocks(len(self.x), part, self.x.size >= _SIDE_BY_SIDE), axis=0)
+        return total if self.x is self.y else (total + total.T) / 2
+
+    def gram(self) -> NDArray[Any]:
+        """<A_i, A_j> for all pairs of rows."""
+        x, y, c = self.x, self.y, self.coefficient
+        products = (x @ x.T) ** 2 if x is y else ((x @ x.T) * (y @ y.T) + (x @ y.T) * (y @ x.T)) / 2
+        products *= c[:, None] * c
+        if self.row is None:
+            return products
+        sums = np.zeros((self.n_rows, len(x)), products.dtype)
+        sums[self.row, np.arange(len(x))] = 1
+        return sums @ products @ sums.T
+
+    def written_out(self) -> NDArray[Any]:
+        """(rows, r (r + 1) / 2): upper triangles of the A_i, scaled so that <A_i, A_j> is their product."""
+        a, b = np.triu_indices(self.x.shape[1])
+        products = self.x[:, a] * self.y[:, b]
+        if self.x is not self.y:
+            products = (products + self.x[:, b] * self.y[:, a]) / 2
+        products *= self.coefficient[:, None] * np.where(a == b, 1.0, np.sqrt(2.0))
+        if self.row is None:
+            return products
+        merged = np.zeros((self.n_rows, len(a)), products.dtype)
+        np.add.at(merged, self.row, products)
+        return merged
+
+    def diagonals(self) -> NDArray[Any]:
+        """(rows, r): the diagonal of each A_i."""
+        products = self.coefficient[:, None] * (self.x * self.y)
+        if self.row is None:
+            return products
+        out = np.zeros((self.n_rows, products.shape[1]), products.dtype)
+        np.add.at(out, self.row, products)
+        return out
+
+    def _per_row(self, per_atom: NDArray[Any]) -> NDArray[Any]:
+        weighted = self.coefficient * per_atom
+        if self.row is None:
+            return weighted
+        return np.bincount(self.row, weighted, self.n_rows).astype(weighted.dtype)
+
+
+def in_blocks(n: int, task: Callable[[slice], T], large: bool) -> list[T]:
+    """The task for blocks of range(n): side by side where there is much to do, else in one go."""
+    if not large or _WORKERS == 1:
+        return [task(slice(0, n))]
+    ends = np.linspace(0, n, _WORKERS + 1).astype(int)
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        return list(pool.map(task, map(slice, ends[:-1], ends[1:])))
