@@ -68,5 +68,7 @@ def _fit(title: str, G: toy.Array, X: toy.Array, y: toy.Array) -> Panel:
     points = points[np.abs(points).max(axis=1) <= _SHOWN]
     angle = np.linspace(0, 2 * np.pi, 60)
     ellipse = np.linalg.solve(R.T, np.stack([np.cos(angle), np.sin(angle)]))
-    cloud = Curve("samples", *points.T, classes=np.full(len(points), "samples"))
-    return Panel(title, "first coordinate", "second coordinate", [cloud, Curve("perfect fit", *ellipse)])
+    cloud = Curve("samples", points[:, 0], points[:, 1], classes=np.full(len(points), "samples"))
+    return Panel(
+        title, "first coordinate", "second coordinate", [cloud, Curve("perfect fit", ellipse[0], ellipse[1])]
+    )
