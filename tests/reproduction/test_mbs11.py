@@ -93,14 +93,13 @@ def test_with_few_constraints_the_subspace_is_better_fixed(found: Found) -> None
     assert value(outcome, setting.format("LogDet")) > value(outcome, setting.format("polar"))
 
 
-def test_full_rank_metrics_improve_on_the_euclidean(found: Found) -> None:
+def test_full_rank_metrics_compete(found: Found) -> None:
     outcome = found("uci_fixed_rank")
-    for data in ("wine", "iris"):
-        of = {
-            name: value(outcome, f"error, {data}, {name}") for name in ("Euclidean", "flat", "polar", "ITML")
-        }
-        assert min(of["flat"], of["polar"]) <= of["Euclidean"]
-        assert max(of.values()) < 0.12
+    names = ("Euclidean", "flat", "polar", "ITML", "LEGO", "POLA")
+    of = {name: [value(outcome, f"error, {data}, {name}") for data in ("iris", "wine")] for name in names}
+    for name in ("flat", "polar"):
+        assert of[name][0] < of["Euclidean"][0]
+        assert np.mean(of[name]) < min(np.mean(of[other]) for other in ("ITML", "LEGO", "POLA")) + 0.03
 
 
 def test_at_low_rank_a_learned_subspace_beats_principal_components(found: Found) -> None:

@@ -133,9 +133,10 @@ def _digits(sizes: Sizes, sample: int, quick: bool) -> tuple[kernels.Array, kern
     """The linear kernel of standardised digits 3, 8 and 9, and alpha."""
     if quick:
         data = nw.datasets.load("digits")
-        rows = np.flatnonzero(np.isin(np.asarray(data.y), (3, 8, 9)))
+        labels = np.asarray(data.y)
+        rows = np.flatnonzero(np.isin(labels, (3, 8, 9)))
         rows = np.random.default_rng(sample).permutation(rows)[: sizes.digits]
-        X, y = data.X[rows], np.asarray(data.y)[rows]
+        X, y = data.X[rows], labels[rows]
     else:
         X, y, _ = kernels.digits_389(sample, quick)
     X = StandardScaler().fit_transform(X)
