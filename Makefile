@@ -28,8 +28,9 @@ NUMERICAL := linalg model solving fixed_rank online named learners/test_fixed_ra
 demo: $(VENV)/.installed
 	@$(BIN)/nearwise demo $(ARGS)
 
+# the workers of pytest use all cores: threads of their own would only wait for each other
 test: $(VENV)/.installed-test
-	@$(BIN)/python -m pytest --numprocesses auto $(ARGS)
+	@OPENBLAS_NUM_THREADS=$${OPENBLAS_NUM_THREADS:-1} $(BIN)/python -m pytest --numprocesses auto $(ARGS)
 
 # for daily work: the first case of every test that is quick
 test-fast: $(VENV)/.installed-test
@@ -37,7 +38,7 @@ test-fast: $(VENV)/.installed-test
 
 # the numerical tests as on another processor; make test-portable CORE=Haswell chooses it
 test-portable: $(VENV)/.installed-test
-	@OPENBLAS_CORETYPE=$(CORE) NUMBA_CPU_NAME=generic $(BIN)/python -m pytest --numprocesses auto $(NUMERICAL:%=tests/%) $(ARGS)
+	@OPENBLAS_NUM_THREADS=$${OPENBLAS_NUM_THREADS:-1} OPENBLAS_CORETYPE=$(CORE) NUMBA_CPU_NAME=generic $(BIN)/python -m pytest --numprocesses auto $(NUMERICAL:%=tests/%) $(ARGS)
 
 lint: $(VENV)/.installed-test
 	@$(BIN)/ruff check .

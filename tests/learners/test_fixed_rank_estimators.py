@@ -181,7 +181,7 @@ def test_online_and_streaming_reach_the_batch_error(geometry: str) -> None:
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"rank": 0}, "rank must be a whole number >= 1, got 0"),
+        ({"rank": 0}, "rank must be a whole number >= 1 or None, got 0"),
         ({"geometry": "round"}, "geometry must be one of 'flat', 'polar'"),
         ({"subspace_weight": 1.5}, "subspace_weight must be a number from 0 to 1, got 1.5"),
         ({"solver": "magic"}, "solver must be one of 'auto', 'armijo', 'online'"),

@@ -55,8 +55,8 @@ class KernelLearner(Learner):
     checkpoint : as for `MetricLearner`; pairs="auto" is "random" for the basis "class_means" and else "local"
     rank : int, default=None
         The number of dimensions of a reduced basis. Default: 100.
-    basis : "auto", "full", "subset", "kmeans", "spectral", "class_means", "random" or (n, k) array,
-    default="auto"
+    basis : str or (n, k) array, default="auto"
+        One of "auto", "full", "subset", "kmeans", "spectral", "class_means" and "random".
         The part of the space of the kernel in which W is learned: the span of all training objects, or of
         `rank` of them drawn at random, of the means of `rank` clusters (kernel k-means or spectral
         clustering), of the means of the classes, of `rank` random combinations, or of the combinations that
