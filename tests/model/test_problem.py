@@ -439,3 +439,15 @@ def test_what_is_new_about_an_object_stays_as_it_was() -> None:
     among = G @ M @ G.T + new @ new.T - G @ problem.prior @ G.T
     learned = problem.features @ M @ problem.features.T  # the third axis keeps 5^2
     assert among[0, 0] == pytest.approx(25.0 + new[0, :2] @ learned @ new[0, :2])
+
+
+@divergences
+def test_a_penalty_in_its_own_unit_means_the_same_in_every_unit(divergence: nw.Divergence) -> None:
+    rng = np.random.default_rng(1)
+    G = rng.normal(size=(9, 3))
+    found = []
+    for scale in (1.0, 100.0):
+        side = c.at_most([(0, 1), (2, 3)], scale**2) + c.at_least([(4, 5)], 9.0 * scale**2)
+        problem = nw.Problem(scale * G, side, divergence)
+        found.append(nw.solve(problem.with_penalty(2.0 * problem.penalty_unit), tol=1e-9).matrix)
+    assert_allclose(found[0], found[1], atol=1e-5)

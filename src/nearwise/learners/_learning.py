@@ -264,11 +264,7 @@ class _Run:
     def _solve(
         self, problem: Problem, penalty: float, tol: float, max_iter: int | None, start: Array | None
     ) -> Result:
-        gamma, degree = penalty, self.divergence.degree
-        if degree:
-            # Only LogDet's penalty has no unit: others are meant where the median row and the prior are 1.
-            form = problem.formulation
-            gamma = penalty * form.unit / float(np.median(form.losses.sizes)) ** degree
+        gamma = penalty * problem.penalty_unit  # only LogDet's penalty has no unit
         return solve(problem.with_penalty(gamma), None, tol, max_iter, None, self.callback, start)
 
 

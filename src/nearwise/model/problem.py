@@ -195,6 +195,15 @@ class Problem:
         return self.formulation.losses.penalties
 
     @property
+    def penalty_unit(self) -> float:
+        """A penalty times this means the same for every divergence and unit, as LogDet's does by itself.
+
+        It is the penalty that is 1 where the median constraint and the prior have size 1.
+        """
+        form = self.formulation
+        return form.unit / float(np.median(form.losses.sizes)) ** (self.divergence.degree or 0)
+
+    @property
     def prior(self) -> Array:
         """M0, r x r."""
         V = self.lift(np.eye(len(self.formulation.prior)))

@@ -68,7 +68,5 @@ def bregman(divergence: nw.Divergence, penalties: Sequence[float] = PENALTIES) -
 
 def _learned(X: Array, y: Labels, divergence: nw.Divergence, penalty: float, seed: int) -> Map:
     problem = nw.Problem(X, c.from_labels(y, random_state=seed), divergence)
-    form = problem.formulation
-    unit = form.unit / float(np.median(form.losses.sizes)) ** (divergence.degree or 0)
-    factor = nw.solve(problem.with_penalty(penalty * unit), tol=1e-3).factor
+    factor = nw.solve(problem.with_penalty(penalty * problem.penalty_unit), tol=1e-3).factor
     return lambda rows: rows @ factor

@@ -74,9 +74,7 @@ def stated(
     problem = nw.Problem.from_factor(G, side, divergence, penalty if np.isinf(penalty) else 1.0)
     if np.isinf(penalty):
         return problem
-    form = problem.formulation
-    unit = form.unit / float(np.median(form.losses.sizes)) ** (divergence.degree or 0)
-    return problem.with_penalty(penalty * unit)
+    return problem.with_penalty(penalty * problem.penalty_unit)
 
 
 def information(factor: Array, y: Labels, seed: int) -> float:

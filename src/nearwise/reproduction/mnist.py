@@ -110,9 +110,7 @@ def _learned(
     X: Array, y: Labels, count: int, divergence: nw.Divergence, penalty: float, seed: int
 ) -> tuple[Array, float]:
     problem = nw.Problem(X, c.from_labels(y, n_pairs=count, random_state=seed), divergence)
-    form = problem.formulation
-    unit = form.unit / float(np.median(form.losses.sizes)) ** (divergence.degree or 0)
-    result, seconds = timed(nw.solve, problem.with_penalty(penalty * unit), tol=1e-4)
+    result, seconds = timed(nw.solve, problem.with_penalty(penalty * problem.penalty_unit), tol=1e-4)
     return result.factor, seconds
 
 
