@@ -248,7 +248,7 @@ def _checked_penalties(penalty: ArrayLike, constraints: Constraints) -> Array:
         raise ValueError(
             f"penalty{place} must be positive (inf for hard), got {np.atleast_1d(gamma)[wrong[0]]}"
         )
-    return np.broadcast_to(gamma, (len(constraints),)).copy()
+    return gamma * constraints.weights
 
 
 def _checked_offsets(fixed: ArrayLike | None, constraints: Constraints) -> Array | None:
