@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
+from nearwise._common.types import Array, Codes
 from nearwise.learners._checkpoint import Checkpoint, open_checkpoint
 from nearwise.learners._pairs import local_pairs, random_pairs, with_bounds
 from nearwise.learners._selection import Trial, hold_out
@@ -23,12 +24,9 @@ from nearwise.learners._space import Outside, Space
 from nearwise.learners.metric import root_of
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence
-from nearwise.model.labelling import Codes
 from nearwise.model.problem import Problem
 from nearwise.solving.driver import solve
 from nearwise.solving.result import Record, Result, Status
-
-Array = NDArray[np.float64]
 
 PATH = (0.25, 1.0, 4.0, 16.0, 64.0)  # penalties tried, per degree of freedom
 FIRST_ROUND = 4.0  # the one with which neighbours are chosen again

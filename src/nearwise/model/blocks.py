@@ -12,9 +12,10 @@ from scipy import sparse
 
 from nearwise._common import reading
 from nearwise._common.errors import RowsError
-from nearwise._common.reading import Array, Ids
+from nearwise._common.reading import Ids
+from nearwise._common.types import Array, Mask
 from nearwise.model.kinds import KINDS, Kind
-from nearwise.model.kinds.kind import Mask, Names
+from nearwise.model.kinds.kind import Names
 from nearwise.model.relations import SYMBOLS
 
 

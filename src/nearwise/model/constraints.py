@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nearwise._common import reading
-from nearwise._common.reading import Array, Ids, Rows
+from nearwise._common.reading import Ids, Rows
+from nearwise._common.types import Array
 from nearwise.model import drawing, labelling
 from nearwise.model.blocks import Block, Constraints, Linear
 from nearwise.model.kinds.kind import shown_pair
