@@ -94,6 +94,48 @@ def add_columns(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_preparation(parser: argparse.ArgumentParser) -> None:
+    """The options that say what to do about columns that are not numbers throughout."""
+    group = parser.add_argument_group(
+        "columns that are not numbers throughout",
+        "By default they are refused. What is done is kept in the MODEL and done to other data too.",
+    )
+    group.add_argument(
+        "--missing",
+        choices=("refuse", "impute", "drop"),
+        default="refuse",
+        help="missing values: fill numbers by the median and categories by the most frequent one, or drop "
+        "the rows",
+    )
+    group.add_argument(
+        "--categorical",
+        choices=("refuse", "onehot", "drop"),
+        default="refuse",
+        help="columns of texts: one column of 0 and 1 for each text, or drop the column",
+    )
+    group.add_argument(
+        "--category",
+        metavar="COL",
+        action="append",
+        default=[],
+        help="a column, also of numbers, that is a category (again for more)",
+    )
+    group.add_argument(
+        "--convert",
+        choices=("all", "booleans", "dates", "dates-dmy", "dates-mdy", "percent", "currency"),
+        action="append",
+        default=[],
+        help="read such columns as numbers: yes and no as 1 and 0, dates as days (dmy, mdy: the order, where "
+        "no date tells it), 5 %% as 0.05, amounts without their currency (again for more)",
+    )
+
+
+def preparation(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What the options of `add_preparation` say, as parameters of `tables.read`."""
+    names = ("missing", "categorical", "convert")
+    return {"categories": arguments.category, **{name: getattr(arguments, name) for name in names}}
+
+
 def columns(arguments: argparse.Namespace) -> dict[str, Any]:
     """What the options of `add_columns` say, as parameters of `tables.read`."""
     names = ("drop", "features", "decimal", "thousands")
@@ -111,6 +153,17 @@ def whole_number(smallest: int, largest: float = math.inf) -> Callable[[str], in
         return value
 
     return parse
+
+
+def number(text: str) -> float:
+    """A type of argument: a finite number."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
+    return value
 
 
 def positive_number(text: str) -> float:

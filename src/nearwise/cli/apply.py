@@ -51,7 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
             if arguments.id is not None and arguments.output.lower().endswith(".npy"):
                 raise BadInput(f"{arguments.output} cannot hold ids; write .npz, .parquet or .csv")
             fitted = study.load(arguments.model)
-            table = fitted.read(arguments.data, **columns(arguments))
+            has_ids = not arguments.output.lower().endswith(".npy")
+            table = fitted.read(arguments.data, remembered_ids=has_ids, **columns(arguments))
         coordinates = fitted.transform(table.X)
         names = [f"{type(fitted.learner).__name__.lower()}{k}" for k in range(coordinates.shape[1])]
         notices = list(table.notices)

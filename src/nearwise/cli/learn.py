@@ -16,10 +16,12 @@ from nearwise.cli._common import (
     add_columns,
     add_data,
     add_options,
+    add_preparation,
     check_distinct,
     check_output,
     columns,
     limit_threads,
+    preparation,
     program,
     refusing_bad_input,
     tell,
@@ -42,6 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_data(parser)
     _side.add_options(parser)
     add_columns(parser)
+    add_preparation(parser)
     how = parser.add_argument_group("how to learn")
     how.add_argument(
         "--method",
@@ -105,7 +108,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     with Console(stderr=True, quiet=arguments.quiet, markup=False).status("reading") as line:
         with refusing_bad_input():
-            table = tables.read(arguments.data, labels=arguments.labels, **columns(arguments))
+            wanted = columns(arguments) | preparation(arguments)
+            table = tables.read(arguments.data, labels=arguments.labels, **wanted)
             known = study.with_files(table, **_side.files(arguments))
         small = table.X.size <= _SMALL
         with limit_threads(1 if arguments.threads is None and small else arguments.threads):
@@ -155,7 +159,8 @@ def _settings(arguments: argparse.Namespace, table: Table) -> Settings:
 
     n, d = table.X.shape
     largest, what = (n, "rows") if arguments.kernel is not None else (d, "features")
-    if arguments.rank is not None and arguments.rank > largest:
+    grows = any(kind == "category" for kind in table.kinds)  # to a number of columns that a step finds out
+    if arguments.rank is not None and arguments.rank > largest and not grows:
         raise BadInput(f"--rank {arguments.rank}: {table.source} has {largest} {what}, and no higher rank")
     scale = table.scalars if arguments.scale == "auto" else arguments.scale == "standard"
     return Settings(

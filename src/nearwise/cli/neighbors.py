@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         from nearwise.data import tables
         from nearwise.study.holding_out import numbered
 
-        queries, wanted = None, columns(arguments)
+        queries, wanted = None, columns(arguments) | {"remembered_ids": True}
         with refusing_bad_input():
             if arguments.output is not None:
                 tables.check_target(arguments.output, FORMATS)
@@ -124,11 +124,11 @@ def _search(
     if not np.isfinite(distances).all():
         raise BadInput(f"{data.source}: the numbers are so large that distances between them overflow")
     asked = data if queries is None else queries
-    query = np.arange(len(asked.X)) if asked.ids is None else asked.ids
+    query = asked.row_names
     return {
         "query": np.repeat(query, k),
         "rank": np.tile(np.arange(1, k + 1), len(query)),
-        "neighbor": rows.ravel() if data.ids is None else data.ids[rows.ravel()],
+        "neighbor": data.row_names[rows.ravel()],
         "distance": distances.ravel(),
     }
 

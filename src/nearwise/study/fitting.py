@@ -19,10 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import StandardScaler
 
 from nearwise._common.refused import Refused
-from nearwise._common.types import Array, Index
+from nearwise._common.types import Index
+from nearwise.data.steps import fitted, preparation
+from nearwise.data.tables import Table
 from nearwise.learners import (
     FixedRankLearner,
     KernelLearner,
@@ -76,7 +77,7 @@ class Fit:
 
     Attributes
     ----------
-    model : the learner, or a Pipeline that standardises before it
+    model : the learner, or a Pipeline that prepares the table before it: fills, encodes, standardises
     rows : the rows of the table that it was fitted to, in order; its certificate counts in these
     seconds : of the fit
     stopped : why it was ended early, else empty
@@ -170,13 +171,18 @@ class Watch:
 
 
 def fit(
-    X: Array, codes: Index | None, rows: Index, constraints: Constraints, settings: Settings, watch: Watch
+    table: Table,
+    codes: Index | None,
+    rows: Index,
+    constraints: Constraints,
+    settings: Settings,
+    watch: Watch,
 ) -> Fit:
     """Learn from labels and constraints.
 
     Parameters
     ----------
-    X : all rows of the table
+    table : the data, of which the rows to learn from also fit the steps before the learner
     codes : the class of every row of the table, -1 for one without; or None
     rows : the labelled rows to learn from
     constraints : those to learn from, by row number
@@ -184,11 +190,10 @@ def fit(
 
     Raises `Contradiction` where the side information contradicts itself or the settings.
     """
-    scaler = StandardScaler() if settings.scale else None
+    X = table.X
     rows, labels = _training(codes, rows, constraints) if codes is not None else (np.arange(len(X)), None)
-    part = X[rows]
-    if scaler is not None:
-        part = scaler.fit_transform(part)
+    wanted = preparation(table.kinds, table.missing, settings.scale)
+    steps, part = fitted(wanted, X[rows], table.names)
     with watch.interruptible(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         watch.started = time.perf_counter()
@@ -203,7 +208,7 @@ def fit(
         except ValueError as error:
             raise Contradiction(error, rows) from error
         seconds = watch.seconds
-    model = learner if scaler is None else Pipeline([("scale", scaler), ("learn", learner)])
+    model = learner if steps is None else Pipeline([*steps.steps, ("learn", learner)])
     # a fit that was asked to end with its last iteration has reached its end
     ended = getattr(learner, "status_", None) in (Status.SOLVED, Status.STATIONARY)
     if ended or not watch.stopped:
