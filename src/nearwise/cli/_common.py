@@ -30,6 +30,10 @@ class BadInput(Refused):
     """What the user gave cannot be used; the message is shown in one line, without a traceback."""
 
 
+class Exists(BadInput):
+    """A file that would be replaced; told when nothing else is wrong, so that it hides no other mistake."""
+
+
 @contextlib.contextmanager
 def refusing_bad_input() -> Iterator[None]:
     """Turn errors that files and their contents cause into `BadInput`.
@@ -177,10 +181,16 @@ def positive_number(text: str) -> float:
     return value
 
 
-def check_output(target: str | Path, force: bool, replaceable: Callable[[Path], bool] | None = None) -> None:
+def check_output(
+    target: str | Path,
+    force: bool,
+    replaceable: Callable[[Path], bool] | None = None,
+    kind: str = "a nearwise report",
+) -> None:
     """Refuse, before any work, a path that cannot be written or that holds something else.
 
-    A file that exists is replaced only with `force`, or where `replaceable` says that it may be.
+    A file that exists is replaced only with `force`, or where `replaceable` says that it may be, which are
+    files of that kind.
     """
     if str(target) == STANDARD:
         return
@@ -193,10 +203,23 @@ def check_output(target: str | Path, force: bool, replaceable: Callable[[Path], 
         if not path.is_file():
             raise BadInput(f"cannot write {path}: it is not a file")
         if not (force or (replaceable is not None and replaceable(path))):
-            kind = "" if replaceable is None else " and is not a nearwise report"
-            raise BadInput(f"{path} exists{kind}; give --force to replace it")
+            other = "" if replaceable is None else f" and is not {kind}"
+            raise Exists(f"{path} exists{other}; give --force to replace it")
     if not os.access(path.resolve().parent, os.W_OK):
         raise BadInput(f"cannot write {path}: no permission to write in {path.resolve().parent}")
+
+
+@contextlib.contextmanager
+def existing_told_last(check: Callable[[], None]) -> Iterator[None]:
+    """Check outputs before this block, in which inputs are read, and refuse files that exist only after it."""
+    found = None
+    try:
+        check()
+    except Exists as error:
+        found = error
+    yield
+    if found is not None:
+        raise found
 
 
 def check_distinct(inputs: Mapping[str, str | None], outputs: Mapping[str, str | None]) -> None:
@@ -245,9 +268,9 @@ def telling_of_compilation(quiet: bool) -> Iterator[None]:
         loops.announce = before
 
 
-def one_line(text: str) -> str:
+def one_line(text: str, longest: int | None = _LONGEST) -> str:
     """Text of data for a terminal: not too long, and without what moves the cursor or turns writing."""
-    text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    text = text if longest is None or len(text) <= longest else f"{text[: longest - 3]}..."
     visible = (
         character if character.isprintable() else character.encode("unicode_escape").decode()
         for character in text
@@ -292,6 +315,11 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "type": positive_number,
         "metavar": "S",
         "help": "stop learning after S seconds and keep the best found so far (exit code 1)",
+    },
+    "max-iter": {
+        "type": whole_number(1),
+        "metavar": "N",
+        "help": "stop learning after N iterations of a solve and keep the best found so far (exit code 1)",
     },
     "force": {"action": "store_true", "help": "replace output files that exist"},
     "quiet": {"action": "store_true", "help": "print nothing but errors and results asked for"},

@@ -15,6 +15,7 @@ from nearwise.cli._common import (
     check_distinct,
     check_output,
     columns,
+    existing_told_last,
     limit_threads,
     refusing_bad_input,
     tell,
@@ -40,13 +41,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Load, read, transform, write."""
     if arguments.json and arguments.output == STANDARD:
         raise BadInput("--json and the coordinates cannot both go to standard output; give -o FILE")
-    check_output(arguments.output, arguments.force)
     check_distinct({"MODEL": arguments.model, "DATA": arguments.data}, {"-o": arguments.output})
     with limit_threads(arguments.threads):
         from nearwise import study
         from nearwise.data import tables
 
-        with refusing_bad_input():
+        exists = existing_told_last(lambda: check_output(arguments.output, arguments.force))
+        with exists, refusing_bad_input():
             tables.check_target(arguments.output)
             if arguments.id is not None and arguments.output.lower().endswith(".npy"):
                 raise BadInput(f"{arguments.output} cannot hold ids; write .npz, .parquet or .csv")

@@ -17,6 +17,7 @@ from nearwise.cli._common import (
     check_distinct,
     check_output,
     columns,
+    existing_told_last,
     limit_threads,
     one_line,
     refusing_bad_input,
@@ -63,7 +64,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.data == arguments.query == STANDARD:
         raise BadInput("only one file can come from standard input")
     if arguments.output is not None:
-        check_output(arguments.output, arguments.force)
         inputs = {"MODEL": arguments.model, "DATA": arguments.data, "--query": arguments.query}
         check_distinct(inputs, {"-o": arguments.output})
     with limit_threads(arguments.threads):
@@ -72,7 +72,9 @@ def run(arguments: argparse.Namespace) -> int:
         from nearwise.study.holding_out import numbered
 
         queries, wanted = None, columns(arguments) | {"remembered_ids": True}
-        with refusing_bad_input():
+        target = arguments.output or STANDARD
+        exists = existing_told_last(lambda: check_output(target, arguments.force))
+        with exists, refusing_bad_input():
             if arguments.output is not None:
                 tables.check_target(arguments.output, FORMATS)
             fitted = study.load(arguments.model)
@@ -90,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
         _show(found, arguments.k)
         return DONE
     with refusing_bad_input():
-        tables.write_columns(arguments.output or STANDARD, found, force=arguments.force)
+        tables.write_columns(target, found, force=arguments.force)
     if arguments.output not in (None, STANDARD) and not arguments.quiet:
         count = len(found["query"]) // arguments.k
         written = f"{numbered(arguments.k, 'neighbors')} of {numbered(count, 'rows')}"

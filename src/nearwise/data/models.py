@@ -123,6 +123,11 @@ def load(path: str | os.PathLike[str]) -> Any:
     return _Reader(str(path), tensors).decoded(tree)
 
 
+def written_by(path: str | os.PathLike[str]) -> str:
+    """The version of nearwise that wrote a model file."""
+    return _read(Path(path))[0].get("version", "unknown")
+
+
 class _Writer:
     """Turns values into JSON, setting arrays aside by name."""
 

@@ -2,10 +2,12 @@
 
 `from_files` and `from_arrays` gather what is `Known` about some data; `learn` holds a part of it out, fits,
 and measures the distance before and after on that part: an `Outcome`. `load` opens a model file to apply it
-to other data, `measure` gives its figures there, and `nearest` the nearest rows.
+to other data, `measure` gives its figures there, `nearest` the nearest rows, and `describe` what it says of
+itself.
 """
 
 from nearwise._common.refused import Refused
+from nearwise.study.description import describe, facts
 from nearwise.study.fitted import Fitted, load
 from nearwise.study.fitting import Fit, Settings, Watch
 from nearwise.study.holding_out import Split, hold_out
@@ -27,6 +29,8 @@ __all__ = [
     "Settings",
     "Split",
     "Watch",
+    "describe",
+    "facts",
     "from_arrays",
     "from_files",
     "hold_out",

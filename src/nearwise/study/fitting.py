@@ -54,7 +54,7 @@ class Settings:
     penalty : cost of violating what is known, "auto" for one that is chosen on a part held out
     scale : standardise the features first
     seed : of everything that is drawn
-    max_seconds : after which the fit ends with the best found so far
+    max_seconds, max_iter : after which the fit ends with the best found so far; max_iter of every solve
     held_out : the share of what is known that is measured on and not learned from, 0 for none; by default a
         fifth, at most 5,000
     checkpoint : a file that keeps the state while learning, and from which to go on if it exists
@@ -67,6 +67,7 @@ class Settings:
     scale: bool = False
     seed: int = 0
     max_seconds: float = math.inf
+    max_iter: int | None = None
     held_out: float | None = None
     checkpoint: str | None = None
 
@@ -83,6 +84,7 @@ class Fit:
     stopped : why it was ended early, else empty
     choosing : whether that was while the penalty was chosen
     notices : what else the user should know
+    out_of_time : whether it was the time that ended it
     """
 
     model: Any
@@ -91,6 +93,7 @@ class Fit:
     stopped: str
     choosing: bool
     notices: tuple[str, ...]
+    out_of_time: bool = False
 
     @property
     def learner(self) -> Any:
@@ -133,6 +136,11 @@ class Watch:
     @property
     def seconds(self) -> float:
         return time.perf_counter() - self.started
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether it was the time that ended the fit."""
+        return bool(self.stopped) and not self.asked
 
     def __call__(self, record: Any) -> bool:
         gap = getattr(record, "gap", None)
@@ -213,13 +221,15 @@ def fit(
     ended = getattr(learner, "status_", None) in (Status.SOLVED, Status.STATIONARY)
     if ended or not watch.stopped:
         return Fit(model, rows, seconds, "", False, _notices(caught, learner))
+    if watch.out_of_time:
+        _restate(learner, f"{settings.max_seconds:g} seconds")
     choosing = watch.phase == CHOOSING and not learner.penalty_scores_
     if choosing and labels is not None and learner.result_ is not None:
         learner.result_ = _unnamed(learner.result_)
     resume = "" if settings.checkpoint is None else f", and {settings.checkpoint} to go on from"
     phase = CHOOSING if choosing else LEARNING
     stopped = f"{watch.stopped} while {phase}; the best found so far is kept{resume}"
-    return Fit(model, rows, seconds, stopped, choosing, _notices(caught, learner))
+    return Fit(model, rows, seconds, stopped, choosing, _notices(caught, learner), watch.out_of_time)
 
 
 def estimator(settings: Settings, n_features: int, n_classes: int = 0) -> Any:
@@ -228,7 +238,11 @@ def estimator(settings: Settings, n_features: int, n_classes: int = 0) -> Any:
     The rank of a matrix of fixed rank is 10 by default, or one less than there are classes, up to 30: with
     fewer dimensions than it takes to tell the classes apart, neighbours are lost.
     """
-    common: dict[str, Any] = {"random_state": settings.seed, "checkpoint": settings.checkpoint}
+    common: dict[str, Any] = {
+        "random_state": settings.seed,
+        "checkpoint": settings.checkpoint,
+        "max_iter": settings.max_iter,
+    }
     if settings.method == "fixed-rank":
         rank = min(n_features, max(FIXED_RANK, min(n_classes - 1, HIGHEST_RANK)))
         return FixedRankLearner(settings.rank or rank, **common)
@@ -244,6 +258,17 @@ def _training(codes: Index, rows: Index, constraints: Constraints) -> tuple[Inde
     labels = codes[named].astype(str).astype(object)  # texts, so that class numbers are no measurements
     labels[~np.isin(named, rows)] = None
     return named, labels
+
+
+def _restate(learner: Any, limit: str) -> None:
+    """Let a learner that was stopped say that its time ran out, as a solver does that knows its time."""
+    if getattr(learner, "status_", None) is Status.INTERRUPTED:
+        learner.status_ = Status.LIMIT
+    result = getattr(learner, "result_", None)
+    if result is not None and result.status is Status.INTERRUPTED:
+        reached = result.message.partition(":")[2]
+        message = f"Stopped at the limit of {limit}:{reached}"
+        learner.result_ = replace(result, status=Status.LIMIT, limit="time", message=message)
 
 
 def _unnamed(result: Result) -> Result:

@@ -52,7 +52,8 @@ class Outcome:
     def status(self) -> str:
         """How the fit ended: the name of a `Status`; DONE for a pass over a stream."""
         if self.settings.method == "online":
-            return "INTERRUPTED" if self.fit.stopped else "DONE"
+            ended = "LIMIT" if self.fit.out_of_time else "INTERRUPTED"
+            return ended if self.fit.stopped else "DONE"
         return str(self.fit.learner.status_.name)
 
     @property
