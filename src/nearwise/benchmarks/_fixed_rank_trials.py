@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 import nearwise as nw
 from nearwise import constraints as c
+from nearwise._common.types import Array
 from nearwise.learners.fixed_rank import Settings, batch
 from nearwise.solvers import (
     Flat,
@@ -23,8 +24,6 @@ from nearwise.solvers import (
     matrix_forms,
     vector_forms,
 )
-
-Array = NDArray[np.float64]
 
 KINDS = ("vectors", "pairs", "comparisons", "kernel", "matrices")
 ANY_RANK: dict[str, Any] = {"flat": Flat(), "polar": Polar()}

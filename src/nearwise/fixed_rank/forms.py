@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
+from nearwise._common.types import Array, Index
 
 _SAMPLED = 500  # rows from which directions of large variance are found
 _SAMPLED_WIDE, _WIDE = 200, 2000  # fewer where there are more than so many features

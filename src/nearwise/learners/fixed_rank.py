@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from nearwise._common.checks import one_of, share, tolerance, whole_number, whole_number_or_none
 from nearwise._common.threads import one_blas_thread
+from nearwise._common.types import Array
 from nearwise.fixed_rank.cone import LogEuclidean
 from nearwise.fixed_rank.descent import Armijo
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
@@ -24,8 +24,6 @@ from nearwise.fixed_rank.regression import Regression, largest_entry
 from nearwise.fixed_rank.runs import Run
 from nearwise.linalg.directions import turned, with_fixed_signs
 from nearwise.solving.result import Status
-
-Array = NDArray[np.float64]
 
 GEOMETRIES = ("flat", "polar", "affine_invariant", "log_euclidean")
 STARTS = ("principal", "identity", "random")

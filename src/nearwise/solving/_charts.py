@@ -15,12 +15,10 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array
 from nearwise.model.divergences import Divergence, VonNeumann, divided_differences
 from nearwise.model.formulation import Formulation
-
-Array = NDArray[np.float64]
 
 _SMALLEST_START = 1e-10  # relative size to which small eigenvalues of a matrix to start from are raised
 _NEGLIGIBLE = 1e-20  # relative size of eigenvalues that make no difference to anything measured

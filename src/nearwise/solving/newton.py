@@ -14,16 +14,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array
 from nearwise.model.divergences import LogDet
 from nearwise.model.formulation import Formulation, Iterate, prior_point
 from nearwise.model.losses import Losses
 from nearwise.solving._charts import Chart, SpectralChart, first_chart
 from nearwise.solving._systems import newton_step
 from nearwise.solving.reduction import reduced
-
-Array = NDArray[np.float64]
 
 _SUFFICIENT = 1e-4  # share of the predicted decrease that a step must bring
 _PATIENCE = 30  # iterations before hard constraints are suspected to contradict each other
