@@ -36,27 +36,16 @@ if TYPE_CHECKING:
 METHODS = ("logdet", "vonneumann", "fixed-rank", "online")
 KERNELS = ("rbf", "polynomial", "laplacian", "cosine", "linear")
 _SUFFIX = ".safetensors"
-_OTHER_SUFFIXES = frozenset(  # what models or results of other programs are, and a model of nearwise never is
-    [
-        ".pkl",
-        ".pickle",
-        ".joblib",
-        ".pt",
-        ".pth",
-        ".onnx",
-        ".h5",
-        ".csv",
-        ".tsv",
-        ".json",
-        ".html",
-        ".npy",
-        ".npz",
-        ".parquet",
-        ".xlsx",
-        ".txt",
-        ".gz",
-    ]
-)
+_PROGRAMS = (
+    ".pkl",
+    ".pickle",
+    ".joblib",
+    ".pt",
+    ".pth",
+    ".onnx",
+    ".h5",
+)  # what other programs write models as
+_TABLES = (".csv", ".tsv", ".txt", ".json", ".npy", ".npz", ".parquet", ".xlsx", ".html", ".gz")
 _SMALL = 500_000  # numbers in the data up to which threads only wait for each other
 _LARGE = 10_000_000  # bytes of a model file from which on its size is worth a word
 
@@ -168,7 +157,7 @@ def _check_outputs(arguments: argparse.Namespace, target: str) -> None:
     if arguments.report == STANDARD:
         raise BadInput("a report is not written to standard output; name a file with --report")
     suffix = Path(target).suffix.lower()
-    if suffix in _OTHER_SUFFIXES:
+    if suffix in (*_PROGRAMS, *_TABLES):
         name = Path(target).with_suffix(_SUFFIX)
         raise BadInput(f"a model is written as {_SUFFIX}, never as {suffix}: name it -o {name}")
     if arguments.checkpoint is not None and Path(arguments.checkpoint).is_file():
