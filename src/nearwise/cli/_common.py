@@ -211,7 +211,7 @@ def check_output(
 
 @contextlib.contextmanager
 def existing_told_last(check: Callable[[], None]) -> Iterator[None]:
-    """Check outputs before this block, in which inputs are read, and refuse files that exist only after it."""
+    """Check outputs before this block, which reads inputs, and refuse files that exist only after it."""
     found = None
     try:
         check()

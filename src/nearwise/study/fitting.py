@@ -217,10 +217,11 @@ def fit(
             raise Contradiction(error, rows) from error
         seconds = watch.seconds
     model = learner if steps is None else Pipeline([*steps.steps, ("learn", learner)])
+    notices = _unweighted(constraints, settings) + _notices(caught, learner)
     # a fit that was asked to end with its last iteration has reached its end
     ended = getattr(learner, "status_", None) in (Status.SOLVED, Status.STATIONARY)
     if ended or not watch.stopped:
-        return Fit(model, rows, seconds, "", False, _notices(caught, learner))
+        return Fit(model, rows, seconds, "", False, notices)
     if watch.out_of_time:
         _restate(learner, f"{settings.max_seconds:g} seconds")
     choosing = watch.phase == CHOOSING and not learner.penalty_scores_
@@ -229,7 +230,7 @@ def fit(
     resume = "" if settings.checkpoint is None else f", and {settings.checkpoint} to go on from"
     phase = CHOOSING if choosing else LEARNING
     stopped = f"{watch.stopped} while {phase}; the best found so far is kept{resume}"
-    return Fit(model, rows, seconds, stopped, choosing, _notices(caught, learner), watch.out_of_time)
+    return Fit(model, rows, seconds, stopped, choosing, notices, watch.out_of_time)
 
 
 def estimator(settings: Settings, n_features: int, n_classes: int = 0) -> Any:
@@ -289,6 +290,13 @@ def _notices(caught: list[warnings.WarningMessage], learner: Any) -> tuple[str, 
             text = str(warning.message)
         found[text] = None
     return tuple(found)
+
+
+def _unweighted(constraints: Constraints, settings: Settings) -> tuple[str, ...]:
+    """That a method counts all constraints alike, where they have weights."""
+    if settings.method in ("logdet", "vonneumann") or (constraints.weights == 1.0).all():
+        return ()
+    return (f"the method {settings.method} does not use the weights: all answers count alike",)
 
 
 _KEPT = (

@@ -166,6 +166,9 @@ class _Reading:
                 return wanted
             option = f"--convert {_kinds.conversion(kind)}"
             self._problem(name, _kinds.described(kind, cell), first, cell, option)
+        if kind != TEXT:  # what is missing would be the next error
+            gaps = np.array([cell is None for cell in values], dtype=bool)
+            self._note_missing(_Read(name, kind, values, gaps))
         return TEXT
 
     def _numerals(self, names: Sequence[str], kinds: Sequence[str | None]) -> Numerals:
@@ -246,6 +249,8 @@ class _Reading:
     def _problem(self, name: str, what: str, row: int, cell: str, option: str) -> None:
         where = self._where(row)
         give = f", or give {option}" if option else ""
+        if option.endswith("-dmy"):
+            give = f"{give} or dates-mdy, which say whether the day or the month comes first"
         alone = f"{self.file.source}, {where}, column {name!r}: {not_a_number_advice(cell, name)}{give}"
         self.problems.append(_Problem(name, what, where, option, alone))
 
