@@ -46,7 +46,10 @@ def sealed(content: bytes) -> bytes:
 
 
 def read(path: Path, kind: str) -> tuple[dict[str, str], dict[str, Any]]:
-    """The texts and arrays of a file whose text `format` is `kind`."""
+    """The texts and arrays of a file whose text `format` is `kind`.
+
+    There is no text `digest` where the file was written before files had one; damage is not found then.
+    """
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -54,8 +57,9 @@ def read(path: Path, kind: str) -> tuple[dict[str, str], dict[str, Any]]:
             texts = dict(file.metadata() or {})
             if texts.get("format") != kind:
                 raise OtherFormat(f"its format is {texts.get('format')!r}")
-            with open(path, "rb") as again:
-                _check_seal(again)
+            if "digest" in texts:
+                with open(path, "rb") as again:
+                    _check_seal(again)
             return texts, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, TypeError, KeyError, AttributeError) as error:  # of types NumPy has not
         raise DamagedFile(_one_line(error)) from error
@@ -67,7 +71,7 @@ def _check_seal(file: BinaryIO) -> None:
     header = file.read(int.from_bytes(start, "little"))
     found = _DIGEST.search(header)
     if found is None:
-        raise DamagedFile("it has no digest")
+        raise DamagedFile("its digest is none")
     digest = hashlib.sha256(start + header[: found.start(1)] + _BLANK + header[found.end(1) :])
     while block := file.read(_BLOCK):
         digest.update(block)

@@ -27,6 +27,7 @@ from scipy import sparse
 from nearwise import __version__
 from nearwise._common.files import write_whole
 from nearwise._common.tensors import DamagedFile, OtherFormat, read, to_bytes
+from nearwise._common.warning import warn
 from nearwise.model.certificate import Violation
 from nearwise.solving.result import Result
 
@@ -206,7 +207,13 @@ class _Reader:
         if "enum" in tree:
             return self._class(tree["enum"])[tree["member"]]
         kind = self._class(tree["object"])
-        return _restored(kind, {name: self._decoded(item) for name, item in tree["state"].items()})
+        state = {name: self._decoded(item) for name, item in tree["state"].items()}
+        if tree["object"] == "KernelMetric" and _lacks_its_span(state):
+            warn(
+                f"{self.path} was saved by an older nearwise: its distances of a precomputed kernel leave "
+                "out what lies outside the basis; fit the model again for whole distances",
+            )
+        return _restored(kind, state)
 
     def _class(self, name: str) -> Any:
         if name not in _CLASSES:
@@ -254,12 +261,31 @@ def _restored(kind: Any, state: dict[str, Any]) -> Any:
     return model
 
 
+def _lacks_its_span(state: dict[str, Any]) -> bool:
+    """Whether a metric of a precomputed kernel was stored before `KernelMetric.span` was, and needs one.
+
+    With all objects as the basis none is needed: then coordinates are multiples of the weights, column by
+    column, by the eigenvalues of the kernel, which are the squared lengths of the columns.
+    """
+    if "span" in state or not state["kernel"].is_precomputed:
+        return False
+    training, weights = state["training"], state["weights"]
+    if state["points"] is not None:
+        return True
+    return not np.allclose(
+        training, weights * np.square(training).sum(axis=0), atol=1e-6 * np.abs(training).max()
+    )
+
+
 def _read(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
     if not path.is_file():
         raise FileNotFoundError(f"no model file {path}")
     try:
-        return read(path, "nearwise")
+        texts, arrays = read(path, "nearwise")
     except OtherFormat:
         raise ModelFileError(f"{path} is a safetensors file, but not one that nearwise wrote") from None
     except DamagedFile as error:
         raise ModelFileError(f"{path} is damaged, or not a model file of nearwise: {error}") from error
+    if "digest" not in texts:
+        warn(f"{path} has no digest, as files of older versions, so damage would not be found: save it again")
+    return texts, arrays

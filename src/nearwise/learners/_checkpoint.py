@@ -16,16 +16,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nearwise import __version__
 from nearwise._common.digest import digest
 from nearwise._common.files import write_whole
 from nearwise._common.tensors import DamagedFile, OtherFormat, read, to_bytes
+from nearwise._common.types import Array
 from nearwise.fixed_rank.driver import FixedRankResult
 from nearwise.solving.result import Result, Status
 
-Array = NDArray[np.float64]
 Solution = TypeVar("Solution", Result, FixedRankResult)
 
 FIRST_LEG = 16  # iterations
@@ -129,7 +128,7 @@ class Checkpoint:
         except DamagedFile as error:
             what = f"is damaged, or something else ({error}); name another file"
             raise ValueError(f"checkpoint {self.path} {what}") from error
-        if header["job"] != self.job:
+        if header.get("job") != self.job:
             raise ValueError(
                 f"checkpoint {self.path} belongs to another fit: its data, constraints, settings or version "
                 "of nearwise differ; remove it, or name another file"

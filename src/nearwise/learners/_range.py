@@ -6,15 +6,13 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from nearwise._common.errors import RowsError
+from nearwise._common.types import Array
 from nearwise.fixed_rank.regression import largest_entry
 from nearwise.model.binding import LARGEST_CHANGE
 from nearwise.model.blocks import Constraints
-
-Array = NDArray[np.float64]
 
 # The square of a distance lies between the least and the largest normal number, 2e-308 and 1.8e308.
 _LARGEST = 5e153

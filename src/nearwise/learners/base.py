@@ -14,6 +14,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from nearwise._common.checks import one_of, positive_or_infinite, whole_number_or_none
 from nearwise._common.errors import RowsError
+from nearwise._common.types import Array, Index
 from nearwise._common.warning import warn
 from nearwise.learners import _range, _side
 from nearwise.learners._learning import Learned, learn
@@ -23,9 +24,6 @@ from nearwise.learners.kernel_features import is_precomputed
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence, Frobenius, LogDet, VonNeumann
 from nearwise.solving.result import CONTRADICTION, Result, Status
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 DIVERGENCES: dict[str, Divergence] = {
     "logdet": LogDet(),
