@@ -40,6 +40,7 @@ from sklearn.preprocessing import (
 from sklearn.svm import SVC
 
 import nearwise as nw
+from nearwise._common.tensors import sealed
 from nearwise.data import models
 from nearwise.data._storable import SKLEARN
 
@@ -280,7 +281,7 @@ def test_a_file_sets_no_attribute_that_is_not_listed(key: str, tmp_path: Path) -
     tree = json.loads(header["model"])
     scaler = tree["state"]["steps"]["list"][0]["tuple"][1]
     scaler["state"][key] = 1
-    save_file(tensors, path, {**header, "model": json.dumps(tree)})
+    path.write_bytes(to_bytes(tensors, {**header, "model": json.dumps(tree)}))
     with pytest.raises(models.ModelFileError, match="is not an attribute that a StandardScaler stores"):
         nw.load(path)
 
@@ -340,7 +341,7 @@ def rewritten(path: Path, **changes: str) -> Path:
     header = json.loads(content[8 : 8 + length])
     header["__metadata__"] |= changes
     new = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(new)) + new + content[8 + length :])
+    path.write_bytes(sealed(struct.pack("<Q", len(new)) + new + content[8 + length :]))
     return path
 
 
