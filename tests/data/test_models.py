@@ -40,7 +40,7 @@ from sklearn.preprocessing import (
 from sklearn.svm import SVC
 
 import nearwise as nw
-from nearwise._common.tensors import sealed
+from nearwise._common.tensors import sealed, to_bytes
 from nearwise.data import models
 from nearwise.data._storable import SKLEARN
 

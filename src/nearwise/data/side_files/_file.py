@@ -112,7 +112,7 @@ class File:
         """How the numbers of a column of a text file are written."""
         if self.lines is None:
             return PLAIN
-        name = self.titles.get(role) or role
+        name = self.titles[role]
         places = [f"line {line}" for line in self.lines]
         cells = {name: [cell or "" for cell in self.cells[role]]}
         numerals, notices = decide(self.source, cells, places, self.separator, wish)
@@ -219,7 +219,7 @@ def open_side(
     return File(
         source=opened.source,
         cells={role: columns[column] for role, column in assigned.columns.items()},
-        titles={role: titles[column] for role, column in assigned.columns.items()} if titles else {},
+        titles={role: titles[k] if titles else f"x{k}" for role, k in assigned.columns.items()},
         lines=lines,
         separator=opened.separator if isinstance(opened, TextFile) else "",
         objects=objects,
