@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -11,11 +10,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._common.threads import worker_threads
 from nearwise.model.atoms import Index
 
 T = TypeVar("T")
 
-_WORKERS = min(os.cpu_count() or 1, 8)
 _SIDE_BY_SIDE = 500_000  # numbers touched in one pass, from which on blocks run side by side
 
 
@@ -89,8 +88,9 @@ class LocalAtoms:
 
 def in_blocks(n: int, task: Callable[[slice], T], large: bool) -> list[T]:
     """The task for blocks of range(n): side by side where there is much to do, else in one go."""
-    if not large or _WORKERS == 1:
+    workers = worker_threads() if large else 1
+    if workers == 1:
         return [task(slice(0, n))]
-    ends = np.linspace(0, n, _WORKERS + 1).astype(int)
-    with ThreadPoolExecutor(_WORKERS) as pool:
+    ends = np.linspace(0, n, workers + 1).astype(int)
+    with ThreadPoolExecutor(workers) as pool:
         return list(pool.map(task, map(slice, ends[:-1], ends[1:])))

@@ -22,15 +22,17 @@ from nearwise.model.local import LocalAtoms, in_blocks
 Array = NDArray[np.float64]
 
 _BLOCK = 1 << 17  # numbers in a block of gathered rows: small enough to stay in the cache
+SINGLE = 200_000  # numbers in rows of Newton's system, from which on single precision is enough
 _FEW = 20_000  # numbers in the vectors of all atoms, up to which they are written out
 _COMPILED = 1_000_000  # numbers touched in one pass, from which on a compiled loop is worth its start-up
 
 
 class Measurements(Protocol):
-    """The map M -> (<A_1, M>, ..., <A_m, M>) as certificates and solvers see it, wherever its rows are kept.
+    """The map M -> (<A_1, M>, ..., <A_m, M>) as Newton's method and certificates see it.
 
-    What has a number per row is an array of m numbers; the rows themselves come in blocks, as `local` writes
-    them out, so that a map in pieces, on disk or on other machines can stand where `InMemory` does.
+    Its rows may be kept anywhere: here (`InMemory`), or in pieces on disk or on other machines (`InBlocks`).
+    What has a number per row is an array of m numbers in memory, and in pieces what they are computed from;
+    only `Losses` and the measurements look inside. `in_memory` is for solvers that need more.
     """
 
     @property
@@ -42,10 +44,6 @@ class Measurements(Protocol):
         """r, the order of M."""
 
     @property
-    def is_definite(self) -> NDArray[np.bool_]:
-        """Whether A_i is known to be positive semidefinite."""
-
-    @property
     def offsets(self) -> Array | None:
         """What is added to the values, or None: parts of them that do not depend on M."""
 
@@ -55,20 +53,23 @@ class Measurements(Protocol):
     def values_of_factor(self, B: Array) -> Array:
         """<A_i, B B^T> for every row, plus `offsets`; more exact, because squares do not cancel."""
 
-    def shifted(self, values: Array) -> Array:
-        """Values of the linear part, plus `offsets`."""
-
     def adjoint(self, weights: Array) -> Array:
         """sum_i weights_i A_i, an r x r matrix."""
 
-    def local(self, rows: Index, basis: Array, dtype: type) -> LocalAtoms:
-        """The given rows as sums of atoms, whose vectors x become basis^T x."""
+    def curved(
+        self, curvature: Array, most: int, rng: np.random.Generator, basis: Array, single: bool
+    ) -> tuple[LocalAtoms, Array, bool]:
+        """The rows with a curvature in a basis, with their curvatures, for Newton's system.
 
-    def sizes(self, diagonal: Array) -> Array:
-        """The size of every row's parts under M = diag(diagonal), which bounds |<A_i, M>|."""
+        Where there are more than `most`, a sample of that many, whose weights make up for the others, and
+        True. Where there are many numbers and `single`, they come in single precision.
+        """
 
-    def parts_of_factor(self, B: Array) -> Array:
-        """What the magnitudes of the parts of <A_i, B B^T> add up to: rounding errors are relative to it."""
+    def weight(self, dual: Array, B: Array, values: Array | None = None) -> float:
+        """sum_i |dual_i| times the magnitudes of the parts of <A_i, B B^T>: what rounding is relative to.
+
+        `values` are those of B where they are known.
+        """
 
     def spanning_rows(self) -> Array:
         """Vectors that span the range of every A_i; not many more than r where that is cheap."""
@@ -186,6 +187,24 @@ class InMemory:
         x = left.astype(dtype) @ cast
         y = x if np.array_equal(left, right) else right.astype(dtype) @ cast
         return LocalAtoms(x, y, coefficient, local_row, len(rows))
+
+    def curved(
+        self, curvature: Array, most: int, rng: np.random.Generator, basis: Array, single: bool
+    ) -> tuple[LocalAtoms, Array, bool]:
+        """The rows with a curvature in a basis, and their curvatures; of many a sample."""
+        rows = np.flatnonzero(curvature)
+        weights = curvature[rows]
+        sampled = len(rows) > most
+        if sampled:
+            share, chosen = len(rows) / most, drawn_rows(len(rows), most, rng)
+            rows, weights = rows[chosen], weights[chosen] * share
+        few = not single or len(rows) * basis.shape[1] <= SINGLE
+        return self.local(rows, basis, np.float64 if few else np.float32), weights, sampled
+
+    def weight(self, dual: Array, B: Array, values: Array | None = None) -> float:
+        """sum_i |dual_i| times `parts_of_factor`."""
+        known = values is not None and self.is_definite.all()
+        return float(np.abs(dual) @ (values if known else self.parts_of_factor(B)))
 
     def in_coordinates(self, T: Array, unit: float = 1.0, own_workspace: bool = False) -> InMemory:
         """Those of M' where M = T M' T^T, for a matrix T or the diagonal of one; offsets in another unit."""
@@ -324,6 +343,11 @@ class InMemory:
             in_blocks(len(first), lambda b: gathered_differences(F, first[b], second[b], out[b]), True)
             return out
         return (self.features[first] - self.features[second]).astype(dtype, copy=False)
+
+
+def drawn_rows(count: int, most: int, rng: np.random.Generator) -> Index:
+    """The rows of a sample, in order."""
+    return np.sort(rng.choice(count, most, replace=False))
 
 
 def in_memory(measurements: Measurements, solver: str) -> InMemory:

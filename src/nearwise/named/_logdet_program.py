@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from nearwise.linalg.regularised import factored
+from nearwise.model.measurements import in_memory
 from nearwise.model.problem import Problem
 
 Array = NDArray[np.float64]
@@ -66,7 +67,7 @@ class _Run:
 
     def __init__(self, C0: Array, problem: Problem, price: float) -> None:
         self.C0, self.problem, self.price = C0, problem, price
-        self.measurements = problem.formulation.measurements
+        self.measurements = in_memory(problem.formulation.measurements, "a semidefinite program")
         self.b = problem.bounds
         self.sign = -problem.relations.astype(np.float64)  # of multipliers; 0 for both
         self.unequal = self.sign != 0

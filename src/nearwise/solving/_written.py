@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nearwise.model.divergences import Divergence
 from nearwise.model.losses import Losses
-from nearwise.model.measurements import Measurements
+from nearwise.model.measurements import Measurements, in_memory
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -69,8 +69,8 @@ class WrittenRows:
 
     @classmethod
     def of(cls, measurements: Measurements) -> WrittenRows:
-        n = measurements.n_rows
-        atoms = measurements.local(np.arange(n), np.eye(measurements.rank), np.float64)
+        n, rows = measurements.n_rows, in_memory(measurements, "InteriorPoint")
+        atoms = rows.local(np.arange(n), np.eye(rows.rank), np.float64)
         order = slice(None) if atoms.row is None else np.argsort(atoms.row, kind="stable")
         x = np.ascontiguousarray(atoms.x[order].T)
         y = x if atoms.x is atoms.y else np.ascontiguousarray(atoms.y[order].T)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from nearwise.model.divergences import LogDet, VonNeumann
 from nearwise.model.formulation import Formulation, Iterate
+from nearwise.model.measurements import in_memory
 from nearwise.solving.logdet import LogDetEngine
 from nearwise.solving.von_neumann import VonNeumannEngine
 
@@ -177,7 +178,7 @@ def _settled(engine: Engine, form: Formulation, count: int, final: bool) -> Iter
     pullback, factor = form.measurements.adjoint(engine.dual), engine.factor()
     drift = engine.drift(pullback)
     if drift > _DRIFT and drift > _ROUNDING * (
-        np.abs(engine.dual) @ form.measurements.parts_of_factor(factor)
+        np.abs(engine.dual) @ in_memory(form.measurements, "CyclicProjections").parts_of_factor(factor)
     ):
         engine.refresh(pullback)  # more exact than M, unless rounding of the multipliers is the larger error
         factor = engine.factor()

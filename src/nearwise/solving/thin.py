@@ -150,7 +150,7 @@ class _Point:
     def __init__(self, form: Formulation, rows: _Rows, B: Array) -> None:
         self.form, self.rows, self.B = form, rows, B
         self.sides = rows.sides(B)
-        self.values = form.measurements.shifted(rows.cross(self.sides, self.sides))
+        self.values = in_memory(form.measurements, "ThinFactor").shifted(rows.cross(self.sides, self.sides))
         self.gram = B.T @ B
         inner = float(np.sum(self.gram**2) - 2 * np.sum(B**2 * form.prior[:, None]))
         self.distance = inner + float(form.prior @ form.prior)
