@@ -7,6 +7,7 @@ where a worker dies, what it held is computed anew from the source, and a run go
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -47,7 +48,7 @@ class Chunked:
 
     def take(self, rows: Index) -> NDArray[Any]:
         """Some of the rows, in that order, here."""
-        return np.asarray(compute([self._gathered(np.asarray(rows))], self.client)[0])
+        return np.asarray(compute([self.gathered(np.asarray(rows))], self.client)[0])
 
     def runner(self, pieces: Sequence[Any]) -> Runner:
         """The pieces, each with the rows that it names, on the workers."""
@@ -57,17 +58,25 @@ class Chunked:
         for piece in pieces:
             rows = piece.objects()
             small = piece.renumbered(rows)
-            tasks.append(delayed(_holding)(small, self._gathered(rows), __version__))
+            tasks.append(delayed(_holding)(small, self.gathered(rows), __version__))
         if self.client is None:
             return InThreads(compute(tasks, None))
         return OnDask(self.client, tasks)
 
-    def chunk_tasks(self) -> list[tuple[int, Any]]:
-        """Every chunk as a task, with the number of its first row."""
-        blocks = self.array.to_delayed().ravel().tolist()
-        return list(zip(self._ends[:-1].tolist(), blocks, strict=True))
+    def over_rows(self, job: Callable[..., R], *arguments: Any, beside: Index) -> list[R]:
+        """job(first row, rows, their part of `beside`, *arguments) of every chunk, in order."""
+        from dask.delayed import delayed
 
-    def _gathered(self, rows: Index) -> Any:
+        shared = delayed((job, arguments), pure=False, traverse=False)
+        parts = zip(itertools.pairwise(self._ends.tolist()), self.array.to_delayed().ravel(), strict=True)
+        tasks = [
+            delayed(_on_chunk)(__version__, shared, low, chunk, beside[low:high])
+            for (low, high), chunk in parts
+            if low < high
+        ]
+        return compute(tasks, self.client)
+
+    def gathered(self, rows: Index) -> Any:
         """A task that makes an array of some rows."""
         from dask.delayed import delayed
 
@@ -206,20 +215,30 @@ def _one(version: str, shared: Any, piece: Any, *own: Any) -> Any:
         return job(piece, *arguments, *own)
 
 
+def _on_chunk(version: str, shared: Any, start: int, chunk: Any, beside: Index) -> Any:
+    _refuse_other(version)
+    job, arguments = shared
+    return job(start, np.asarray(chunk), beside, *arguments)
+
+
 def _refuse_other(version: str) -> None:
-    if version == __version__:
+    if version == _theirs():
         return
     from distributed import get_worker
 
     raise VersionError(
-        f"worker {get_worker().address} has nearwise {__version__}, and the client has {version}: "
+        f"worker {get_worker().address} has nearwise {_theirs()}, and the client has {version}: "
         "install the same version everywhere"
     )
 
 
+def _theirs() -> str:
+    """The version of nearwise where this runs."""
+    return __version__
+
+
 def _holding(piece: Any, rows: NDArray[Any], version: str) -> Any:
-    if version != __version__:
-        _refuse_other(version)
+    _refuse_other(version)
     return piece.holding(Stacked([rows]))
 
 

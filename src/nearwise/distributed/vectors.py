@@ -6,9 +6,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 from nearwise.distributed.running import InThreads, Runner
 
 Index = NDArray[np.int64]
+R = TypeVar("R")
+
+_ROWS_AT_A_TIME = 1 << 22  # numbers
 
 
 @runtime_checkable
@@ -39,6 +42,9 @@ class Vectors(Protocol):
 
     def runner(self, pieces: Sequence[Any]) -> Runner:
         """What works on pieces, each with attributes and methods as `model.pieces.Piece`, of these rows."""
+
+    def over_rows(self, job: Callable[..., R], *arguments: Any, beside: Index) -> list[R]:
+        """job(first row, rows, their part of `beside`, *arguments) over all rows, in parts, in order."""
 
     def __len__(self) -> int: ...
 
@@ -113,6 +119,12 @@ class Stacked:
         mapped = all(isinstance(part, MappedRows) for part in self.parts)
         return OnDask(self.client, list(pieces) if mapped else [taken_with(piece, self) for piece in pieces])
 
+    def over_rows(self, job: Callable[..., R], *arguments: Any, beside: Index) -> list[R]:
+        """job(first row, rows, their part of `beside`, *arguments) over all rows, a slice at a time."""
+        step = max(_ROWS_AT_A_TIME // max(self.shape[1], 1), 1)
+        starts = range(0, self.shape[0], step)
+        return InThreads(starts).run(_on_slice, self, job, step, beside, arguments)
+
     def __len__(self) -> int:
         return self.shape[0]
 
@@ -121,6 +133,13 @@ class Stacked:
 
     def __repr__(self) -> str:
         return f"<Stacked: {self.shape[0]} rows of {self.shape[1]} {self.dtype} in {len(self.parts)} parts>"
+
+
+def _on_slice(
+    start: int, rows: Stacked, job: Callable[..., R], step: int, beside: Index, arguments: tuple[Any, ...]
+) -> R:
+    chosen = np.arange(start, min(start + step, len(rows)))
+    return job(start, rows.take(chosen), beside[start : start + step], *arguments)
 
 
 def vectors_of(data: Any, client: Any = None) -> Vectors | None:

@@ -60,7 +60,7 @@ class Problem:
 
     def __init__(
         self,
-        features: ArrayLike,
+        features: Any,
         constraints: Constraints,
         divergence: Divergence | None = None,
         prior: ArrayLike | None = None,
