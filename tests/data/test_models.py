@@ -231,6 +231,23 @@ def rewritten(path: Path, **changes: str) -> Path:
     return path
 
 
+@pytest.mark.parametrize("basis", ["full", "subset", "kmeans"])
+def test_a_file_of_before_whole_distances_says_that_it_lacks_them(basis: str, tmp_path: Path) -> None:
+    path, K = tmp_path / "model", X @ X.T
+    rank = None if basis == "full" else 2
+    saved = nw.KernelLearner("precomputed", basis=basis, rank=rank, penalty=1.0, random_state=0).fit(K, y)
+    nw.save(saved.metric_, path)
+    (length,) = struct.unpack("<Q", path.read_bytes()[:8])
+    tree = json.loads(json.loads(path.read_bytes()[8 : 8 + length])["__metadata__"]["model"])
+    del tree["state"]["span"]
+    rewritten(path, model=json.dumps(tree))
+    if basis == "full":  # which needs none, though the kernel has no full rank
+        np.testing.assert_array_equal(nw.load(path).gram(K), saved.learned_kernel(K))
+    else:
+        with pytest.warns(UserWarning, match="older nearwise.*fit the model again"):
+            nw.load(path)
+
+
 def test_files_that_are_no_models_are_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "model"
     with pytest.raises(FileNotFoundError, match="no model file"):

@@ -13,7 +13,9 @@ from threadpoolctl import ThreadpoolController
 
 _MOST = 8  # threads of our own, unless somebody asks for more
 _threads: ContextVar[int | None] = ContextVar("threads", default=None)
-LARGE_MATRIX = 256  # from this order on, threads speed single matrix products up
+LARGE_MATRIX = (
+    512  # from this order on, threads gain more on single matrices than they lose on a busy machine
+)
 
 
 @cache
@@ -35,16 +37,25 @@ def blas_threads() -> int:
 
 
 def worker_threads() -> int:
-    """How many threads work side by side on many constraints: what `limited_threads` says, or all cores."""
+    """How many threads work side by side on many constraints: what `threads` says, or all cores."""
     return _threads.get() or min(_usable_cores(), _MOST)
 
 
 @contextmanager
-def limited_threads(count: int | None) -> Iterator[None]:
-    """A context in which that many threads work side by side; None leaves the number as it is."""
+def threads(count: int | None) -> Iterator[None]:
+    """A context in which at most that many threads work side by side, BLAS's or our own.
+
+    By default, all cores that the process may use, and at most eight. None leaves the number as it is.
+
+    >>> import nearwise as nw
+    >>> with nw.threads(1):
+    ...     nw.Problem([[0.0], [1.0]], nw.constraints.at_most([(0, 1)], 0.5)).penalty_unit
+    1.0
+    """
     token = _threads.set(_threads.get() if count is None else count)
     try:
-        yield
+        with thread_pools().limit(limits=count) if count is not None else nullcontext():
+            yield
     finally:
         _threads.reset(token)
 

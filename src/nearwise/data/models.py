@@ -24,6 +24,7 @@ from scipy import sparse
 
 from nearwise import __version__
 from nearwise._common.files import write_whole
+from nearwise._common.warning import warn
 from nearwise.model.certificate import Violation
 from nearwise.solving.result import Result
 
@@ -204,7 +205,13 @@ class _Reader:
         if "enum" in tree:
             return self._class(tree["enum"])[tree["member"]]
         kind = self._class(tree["object"])
-        return _restored(kind, {name: self._decoded(item) for name, item in tree["state"].items()})
+        state = {name: self._decoded(item) for name, item in tree["state"].items()}
+        if tree["object"] == "KernelMetric" and _lacks_its_span(state):
+            warn(
+                f"{self.path} was saved by an older nearwise: its distances of a precomputed kernel leave "
+                "out what lies outside the basis; fit the model again for whole distances",
+            )
+        return _restored(kind, state)
 
     def _class(self, name: str) -> Any:
         if name not in _CLASSES:
@@ -258,6 +265,22 @@ def _restored(kind: Any, state: dict[str, Any]) -> Any:
             raise ValueError(f"{name!r} is not an attribute that a {kind.__name__} stores")
         setattr(model, name, value)
     return model
+
+
+def _lacks_its_span(state: dict[str, Any]) -> bool:
+    """Whether a metric of a precomputed kernel was stored before `KernelMetric.span` was, and needs one.
+
+    With all objects as the basis none is needed: then coordinates are multiples of the weights, column by
+    column, by the eigenvalues of the kernel, which are the squared lengths of the columns.
+    """
+    if "span" in state or not state["kernel"].is_precomputed:
+        return False
+    training, weights = state["training"], state["weights"]
+    if state["points"] is not None:
+        return True
+    return not np.allclose(
+        training, weights * np.square(training).sum(axis=0), atol=1e-6 * np.abs(training).max()
+    )
 
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, Any]]:

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise import __version__
+from nearwise._common.types import Index
 from nearwise.distributed.running import InThreads, Runner
 from nearwise.distributed.vectors import Stacked, Vectors
 
-Index = NDArray[np.int64]
 R = TypeVar("R")
 
 
@@ -207,11 +207,11 @@ def _as_it_is(value: Any) -> Any:
 
 def _one(version: str, shared: Any, piece: Any, *own: Any) -> Any:
     """One job on one piece; runs on a worker."""
-    from nearwise._common.threads import limited_threads, one_blas_thread
+    from nearwise._common.threads import threads
 
     _refuse_other(version)
     job, arguments = shared
-    with one_blas_thread(), limited_threads(1):
+    with threads(1):
         return job(piece, *arguments, *own)
 
 

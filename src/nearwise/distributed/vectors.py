@@ -13,9 +13,9 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._common.types import Index
 from nearwise.distributed.running import InThreads, Runner
 
-Index = NDArray[np.int64]
 R = TypeVar("R")
 
 _ROWS_AT_A_TIME = 1 << 22  # numbers

@@ -16,15 +16,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nearwise import __version__
 from nearwise._common.digest import digest
 from nearwise._common.files import write_whole
+from nearwise._common.types import Array
 from nearwise.fixed_rank.driver import FixedRankResult
 from nearwise.solving.result import Result, Status
 
-Array = NDArray[np.float64]
 Solution = TypeVar("Solution", Result, FixedRankResult)
 
 FIRST_LEG = 16  # iterations

@@ -14,14 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise._common.digest import digest
+from nearwise._common.types import Array, Codes, Index
 from nearwise.distributed import Vectors
 from nearwise.learners.input_kernels import paired_squared_distances
 from nearwise.model.blocks import Constraints
 from nearwise.model.drawing import N_NEIGHBORS
-from nearwise.model.labelling import Codes
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 _TAKEN = 1 << 22  # numbers in rows that are taken here, at most: 32 MB
 _AT_A_TIME = 1 << 22  # distances that are compared at a time

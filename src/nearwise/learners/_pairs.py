@@ -14,14 +14,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._common.types import Array, Codes
 from nearwise.learners._in_pieces import SpaceInPieces
 from nearwise.learners._space import Space
 from nearwise.model import bounds, constraints as c, drawing
 from nearwise.model.blocks import Constraints
 from nearwise.model.drawing import Pairs
-from nearwise.model.labelling import Codes
-
-Array = NDArray[np.float64]
 
 LOCAL_PAIRS = 20_000  # drawn at most by default: the neighbours of 2,000 objects
 _LEAST = 1e-3  # of the median threshold: objects whose neighbours are nearly equal get no smaller one

@@ -10,10 +10,16 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
-from sklearn.utils.validation import _check_feature_names, _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    _check_feature_names,
+    _check_sample_weight,
+    check_is_fitted,
+    validate_data,
+)
 
 from nearwise._common.checks import one_of, positive_or_infinite, whole_number_or_none
 from nearwise._common.errors import RowsError
+from nearwise._common.types import Array, Index
 from nearwise._common.warning import warn
 from nearwise.distributed import Vectors
 from nearwise.distributed.vectors import is_dask
@@ -24,9 +30,6 @@ from nearwise.learners._space import Outside
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence, Frobenius, LogDet, VonNeumann
 from nearwise.solving.result import CONTRADICTION, Result, Status
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 DIVERGENCES: dict[str, Divergence] = {
     "logdet": LogDet(),

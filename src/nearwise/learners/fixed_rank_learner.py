@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from nearwise._common.checks import one_of, whole_number
+from nearwise._common.types import Array
 from nearwise._common.warning import warn
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
 from nearwise.fixed_rank.online import Schedule
@@ -33,8 +34,6 @@ from nearwise.learners.metric import Metric, euclidean
 from nearwise.model import bounds, constraints as c, drawing
 from nearwise.model.blocks import Constraints
 from nearwise.solving.result import Status
-
-Array = NDArray[np.float64]
 
 _COARSE = 1e-3  # tol of a run that only shows whether learning helps
 

@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearwise._common.checks import whole_number
+from nearwise._common.types import Array
 from nearwise._common.warning import warn
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
 from nearwise.fixed_rank.forms import Forms
@@ -24,8 +25,6 @@ from nearwise.learners.base import refuse_dask
 from nearwise.learners.kernel_features import KernelFeatures, is_precomputed, kernel_features
 from nearwise.model.relations import signs_of
 from nearwise.solving.result import Status
-
-Array = NDArray[np.float64]
 
 _ACCEPTED: dict[str, Any] = {"dtype": np.float64, "allow_nd": True}
 

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_feature_names
 
 from nearwise._common.checks import one_of
 from nearwise._common.reading import symmetric
+from nearwise._common.types import Array
 from nearwise.distributed import Vectors, vectors_of
 from nearwise.distributed.vectors import is_dask
 from nearwise.learners import _bases, _side
@@ -25,8 +26,6 @@ from nearwise.learners.metric import Metric, euclidean, root_of, symmetric_root
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence
 from nearwise.solving.result import Record
-
-Array = NDArray[np.float64]
 
 FULL_FEATURES = 256  # the largest number of features for which all d x d entries of M are learned by default
 DEFAULT_RANK = 100  # of the learned part where not

@@ -13,6 +13,7 @@ from scipy import sparse
 from nearwise._common.checks import not_negative, whole_number
 from nearwise._common.errors import RowsError
 from nearwise._common.reading import finite, symmetric
+from nearwise._common.types import Array, Mask
 from nearwise._common.warning import warn
 from nearwise.linalg.eigenpairs import eigenpairs
 from nearwise.model.atoms import is_rounding
@@ -21,9 +22,6 @@ from nearwise.model.bounds import ALL_EQUAL, NO_MARGIN, of_sample, sampled_pairs
 from nearwise.model.divergences import Divergence
 from nearwise.model.losses import Losses
 from nearwise.model.measurements import InMemory, bind
-
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 _RANK_TOLERANCE = 1e-12  # relative size below which an eigenvalue of a prior or kernel counts as zero
 _NEGATIVE_TOLERANCE = 1e-8  # relative size of a negative eigenvalue that is an error, not rounding
@@ -249,7 +247,7 @@ def _checked_penalties(penalty: ArrayLike, constraints: Constraints) -> Array:
         raise ValueError(
             f"penalty{place} must be positive (inf for hard), got {np.atleast_1d(gamma)[wrong[0]]}"
         )
-    return np.broadcast_to(gamma, (len(constraints),)).copy()
+    return gamma * constraints.weights
 
 
 def _checked_offsets(fixed: ArrayLike | None, constraints: Constraints) -> Array | None:

@@ -14,18 +14,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearwise._common.errors import RowsError
+from nearwise._common.types import Array, Index
 from nearwise._common.warning import warn
 from nearwise.distributed.vectors import Vectors
 from nearwise.model import binding
-from nearwise.model.atoms import Index
 from nearwise.model.binding import LeftOutWarning, Weighed
 from nearwise.model.blocks import Block, Constraints
 from nearwise.model.bounds import sampled_pairs
 from nearwise.model.divergences import Divergence
 from nearwise.model.in_blocks import InBlocks, LossesInBlocks
 from nearwise.model.pieces import Piece, Terms, sliced, slices
-
-Array = NDArray[np.float64]
 
 _PIECES = 256  # about as many are cut, within these limits of their rows
 _FEWEST, _MOST = 1 << 13, 1 << 20
@@ -72,7 +70,7 @@ class BoundInBlocks:
             )
         survey, reference = self.survey, binding.reference_of(self.prior, self.divergence)
         extreme = survey.extreme
-        penalties = np.full(len(extreme.rows), float(gamma))
+        penalties = float(gamma) * extreme.weights
         rows = Weighed(extreme.relations, extreme.definite, extreme.sizes, extreme.bounds, penalties)
 
         def stated(place: int) -> Any:
@@ -81,7 +79,7 @@ class BoundInBlocks:
         binding.refuse_incomparable(rows, self.divergence, reference, stated)
         basis, median = self.prior_basis, survey.median_size
         terms = Terms(self.divergence, float(gamma), 1.0, basis, reference, median, survey.lost)
-        return LossesInBlocks(terms, self.measurements.n_rows, median)
+        return LossesInBlocks(terms, self.measurements.n_rows, survey.weight, median)
 
     def tell_of_lost(self) -> None:
         """Warn of rows that nothing can meet."""
@@ -141,6 +139,7 @@ class Extreme(NamedTuple):
     definite: NDArray[np.bool_]
     sizes: Array
     bounds: Array
+    weights: Array
 
 
 class Survey(NamedTuple):
@@ -150,6 +149,7 @@ class Survey(NamedTuple):
     ----------
     sizes : of every k-th row
     median_size : of those that are not zero
+    weight : of all rows together
     lost : rows whose value is always zero, and that do not allow it
     extreme : rows whose bounds and sizes are the most out of proportion
     wrong : a row whose vectors are not finite numbers, or whose squares overflow; -1 for none
@@ -157,6 +157,7 @@ class Survey(NamedTuple):
 
     sizes: Array
     median_size: float
+    weight: float
     lost: Index
     extreme: Extreme
     wrong: int
@@ -165,9 +166,11 @@ class Survey(NamedTuple):
 @np.errstate(all="ignore")
 def survey_of(piece: Piece, terms: Terms, stride: int) -> Survey:
     """Look at all rows of a piece once."""
-    sizes_found, lost, wrong = [np.empty(0)], [np.empty(0, np.int64)], -1
+    sizes_found, lost, wrong, total = [np.empty(0)], [np.empty(0, np.int64)], -1, 0.0
     extremes = [_no_extreme()]
     for rows, block, parts in slices(piece, terms.basis):
+        weights = np.ones(len(block)) if block.weights is None else block.weights
+        total += float(weights.sum())
         sizes, relations = terms.sizes(parts), np.full(len(block), block.relation, np.int8)
         bad = ~np.isfinite(sizes)
         if bad.any() and wrong < 0:
@@ -179,15 +182,15 @@ def survey_of(piece: Piece, terms: Terms, stride: int) -> Survey:
         if not len(kept):
             continue
         own, b = sizes[kept], np.abs(block.bounds[kept])
-        ratio, scale = b / own, np.maximum(own, b)
+        ratio = b / own
         small = np.where(b > 0, ratio, np.inf)
-        places = {int(f(of)) for f, of in ((np.argmax, ratio), (np.argmin, small))}
-        places |= {int(f(scale)) for f in (np.argmax, np.argmin)}
-        at = kept[sorted(places)]
+        cost = weights[kept] * np.maximum(own, b) ** (terms.divergence.degree or 0.0)
+        extreme_in = ((np.argmax, ratio), (np.argmin, small), (np.argmax, cost), (np.argmin, cost))
+        at = kept[sorted({int(find(of)) for find, of in extreme_in})]
         definite = block.of_kind.is_definite(block)[at]
-        extremes.append(Extreme(rows[at], relations[at], definite, sizes[at], block.bounds[at]))
+        extremes.append(Extreme(rows[at], relations[at], definite, sizes[at], block.bounds[at], weights[at]))
     extreme = Extreme(*(np.concatenate(column) for column in zip(*extremes, strict=True)))
-    return Survey(np.concatenate(sizes_found), np.nan, np.concatenate(lost), extreme, wrong)
+    return Survey(np.concatenate(sizes_found), np.nan, total, np.concatenate(lost), extreme, wrong)
 
 
 def _joined(parts: list[Survey], constraints: Constraints) -> Survey:
@@ -200,12 +203,12 @@ def _joined(parts: list[Survey], constraints: Constraints) -> Survey:
     median = float(np.median(sizes[sizes > 0])) if sizes.any() else 1.0
     columns = zip(_no_extreme(), *(part.extreme for part in parts), strict=True)
     extreme = Extreme(*(np.concatenate(column) for column in columns))
-    return Survey(np.empty(0), median, lost, extreme, -1)
+    return Survey(np.empty(0), median, sum(part.weight for part in parts), lost, extreme, -1)
 
 
 def _no_extreme() -> Extreme:
     none = np.empty(0, np.int64)
-    return Extreme(none, none.astype(np.int8), none != 0, np.empty(0), np.empty(0))
+    return Extreme(none, none.astype(np.int8), none != 0, np.empty(0), np.empty(0), np.empty(0))
 
 
 def _cut(blocks: tuple[Block, ...], bounds: Array, vectors: Vectors) -> tuple[list[Piece], Index]:

@@ -15,14 +15,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array
 from nearwise.model.certificate import Certificate, InfeasibilityCheck
 from nearwise.model.divergences import Divergence, spectral_value
 from nearwise.model.losses import Losses
-from nearwise.model.measurements import Measurements, in_memory
-
-Array = NDArray[np.float64]
+from nearwise.model.measurements import Measurements
 
 _SMALLEST = 1e-300  # eigenvalue of a mirror point
 _HALVINGS = 40  # of multipliers that lie outside the dual's domain, until they lie inside
@@ -254,9 +252,7 @@ def _relative_smallest_eigenvalue(measurements: Measurements, y: Array) -> float
     eigenvalues, which are the squares of these, lose the small ones to rounding.
     """
     rows = np.flatnonzero(y)
-    atoms = in_memory(measurements, "a proof of infeasibility").local(
-        rows, np.eye(measurements.rank), np.float64
-    )
+    atoms = measurements.local(rows, np.eye(measurements.rank), np.float64)
     weight = atoms.coefficient * (y[rows] if atoms.row is None else y[rows][atoms.row])
     root = np.sqrt(np.abs(weight))[:, None]
     square = atoms.x is atoms.y

@@ -15,17 +15,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array, Index
 from nearwise.distributed.running import Runner
 from nearwise.model import pieces
-from nearwise.model.atoms import Index
-from nearwise.model.local import LocalAtoms
+from nearwise.model.local import SINGLE, LocalAtoms, drawn_rows
 from nearwise.model.losses import Violated
-from nearwise.model.measurements import SINGLE, drawn_rows
 from nearwise.model.pieces import Slopes, Sums, Terms
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +106,13 @@ class InBlocks:
         atoms = pieces.joined_atoms([part for part, _ in found], basis.shape[1], dtype)
         weights = np.concatenate([np.empty(0), *(own for _, own in found)])
         return atoms, weights * (share * scale), sampled
+
+    def local(self, rows: Index, basis: Array, dtype: type) -> LocalAtoms:
+        """Refused: who wants rows written out by number needs them in memory."""
+        raise TypeError(
+            "this solver needs the constraints in memory, got InBlocks; nearwise.solvers.Newton() takes them "
+            "in pieces"
+        )
 
     def spanning_rows(self) -> Array:
         """As many rows as r: a solve in pieces is always one in all dimensions."""
@@ -211,12 +214,14 @@ class LossesInBlocks:
     ----------
     terms : what rows cost
     n_rows : m
+    weight : of all rows together
     median_size : of the rows under the prior
     share : of the penalties
     """
 
     terms: Terms
     n_rows: int
+    weight: float
     median_size: float
     share: float = 1.0
 
@@ -230,7 +235,7 @@ class LossesInBlocks:
     @property
     def soft_penalties(self) -> tuple[int, float]:
         """How many soft rows there are, and what their penalties add up to."""
-        return self.n_rows, self.n_rows * self.terms.penalty * self.share
+        return self.n_rows, self.weight * self.terms.penalty * self.share
 
     def times(self, share: float) -> LossesInBlocks:
         """The same with a share of the penalties."""

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise._common.threads import worker_threads
-from nearwise.model.atoms import Index
+from nearwise._common.types import Array, Index
 
 T = TypeVar("T")
 
+SINGLE = 200_000  # numbers in rows of Newton's system, from which on single precision is enough
 _SIDE_BY_SIDE = 500_000  # numbers touched in one pass, from which on blocks run side by side
 
 
@@ -84,6 +85,30 @@ class LocalAtoms:
         if self.row is None:
             return weighted
         return np.bincount(self.row, weighted, self.n_rows).astype(weighted.dtype)
+
+
+def curved_rows(
+    local: Callable[[Index, Array, type], LocalAtoms],
+    curvature: Array,
+    most: int,
+    rng: np.random.Generator,
+    basis: Array,
+    single: bool,
+) -> tuple[LocalAtoms, Array, bool]:
+    """`Measurements.curved` where curvatures are an array, by what writes rows out in a basis."""
+    rows = np.flatnonzero(curvature)
+    weights = curvature[rows]
+    sampled = len(rows) > most
+    if sampled:
+        share, chosen = len(rows) / most, drawn_rows(len(rows), most, rng)
+        rows, weights = rows[chosen], weights[chosen] * share
+    few = not single or len(rows) * basis.shape[1] <= SINGLE
+    return local(rows, basis, np.float64 if few else np.float32), weights, sampled
+
+
+def drawn_rows(count: int, most: int, rng: np.random.Generator) -> Index:
+    """The rows of a sample, in order."""
+    return np.sort(rng.choice(count, most, replace=False))
 
 
 def in_blocks(n: int, task: Callable[[slice], T], large: bool) -> list[T]:

@@ -18,10 +18,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from nearwise._common.types import Array, Mask
 from nearwise.model.divergences import Divergence, conjugate_slack
-
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 SATISFIED = 1e-3  # relative violation up to which a constraint counts as satisfied, KSD09 7.1
 

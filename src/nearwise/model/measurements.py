@@ -15,24 +15,23 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from nearwise.model.atoms import Atoms, Index, Squares, constraint_atoms
+from nearwise._common.types import Array, Index, Mask
+from nearwise.model.atoms import Atoms, Squares, constraint_atoms
 from nearwise.model.blocks import Block
-from nearwise.model.local import LocalAtoms, in_blocks
-
-Array = NDArray[np.float64]
+from nearwise.model.local import LocalAtoms, curved_rows, in_blocks
 
 _BLOCK = 1 << 17  # numbers in a block of gathered rows: small enough to stay in the cache
-SINGLE = 200_000  # numbers in rows of Newton's system, from which on single precision is enough
 _FEW = 20_000  # numbers in the vectors of all atoms, up to which they are written out
 _COMPILED = 1_000_000  # numbers touched in one pass, from which on a compiled loop is worth its start-up
 
 
 class Measurements(Protocol):
-    """The map M -> (<A_1, M>, ..., <A_m, M>) as Newton's method and certificates see it.
+    """The map M -> (<A_1, M>, ..., <A_m, M>) as certificates and solvers see it, wherever its rows are kept.
 
-    Its rows may be kept anywhere: here (`InMemory`), or in pieces on disk or on other machines (`InBlocks`).
-    What has a number per row is an array of m numbers in memory, and in pieces what they are computed from;
-    only `Losses` and the measurements look inside. `in_memory` is for solvers that need more.
+    What has a number per row is an array of m numbers; the rows themselves come in blocks, as `local` writes
+    them out. Rows in pieces on disk or on other machines (`InBlocks`) have of it what Newton's method uses of
+    soft rows; there values and multipliers are what the numbers are computed from, and only measurements and
+    losses look inside.
     """
 
     @property
@@ -44,6 +43,10 @@ class Measurements(Protocol):
         """r, the order of M."""
 
     @property
+    def is_definite(self) -> Mask:
+        """Whether A_i is known to be positive semidefinite."""
+
+    @property
     def offsets(self) -> Array | None:
         """What is added to the values, or None: parts of them that do not depend on M."""
 
@@ -53,8 +56,20 @@ class Measurements(Protocol):
     def values_of_factor(self, B: Array) -> Array:
         """<A_i, B B^T> for every row, plus `offsets`; more exact, because squares do not cancel."""
 
+    def shifted(self, values: Array) -> Array:
+        """Values of the linear part, plus `offsets`."""
+
     def adjoint(self, weights: Array) -> Array:
         """sum_i weights_i A_i, an r x r matrix."""
+
+    def local(self, rows: Index, basis: Array, dtype: type) -> LocalAtoms:
+        """The given rows as sums of atoms, whose vectors x become basis^T x."""
+
+    def sizes(self, diagonal: Array) -> Array:
+        """The size of every row's parts under M = diag(diagonal), which bounds |<A_i, M>|."""
+
+    def parts_of_factor(self, B: Array) -> Array:
+        """What the magnitudes of the parts of <A_i, B B^T> add up to: rounding errors are relative to it."""
 
     def curved(
         self, curvature: Array, most: int, rng: np.random.Generator, basis: Array, single: bool
@@ -192,14 +207,7 @@ class InMemory:
         self, curvature: Array, most: int, rng: np.random.Generator, basis: Array, single: bool
     ) -> tuple[LocalAtoms, Array, bool]:
         """The rows with a curvature in a basis, and their curvatures; of many a sample."""
-        rows = np.flatnonzero(curvature)
-        weights = curvature[rows]
-        sampled = len(rows) > most
-        if sampled:
-            share, chosen = len(rows) / most, drawn_rows(len(rows), most, rng)
-            rows, weights = rows[chosen], weights[chosen] * share
-        few = not single or len(rows) * basis.shape[1] <= SINGLE
-        return self.local(rows, basis, np.float64 if few else np.float32), weights, sampled
+        return curved_rows(self.local, curvature, most, rng, basis, single)
 
     def weight(self, dual: Array, B: Array, values: Array | None = None) -> float:
         """sum_i |dual_i| times `parts_of_factor`."""
@@ -265,7 +273,7 @@ class InMemory:
         return _sum_by(atoms.row, np.abs(atoms.coefficient) * parts, self.n_rows)
 
     @cached_property
-    def is_definite(self) -> NDArray[np.bool_]:
+    def is_definite(self) -> Mask:
         """Whether A_i is positive semidefinite: a sum of squares with positive coefficients, or known so."""
         atoms = self.atoms
         square = atoms.is_difference | (atoms.first == atoms.second)
@@ -343,11 +351,6 @@ class InMemory:
             in_blocks(len(first), lambda b: gathered_differences(F, first[b], second[b], out[b]), True)
             return out
         return (self.features[first] - self.features[second]).astype(dtype, copy=False)
-
-
-def drawn_rows(count: int, most: int, rng: np.random.Generator) -> Index:
-    """The rows of a sample, in order."""
-    return np.sort(rng.choice(count, most, replace=False))
 
 
 def in_memory(measurements: Measurements, solver: str) -> InMemory:

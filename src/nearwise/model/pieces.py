@@ -16,15 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._common.types import Array, Index
 from nearwise.distributed.vectors import Stacked, Vectors
 from nearwise.model.atoms import is_rounding
 from nearwise.model.blocks import Block
 from nearwise.model.divergences import Divergence
 from nearwise.model.local import LocalAtoms
 from nearwise.model.losses import SATISFIED, Losses
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 WORST = 10  # rows of the largest violations that an evaluation names
 _NUMBERS = 1 << 18  # of a slice of vectors: small enough to stay in the cache
@@ -72,7 +70,7 @@ class Terms:
     Attributes
     ----------
     divergence : gives the slack
-    penalty : of every row, in the unit of the values
+    penalty : of every row of weight 1, in the unit of the values
     unit : by which bounds and sizes are divided
     basis : of the range of the prior; None for the columns of the features
     reference : eigenvalues under which rows are sized
@@ -101,7 +99,7 @@ class Terms:
             self.divergence,
             relations,
             bounds / self.unit,
-            np.full(len(block), self.penalty),
+            np.full(len(block), self.penalty) if block.weights is None else self.penalty * block.weights,
             np.where(sizes > 0, sizes, self.typical) / self.unit,
             definite,
         )
@@ -293,7 +291,8 @@ def slices(piece: Piece, basis: Array | None) -> Iterator[tuple[Index, Block, Pa
 def sliced(block: Block, low: int, high: int) -> Block:
     """Consecutive rows of a block that names its objects row by row; nothing is copied."""
     ids = None if block.ids is None else block.ids[low:high]
-    return replace(block, ids=ids, bounds=block.bounds[low:high])
+    weights = None if block.weights is None else block.weights[low:high]
+    return replace(block, ids=ids, bounds=block.bounds[low:high], weights=weights)
 
 
 def _written(block: Block, vectors: Vectors, basis: Array | None) -> Parts:

@@ -12,14 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
+from nearwise._common.types import Array
 from nearwise.linalg.regularised import factored
-from nearwise.model.measurements import in_memory
 from nearwise.model.problem import Problem
-
-Array = NDArray[np.float64]
 
 _SHRINK = 0.2  # of gamma and mu from one stage to the next
 _STAGE_DECREMENT = 0.1  # Newton's decrement, relative to mu, at which a stage ends; the last: below
@@ -67,7 +64,7 @@ class _Run:
 
     def __init__(self, C0: Array, problem: Problem, price: float) -> None:
         self.C0, self.problem, self.price = C0, problem, price
-        self.measurements = in_memory(problem.formulation.measurements, "a semidefinite program")
+        self.measurements = problem.formulation.measurements
         self.b = problem.bounds
         self.sign = -problem.relations.astype(np.float64)  # of multipliers; 0 for both
         self.unequal = self.sign != 0

@@ -6,14 +6,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array, Index
 from nearwise.model.divergences import Divergence
 from nearwise.model.losses import Losses
-from nearwise.model.measurements import Measurements, in_memory
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
+from nearwise.model.measurements import Measurements
 
 _BLOCK = 1 << 21  # numbers in products of atoms that are summed up to rows at once
 _SUMMED = 1 << 15  # numbers in the matrix that sums them up
@@ -69,8 +66,8 @@ class WrittenRows:
 
     @classmethod
     def of(cls, measurements: Measurements) -> WrittenRows:
-        n, rows = measurements.n_rows, in_memory(measurements, "InteriorPoint")
-        atoms = rows.local(np.arange(n), np.eye(rows.rank), np.float64)
+        n = measurements.n_rows
+        atoms = measurements.local(np.arange(n), np.eye(measurements.rank), np.float64)
         order = slice(None) if atoms.row is None else np.argsort(atoms.row, kind="stable")
         x = np.ascontiguousarray(atoms.x[order].T)
         y = x if atoms.x is atoms.y else np.ascontiguousarray(atoms.y[order].T)

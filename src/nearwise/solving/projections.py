@@ -16,14 +16,11 @@ from typing import ClassVar, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._common.types import Array, Index
 from nearwise.model.divergences import LogDet, VonNeumann
 from nearwise.model.formulation import Formulation, Iterate
-from nearwise.model.measurements import in_memory
 from nearwise.solving.logdet import LogDetEngine
 from nearwise.solving.von_neumann import VonNeumannEngine
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 _ROUNDING = 4 * np.finfo(float).eps
 _DRIFT = 1e-10  # of M from its multipliers, from which on it is computed from them anew
@@ -178,7 +175,7 @@ def _settled(engine: Engine, form: Formulation, count: int, final: bool) -> Iter
     pullback, factor = form.measurements.adjoint(engine.dual), engine.factor()
     drift = engine.drift(pullback)
     if drift > _DRIFT and drift > _ROUNDING * (
-        np.abs(engine.dual) @ in_memory(form.measurements, "CyclicProjections").parts_of_factor(factor)
+        np.abs(engine.dual) @ form.measurements.parts_of_factor(factor)
     ):
         engine.refresh(pullback)  # more exact than M, unless rounding of the multipliers is the larger error
         factor = engine.factor()
