@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -85,7 +85,7 @@ class KernelReducer(KernelLearner):
     def __init__(
         self,
         n_components: int = 2,
-        kernel: str | Callable[..., float] = "rbf",
+        kernel: str | Callable[..., float] | Sequence[str | Callable[..., float]] = "rbf",
         gamma: float | str | None = "scale",
         degree: float = 3,
         coef0: float = 1,
