@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,7 +16,7 @@ from nearwise._common.types import Array, Mask
 from nearwise._common.warning import warn
 from nearwise.linalg.eigenpairs import eigenpairs
 from nearwise.model.atoms import is_rounding
-from nearwise.model.blocks import Constraints
+from nearwise.model.blocks import Constraints, Stated
 from nearwise.model.bounds import ALL_EQUAL, NO_MARGIN, of_sample, sampled_pairs
 from nearwise.model.divergences import Divergence
 from nearwise.model.losses import Losses
@@ -30,7 +31,23 @@ _NEEDED = ("scalar", "gradient", "gradient_inverse", "gradient_inverse_slope", "
 
 
 class LeftOutWarning(UserWarning):
-    """Soft constraints were left out, because no matrix can come nearer to meeting them than any other."""
+    """Soft constraints were left out, because no matrix can come nearer to meeting them than any other.
+
+    Attributes
+    ----------
+    rows : which ones, as `Stated`
+    """
+
+    def __init__(self, message: str, rows: Sequence[Stated] = ()) -> None:
+        super().__init__(message)
+        self.rows = tuple(rows)
+
+
+def left_out(constraints: Constraints, lost: Mask, reason: str) -> LeftOutWarning:
+    """What to say of the rows of a mask, which are soft; `reason` ends the sentence."""
+    rows = [constraints.stated(int(row)) for row in np.flatnonzero(lost)]
+    subject, them = ("1 constraint is", "it") if len(rows) == 1 else (f"{len(rows)} constraints are", "them")
+    return LeftOutWarning(f"{subject} left out, because no matrix can meet {them}{reason}", rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +105,7 @@ class BoundProblem:
         """Warn of soft rows that nothing can meet."""
         if self.lost.any():
             sentence = self._always_zero(int(np.flatnonzero(self.lost)[0]))
-            warn(f"{left_out(int(self.lost.sum()))} ({sentence})", LeftOutWarning)
+            warn(left_out(self.constraints, self.lost, f" ({sentence})"))
 
     def _always_zero(self, row: int) -> RowsError:
         G = self.features
@@ -321,12 +338,6 @@ def _unreachable(constraints: Constraints, bounds: Array, sizes: Array) -> Mask:
     forbids_zero |= (constraints.relations == 0) & (bounds != 0)
     lost: Mask = (sizes == 0) & forbids_zero
     return lost
-
-
-def left_out(count: int) -> str:
-    """The sentence about soft constraints that nothing can be learned from."""
-    subject = "1 constraint is" if count == 1 else f"{count} constraints are"
-    return f"{subject} left out, because no matrix can meet {'it' if count == 1 else 'them'}"
 
 
 @np.errstate(all="ignore")
