@@ -132,6 +132,10 @@ class Squares:
 
     def subset(self, rows: Index | slice) -> Squares:
         """Written out as rows of their own where there are features, which is fastest for few rows."""
+        if self.first is None and self.sample is None:  # a step of one sample costs little more than this
+            kept_rows, kept_share = self.features[rows], self.coefficient
+            share = None if kept_share is None else kept_share[rows]
+            return Squares(kept_rows, self.size, kept_rows.shape[0], coefficient=share, unit=self.unit)
         chosen = np.arange(self.count)[rows] if isinstance(rows, slice) else rows
         squares: Any = rows if self.sample is None else np.flatnonzero(np.isin(self.sample, chosen))
         coefficient = None if self.coefficient is None else self.coefficient[squares]

@@ -291,10 +291,12 @@ def _per_row(share: float, task: _Task, side: Constraints) -> float:
     """The penalty of every constraint that gives all of them `share` times the degrees of freedom.
 
     The slack costs the square of what a distance lacks, relative to the whole distance. Where only a part of
-    it is learned, it is that part that shall count, so that the square of its share is made up for.
+    it is learned, it is that part that shall count, so that the square of its share is made up for. A row of
+    weight 2 counts as two.
     """
     r = min(task.features.shape[1], len(task.features) - 1)
-    return share * min(r * (r + 1) / 2, len(side)) / len(side) / _learned_share(task, side) ** 2
+    total = float(side.weights.sum())
+    return share * min(r * (r + 1) / 2, total) / total / _learned_share(task, side) ** 2
 
 
 def _learned_share(task: _Task, side: Constraints) -> float:

@@ -215,9 +215,14 @@ class KernelMetric:
         """The learned kernel of the rows i of X with the rows j."""
         inside = self.features(X)
         learned = in_parts(paired_products, inside @ self.factor, i, j)
-        if self.kernel.is_precomputed:
+        if self.kernel.is_precomputed and self.span is None:
             return learned
-        return learned + in_parts(self.kernel.paired, X, i, j) - in_parts(paired_products, inside, i, j)
+        if self.span is None:
+            outside = in_parts(self.kernel.paired, X, i, j)
+        else:
+            outside = in_parts(paired_products, self.span.coordinates(X), i, j)
+        outside -= in_parts(paired_products, inside, i, j)
+        return learned + self.alpha * outside
 
     @property
     def _training(self) -> Array:

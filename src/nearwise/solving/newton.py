@@ -180,15 +180,14 @@ class _Run:
         step, image = newton_step(local, weights, gradient, chart.omega, accuracy, self.cost.any_hard)
         for attempt in range(12):
             radius = self.radius
-            moved = chart.moved(gradient, step, image, self.radius)
-            if moved is not None:
-                new, slope = moved
+            new, slope, length = chart.moved(gradient, step, image, self.radius)
+            if new is not None:
                 if slope < 0 and self._accept(new, _SUFFICIENT * slope, slope, attempt == 0):
-                    self.full_step = attempt == 0 and chart.length(gradient, step, image) <= min(radius, 0.5)
+                    self.full_step = attempt == 0 and length <= min(radius, 0.5)
                     return True
                 if not slope < 0:
                     break
-            self.radius = min(self.radius, chart.length(gradient, step, image)) / 2
+            self.radius = min(self.radius, length) / 2
         self.radius = self.settings.radius
         return False
 
