@@ -117,7 +117,7 @@ def test_all_is_what_is_exported_and_every_name_resolves() -> None:
 
 def test_type_checkers_see_the_same_names_from_the_same_modules() -> None:
     tree = ast.parse((SOURCE / "__init__.py").read_text(encoding="utf-8"))
-    block = next(node for node in tree.body if isinstance(node, ast.If) and _is_type_checking(node.test))
+    block = next(node for node in tree.body if is_for_type_checkers(node))
     declared = {
         alias.asname: node.module
         for node in block.body
@@ -229,7 +229,7 @@ def _needed(path: Path) -> Iterator[str]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         for inner in ast.walk(node)
     }
-    for node in _outside_type_checking(tree):
+    for node in _import_statements(tree):
         if node not in late:
             for name in _imported(node, _package(path)):
                 if name.partition(".")[0] == "nearwise":
@@ -241,7 +241,7 @@ def _needed(path: Path) -> Iterator[str]:
 
 def _imports_of_the_package(source: str, path: Path) -> Iterator[str]:
     """Dotted names inside the package, module and imported name, "" for the package itself."""
-    for node in _outside_type_checking(parsed(source)):
+    for node in _import_statements(parsed(source)):
         for name in _imported(node, _package(path)):
             if name.partition(".")[0] == "nearwise" and name != "nearwise.__version__":
                 yield name.removeprefix("nearwise").removeprefix(".")
@@ -251,16 +251,24 @@ def _package(path: Path) -> list[str]:
     return ["nearwise", *path.relative_to(SOURCE).parts[:-1]]
 
 
-def _outside_type_checking(tree: ast.AST) -> Iterator[ast.AST]:
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.If) and _is_type_checking(node.test):
-            continue
-        yield node
-        yield from _outside_type_checking(node)
+@cache
+def _import_statements(tree: ast.AST) -> list[ast.AST]:
+    """The import statements, but for those that only type checkers follow."""
+    found, left = [], [tree]
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found.append(node)
+        elif isinstance(node, ast.stmt | ast.Module | ast.ExceptHandler | ast.match_case):
+            left += ast.iter_child_nodes(node) if not is_for_type_checkers(node) else []
+    return found
 
 
-def _is_type_checking(test: ast.expr) -> bool:
-    return ast.unparse(test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+def is_for_type_checkers(node: ast.AST) -> bool:
+    """Whether it is `if TYPE_CHECKING:`, with or without the name of the module."""
+    if not isinstance(node, ast.If):
+        return False
+    return "TYPE_CHECKING" in (getattr(node.test, "id", ""), getattr(node.test, "attr", ""))
 
 
 def _imported(node: ast.AST, package: list[str] | None = None) -> list[str]:

@@ -110,15 +110,22 @@ def test_an_overflow_of_an_update_carries_its_row() -> None:
         assert caught.value.rows == (2,)
 
 
-def test_a_pass_over_feedback_names_the_constraint_that_overflows() -> None:
+def test_a_pass_over_feedback_names_the_constraint_that_overflows(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pass is in random order, and in parts: a number of a row of these would say nothing."""
-    rows = np.zeros((700, 2))
-    rows[:, 0] = np.arange(700)
-    rows[650] = 1e200
-    side = c.similar([(i, i + 1) for i in range(690)])
-    settings = Settings(method="online", scale=False)
-    with pytest.raises(Contradiction) as caught, np.errstate(over="ignore"):
-        fit(rows, None, np.arange(700), side, settings, Watch(settings))
+    given: list[c.Constraints] = []
+
+    def overflowing(learner: nw.OnlineLearner, X: Any, *, constraints: c.Constraints) -> None:
+        given.append(constraints)
+        raise RowsError([3], before="row ", after=" of the feedback: too large")
+
+    monkeypatch.setattr(nw.OnlineLearner, "partial_fit", overflowing)
+    rows = np.random.default_rng(0).standard_normal((20, 2))
+    side = c.similar([(i, i + 1) for i in range(19)])
+    settings = Settings(method="online")
+    with pytest.raises(Contradiction) as caught:
+        fit(rows, None, np.arange(20), side, settings, Watch(settings))
     error = caught.value.cause
     assert isinstance(error, RowsError)
-    assert error.rows[0].text() in [f"d({i}, {i + 1}) <= a bound filled from the data" for i in (649, 650)]
+    [stated] = error.rows
+    assert stated.text() == given[0].stated(3).text() != side.stated(3).text()
+    assert str(error).endswith("from the data of the feedback: too large")
