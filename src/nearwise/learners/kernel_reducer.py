@@ -22,8 +22,8 @@ from nearwise.learners.metric import KernelMap
 from nearwise.linalg.directions import with_fixed_signs
 from nearwise.model import bounds, constraints as c, drawing
 from nearwise.model.blocks import Constraints
-from nearwise.model.certificate import SATISFIED
 from nearwise.model.divergences import Frobenius
+from nearwise.model.losses import SATISFIED
 from nearwise.model.problem import Problem
 from nearwise.solving.driver import solve
 from nearwise.solving.result import Record, Result, Status
