@@ -20,6 +20,7 @@ import nearwise
 ORDER = (
     ("_common",),
     ("linalg",),
+    ("distributed",),
     ("model",),
     ("solving",),
     ("fixed_rank",),
