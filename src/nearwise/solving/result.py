@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._common.markup import fact_table
 from nearwise.model.certificate import Certificate
 
 CONTRADICTION = "No matrix meets these hard constraints together: "
@@ -90,3 +91,12 @@ class Result:
             f"<Result: {self.status.name}, {self.n_iter} iterations of {self.solver}, "
             f"objective {c.primal:.6g}, gap {c.gap:.1e}, violation {c.violation:.1e}>"
         )
+
+    def _repr_html_(self) -> str:
+        about = {
+            "status": self.status.name,
+            "iterations": f"{self.n_iter:,} of {self.solver}",
+            **self.certificate.as_texts(),
+            "message": self.message,
+        }
+        return fact_table("Result", about)
