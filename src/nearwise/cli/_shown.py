@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 from nearwise.cli._common import STANDARD, BadInput, refusing_bad_input
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from nearwise.data.beside import Beside
     from nearwise.data.tables import Table
+    from nearwise.show.report import Objects
 
-_ADDRESS = "://"
+QUERY, NEIGHBOR = "query_", "neighbor_"  # before the names of shown columns, in a table of neighbors
 
 
 def add_options(parser: argparse.ArgumentParser, color_by: bool) -> None:
@@ -52,6 +55,44 @@ def read(arguments: argparse.Namespace, source: str | None = None) -> Beside | N
     return found
 
 
+def read_if_there(arguments: argparse.Namespace, source: str) -> Beside | None:
+    """The same columns of a file that may be without them, as a file of queries may."""
+    if not arguments.show and not arguments.image:
+        return None
+    from nearwise.data.tables import TableError
+
+    try:
+        return read(arguments, source)
+    except BadInput as error:
+        if isinstance(error.__cause__, TableError) and "has no column" in str(error):
+            return None
+        raise
+
+
+def beside_neighbours(
+    beside: Beside | None, asked: Beside | None, rows: NDArray[Any]
+) -> dict[str, NDArray[Any]]:
+    """Columns of texts for a table of neighbors: of the queries, if they have them, and of the neighbors."""
+    import numpy as np
+
+    k = rows.shape[1]
+    found = {}
+    for name, texts in {} if beside is None else beside.show.items():
+        if asked is not None and name in asked.show:
+            found[f"{QUERY}{name}"] = np.repeat(_present(asked.show[name]), k)
+        found[f"{NEIGHBOR}{name}"] = _present(texts)[rows.ravel()]
+    return found
+
+
+def objects(table: Table, beside: Beside | None) -> Objects:
+    """The rows of a table as a page shows them."""
+    from nearwise.show.report import Objects, Pictures
+
+    ids = None if table.ids is None else table.ids.tolist()
+    show = {} if beside is None else {name: texts.tolist() for name, texts in beside.show.items()}
+    return Objects(ids, None, show, Pictures(None if beside is None else beside.image))
+
+
 def without_words(wanted: dict[str, Any], beside: Beside | None) -> dict[str, Any]:
     """Parameters of `tables.read` that leave out shown columns which are not all numbers."""
     if beside is None or wanted["features"]:
@@ -68,13 +109,18 @@ def of_rows(beside: Beside | None, table: Table) -> Beside | None:
         return beside.of(table)
 
 
+def _present(texts: NDArray[Any]) -> NDArray[Any]:
+    """Texts, empty where one is missing."""
+    import numpy as np
+
+    return np.array([text or "" for text in texts], dtype=np.str_)
+
+
 def _check_pictures(source: str, column: str | None, beside: Beside) -> None:
     if beside.image is None:
         return
     for row, path in enumerate(beside.image):
-        if path is not None and _ADDRESS in path:
-            raise BadInput(f"{source}, row {row}: pictures are read from files, not from {path}")
         if path is not None and not Path(path).is_file():
-            raise BadInput(f"{source}, row {row}, column {column!r}: there is no picture {path}")
+            raise BadInput(f"{source}, {beside.place(row)}, column {column!r}: there is no picture {path}")
     if all(path is None for path in beside.image):
         raise BadInput(f"{source}: the column {column!r} names no picture")

@@ -190,7 +190,7 @@ def _write(arguments: argparse.Namespace, outcome: Outcome, target: str, beside:
     import nearwise as nw
     from nearwise._common.files import write_whole
     from nearwise.data.tables import write_columns
-    from nearwise.study import suspects
+    from nearwise.study import suspicion
 
     page = None
     if arguments.report is not None:
@@ -199,7 +199,7 @@ def _write(arguments: argparse.Namespace, outcome: Outcome, target: str, beside:
         command = shlex.join(["nearwise", *arguments.words])
         title = f"A distance learned from {outcome.known.table.source}"
         page = render(from_outcome(outcome, title, {"command": command}, beside)).encode()
-    listed = suspects.as_columns(suspects.suspects(outcome), outcome.known) if arguments.suspects else {}
+    listed = suspicion.as_columns(suspicion.suspects(outcome), outcome.known) if arguments.suspects else {}
     with refusing_bad_input():
         nw.save(outcome.model(), target)
         if page is not None:

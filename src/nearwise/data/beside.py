@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise.data.tables import DATASET, Table, TableError, open_file
-from nearwise.data.tables._table import MISSING, find_columns
+from nearwise.data.tables._table import MISSING, find_columns, place, shown
 from nearwise.data.tables.numerals import Numerals, number
 
 Texts = NDArray[np.object_]
@@ -54,6 +54,10 @@ class Beside:
             self.words,
         )
 
+    def place(self, row: int) -> str:
+        """Where a row is in the file, for messages."""
+        return place(self._lines, row)
+
     def _columns(self) -> list[Texts]:
         found = [*self.show.values()]
         found += [] if self.image is None else [self.image]
@@ -75,15 +79,15 @@ def read(
     if source == "-":
         raise TableError("columns beside the features are read from a file, not from standard input")
     file = open_file(source)
-    shown = find_columns(file, show)
+    beside = find_columns(file, show)
     single = [None if name is None else find_columns(file, [name])[0] for name in (image, color_by)]
-    wanted = list(dict.fromkeys([*shown, *(column for column in single if column is not None)]))
+    wanted = list(dict.fromkeys([*beside, *(column for column in single if column is not None)]))
     loaded = file.load((), wanted)
     texts = {column: _present(loaded.texts[column]) for column in wanted}
     picture, colour = single
     return Beside(
-        {file.columns[column]: texts[column] for column in shown},
-        None if picture is None else _paths(source, texts[picture]),
+        {file.columns[column]: texts[column] for column in beside},
+        None if picture is None else _paths(source, texts[picture], loaded.lines),
         None if colour is None else (file.columns[colour], texts[colour]),
         tuple(file.columns[column] for column in wanted if not _all_numbers(texts[column])),
         loaded.lines,
@@ -96,9 +100,13 @@ def _present(texts: Texts) -> Texts:
     return found
 
 
-def _paths(source: str, texts: Texts) -> Texts:
+def _paths(source: str, texts: Texts, lines: NDArray[np.int64] | None) -> Texts:
     """Paths from the folder of the data file, as they are from here."""
     folder = Path() if source.startswith(DATASET) else Path(source).parent
+    for row, text in enumerate(texts):
+        if text is not None and "://" in text:
+            where = f"{source}, {place(lines, row)}"
+            raise TableError(f"{where}: pictures are read from files, not from {shown(text)}")
     found = np.empty(len(texts), dtype=object)
     found[:] = [None if text is None else str(folder / text) for text in texts]
     return found

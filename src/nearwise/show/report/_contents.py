@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from nearwise._common.digest import SHORT, digest
-from nearwise.learners import FixedRankEmbedding
 from nearwise.model import labelling
 from nearwise.model.blocks import Constraints
 from nearwise.model.certificate import Violation
@@ -26,7 +25,7 @@ from nearwise.study.by_kind import ClassRecall, Margins, MeasuredDistances, Pena
 from nearwise.study.evaluation import Figure
 from nearwise.study.examples import Examples, examples
 from nearwise.study.inspection import Convergence, Distances, FeatureShares, Maps, Spectrum
-from nearwise.study.suspects import Suspect
+from nearwise.study.suspicion import Suspect
 
 Part = TypeVar("Part")
 Index = NDArray[np.int64]
@@ -34,6 +33,7 @@ Pairs = tuple[ArrayLike, ArrayLike]
 
 FINGERPRINT = "data fingerprint"  # the setting that says which data these were
 WORST = 10  # violated constraints that are shown
+NUMBERS = 5  # features that are shown of a row
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +129,8 @@ def from_estimator(
     shown = {str(name): _column(values, f"show[{name!r}]", n) or [] for name, values in (show or {}).items()}
     if images is not None and len(images) != n:
         raise ValueError(f"images has {len(images)} entries, but X has {n} rows")
-    objects = Objects(called, labels, shown, Pictures(images), *_few_features(model, X, names))
+    shares = _part(lambda: inspection.feature_shares(model, X, names))
+    objects = Objects(called, labels, shown, Pictures(images), _some_features(X, shares, names))
     codes, classes = _codes(labels)
     held, learned = _held(held_rows, codes, n)
     distances, pairs = _distances(model, X, labels, held_out)
@@ -152,7 +153,7 @@ def from_estimator(
         margins=_some(lambda: by_kind.margins(model, X, given)),
         maps=found,
         look=_look(found, objects, n, held, drawn, color_by),
-        features=_part(lambda: inspection.feature_shares(model, X, names)),
+        features=shares,
         spectrum=_part(lambda: inspection.spectrum(model, X)),
         penalties=_some(lambda: by_kind.penalty_path(model)),
         convergence=_part(lambda: inspection.convergence(model)),
@@ -229,17 +230,22 @@ def _drawn_pairs(held_out: Pairs | None) -> tuple[Index, NDArray[np.bool_]] | No
     return (pairs[chosen], similar[chosen]) if len(chosen) else None
 
 
-def _few_features(
-    model: Any, X: Any, names: Sequence[str] | None
-) -> tuple[NDArray[Any] | None, Sequence[str]]:
-    """The numbers of the data and their names, where they can be shown."""
-    if sparse.issparse(X) or isinstance(learner_of(model), FixedRankEmbedding):
-        return None, ()
-    found = names if names is not None else getattr(model, "feature_names_in_", None)
-    values = np.asarray(X)
-    if values.ndim != 2:
-        return None, ()
-    return values, tuple(f"x{k}" for k in range(values.shape[1])) if found is None else tuple(map(str, found))
+def _some_features(
+    X: Any, shares: FeatureShares | str, names: Sequence[str] | None
+) -> dict[str, NDArray[Any]]:
+    """A few columns of the data, by name: those that carry most of the learned distance, in their order."""
+    columns = getattr(X, "columns", None) if names is None else names
+    if sparse.issparse(X) or columns is None:
+        return {}
+    values, found = np.asarray(X), tuple(map(str, columns))
+    if values.ndim != 2 or values.shape[1] != len(found) or values.dtype.kind not in "iuf":
+        return {}
+    places = np.arange(len(found))
+    if len(found) > NUMBERS:
+        if isinstance(shares, str) or shares.names != found:
+            return {}
+        places = np.sort(np.argsort(-np.abs(shares.after), kind="stable")[:NUMBERS])
+    return {found[k]: values[:, k] for k in places}
 
 
 def _summary(learner: Any, n: int, codes: Index | None) -> str:

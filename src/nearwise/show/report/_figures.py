@@ -9,7 +9,7 @@ from nearwise.show.report._svg import RIGHT, Axis, bottom, figure, legend, linea
 from nearwise.show.report._text import LINE, html, shown, tick_percent
 from nearwise.study.evaluation import UNCLEAR, VERDICTS, Figure, Interval
 
-_ROW, _START, _NAME = 38.0, 10.0, 52  # height of a figure's part, left edge, characters of its name
+_ROW, _START, _NAME = 40.0, 10.0, 52  # height of a figure's part, left edge, characters of its name
 
 
 def figures(found: Sequence[Figure]) -> str:

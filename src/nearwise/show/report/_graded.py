@@ -28,7 +28,7 @@ from nearwise.study.by_kind import ClassRecall, Margins, MeasuredDistances, Pena
 Array = NDArray[np.float64]
 
 _CLASSES = 20  # that are shown, those with the lowest recall
-_NAME, _EDGE = 20, 128.0  # characters of a class, and where its name ends
+_NAME, _EDGE = 18, 124.0  # characters of a class, and where its name ends
 _BINS = 32
 
 
@@ -37,7 +37,7 @@ def recall(found: ClassRecall) -> str:
     order = np.lexsort((found.before, found.after))[:_CLASSES]
     row = 19.0
     height = row * len(order) + 48.0
-    x = Axis(0.0, 1.0, _EDGE + 10.0, RIGHT - 34.0)
+    x = Axis(0.0, 1.0, _EDGE + 10.0, RIGHT - 50.0)
     floor = bottom(height)
     content = "".join(
         f'<path class="grid" d="M{x(tick)} {TOP - 4}V{floor}"/>'
@@ -51,7 +51,7 @@ def recall(found: ClassRecall) -> str:
         says = f"{shown(found.names[k], 100)}: {percent(old)} before, {percent(new)} after, "
         says += count(int(found.counts[k]), "row")
         content += (
-            f'<g class="bar"><title>{html(says)}</title>'
+            f'<g class="recall"><title>{html(says)}</title>'
             f'<text class="y" x="{_EDGE}" y="{y:g}">{html(found.names[k], _NAME)}</text>'
             f'<path class="{"after" if new >= old else "far"} range" d="M{x(old)} {y:g}H{x(new)}"/>'
             f'<path class="before dot" d="M{x(old)} {y:g}h0"/><path class="after dot" d="M{x(new)} {y:g}h0"/>'

@@ -34,9 +34,9 @@ SHAPES = (
 CLASSES = COLOURS * len(SHAPES)  # that are told apart
 PAIRS = 60  # of a kind that are drawn
 _MANY = 20  # classes from which on the legend is folded
-_NAMES = 24  # of classes on a map, where there are more classes than colours
+_NAMES = 16  # of classes on a map, where there are more classes than colours
 _NAMED = 20  # characters of such a name
-_LETTER, _LINE = 5.4, 11.0  # about the size of a letter of a name
+_LETTER, _LINE = 5.8, 17.0  # about the width of a letter of a name, and the room for a line
 _MARGIN = 14.0
 _REACH = 1.6  # times the box around 98 % of the points in either coordinate, beyond which lie outliers
 
@@ -86,6 +86,7 @@ def maps(found: Maps, look: Look) -> str:
     held = ""
     if look.held is not None:
         held = "Filled marks were held out; outlines were learned from, which flatters them. "
+    held += "Lines are pairs that were held out. " if look.pairs is not None else ""
     colour = f"Colours are those of {html(look.colour, LABEL)}. " if look.colour else ""
     return (
         '<p class="note">Two principal coordinates of the rows: what lies close together here tends to be '
@@ -161,12 +162,13 @@ def _names(places: Array, slots: Sequence[str], known: Classes) -> str:
 
 
 def _legend(look: Look) -> str:
-    entries = lines = ""
+    entries = lines = kept = ""
     known = look.classes
     if look.held is not None:
         for is_held, name in ((True, "held out"), (False, "learned from")):
             size = int((look.held == is_held).sum())
-            entries += _key(_HELD[is_held], f"t0 {_HELD[is_held]}", SHAPES[0], name, size)
+            kept += _key(_HELD[is_held], f"ink {_HELD[is_held]}", SHAPES[0], name, size)
+        kept = f'<ul class="classes" aria-label="Parts">{kept}</ul>'
     if known is not None:
         for slot, name in known.names.items():
             entries += _key(f"c{slot}", _style(slot, known), _shape(slot, known), name, known.sizes[slot])
@@ -175,11 +177,11 @@ def _legend(look: Look) -> str:
         keys = "".join(f'<li class="{kind}">{name}</li>' for kind, name in kinds)
         lines = f'<ul class="legend">{keys}</ul>'
     if not entries:
-        return lines
+        return kept + lines
     found = f'<ul class="classes" aria-label="Classes">{entries}</ul>'
     if known is not None and len(known.names) > _MANY:
         found = f"<details><summary>{count(len(known.names), 'class', 'classes')}</summary>{found}</details>"
-    return lines + found
+    return kept + lines + found
 
 
 def _key(name: str, style: str, shape: str, text: str, size: int) -> str:

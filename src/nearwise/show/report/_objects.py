@@ -16,7 +16,6 @@ from nearwise.study.inspection import has_label, label_text
 
 HOVER = 80  # characters of a text at a mark of a map
 _TEXT = 240  # of a text beside a neighbour
-_NUMBERS = 6  # features that are shown where there is nothing else to show
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,15 +28,14 @@ class Objects:
     labels : their labels, or None
     show : texts by the name of their column, None where one is missing
     pictures : their pictures
-    X, names : the features, which are shown where there are few of them and nothing else
+    numbers : some features by name, which are shown where there is nothing else
     """
 
     ids: Sequence[Any] | None = None
     labels: Sequence[Any] | None = None
     show: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     pictures: Pictures = field(default_factory=lambda: Pictures(None))
-    X: NDArray[Any] | None = None
-    names: Sequence[str] = ()
+    numbers: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     def name(self, row: int) -> str:
         """The id, or the number."""
@@ -53,25 +51,32 @@ class Objects:
         parts = [
             (name, shown(values[row], limit)) for name, values in self.show.items() if has_label(values[row])
         ]
-        if not parts and not self.show and not self.pictures and self._few:
-            return ", ".join(f"{value:.4g}" for value in np.asarray(self.X)[row])
+        if self._by_numbers:
+            return ", ".join(f"{values[row]:.4g}" for values in self.numbers.values())
         joined = " · ".join(text if len(self.show) == 1 else f"{name}: {text}" for name, text in parts)
         return shown(joined, limit)
 
     def about(self) -> str:
         """What the numbers are, where features are shown; else empty."""
-        if self.show or self.pictures or not self._few:
+        if not self._by_numbers:
             return ""
-        return f"The numbers are {', '.join(shown(name, LABEL) for name in self.names)}."
+        return f"The numbers are {', '.join(shown(name, LABEL) for name in self.numbers)}."
 
     @property
-    def _few(self) -> bool:
-        return self.X is not None and 0 < len(self.names) <= _NUMBERS
+    def _by_numbers(self) -> bool:
+        return bool(self.numbers) and not self.show and not self.pictures
+
+
+def cards(found: Sequence[Example], objects: Objects, asked: Objects | None = None) -> str:
+    """Every object with its neighbours; `asked` shows the objects where they are of another table."""
+    wide = " wide" if objects.show else ""
+    content = "".join(_card(example, objects, asked or objects) for example in found)
+    return f'<div class="cards{wide}">{content}</div>'
 
 
 def neighbours(found: Examples, objects: Objects) -> str:
     """The examples as cards: the object, and its neighbours before and after."""
-    cards = "".join(_card(example, objects) for example in found.examples)
+    content = cards(found.examples, objects)
     k = len(found.examples[0].after)
     asked = "rows that were held out, among those learned from" if found.held_out else "rows among all others"
     text = f"The {k} nearest of {count(len(found.examples), 'row')}, chosen from {found.n_asked:,} {asked}. "
@@ -79,18 +84,18 @@ def neighbours(found: Examples, objects: Objects) -> str:
         text += f"Of the neighbours before, {percent(found.kept)} are neighbours after. "
     text += objects.about()
     if objects.labels is not None:
-        text += " A crossed label is another one than the row's own."
+        text += " A label after ≠ is another one than the row's own."
     note = objects.pictures.note()
-    return f'<p class="note">{html(text.strip())} {html(note)}</p><div class="cards">{cards}</div>'
+    return f'<p class="note">{html(text.strip())} {html(note)}</p>{content}'
 
 
-def _card(example: Example, objects: Objects) -> str:
-    own = objects.label(example.row)
-    title = f"<b><bdi>{html(objects.name(example.row))}</bdi></b>{_tag(own, 'own')}"
-    text = objects.text(example.row)
+def _card(example: Example, objects: Objects, asked: Objects) -> str:
+    own = asked.label(example.row)
+    title = f"<b><bdi>{html(asked.name(example.row))}</bdi></b>{_tag(own, 'own')}"
+    text = asked.text(example.row)
     said = f"<p>{html(text)}</p>" if text else ""
-    asked = (
-        f'<div class="asked">{_picture(example.row, objects)}<div>{title} '
+    head = (
+        f'<div class="asked">{_picture(example.row, asked)}<div>{title} '
         f'<span class="soft">{html(example.why)}</span>{said}</div></div>'
     )
     lists = ""
@@ -100,8 +105,9 @@ def _card(example: Example, objects: Objects) -> str:
             known = before if name == "after" and before else None
             items = "".join(_item(int(row), own, known, objects) for row in rows)
             strip = ' class="strip"' if objects.pictures and not objects.show else ""
-            lists += f'<div><h3 class="{name}">{name}</h3><ol{strip}>{items}</ol></div>'
-    return f'<article class="card">{asked}<div class="sides">{lists}</div></article>'
+            title = f'<h3 class="{name}">{name}</h3>' if example.before is not None else ""
+            lists += f"<div>{title}<ol{strip}>{items}</ol></div>"
+    return f'<article class="card">{head}<div class="sides">{lists}</div></article>'
 
 
 def _item(row: int, own: str, before: set[int] | None, objects: Objects) -> str:
@@ -115,7 +121,8 @@ def _item(row: int, own: str, before: set[int] | None, objects: Objects) -> str:
 
 
 def _tag(label: str, kind: str) -> str:
-    return f' <span class="tag {kind}"><bdi>{html(label)}</bdi></span>' if label else ""
+    other = "≠ " if kind == "other" else ""
+    return f' <span class="tag {kind}">{other}<bdi>{html(label)}</bdi></span>' if label else ""
 
 
 def _picture(row: int, objects: Objects) -> str:

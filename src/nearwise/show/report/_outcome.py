@@ -9,7 +9,7 @@ from typing import Any
 from nearwise.data.beside import Beside
 from nearwise.show.report._contents import FINGERPRINT, Report, from_estimator
 from nearwise.study.outcome import Outcome
-from nearwise.study.suspects import suspects
+from nearwise.study.suspicion import suspects
 
 
 def from_outcome(
@@ -47,7 +47,7 @@ def from_outcome(
         table.X,
         y=outcome.known.labels,
         ids=table.ids,
-        names=table.names,
+        names=table.names if table.named or not table.scalars else None,
         held_out=outcome.pairs,
         held_rows=outcome.split.held_rows,
         constraints=constraints,

@@ -14,8 +14,10 @@ from typing import Any
 from nearwise import __version__
 from nearwise.show.report import _charts, _figures, _graded, _maps, _objects
 from nearwise.show.report._contents import Report
+from nearwise.show.report._objects import Objects
 from nearwise.show.report._text import LINE, html, number, prose
-from nearwise.study.suspects import Suspect
+from nearwise.study.examples import Example
+from nearwise.study.suspicion import Suspect
 
 GENERATOR = '<meta name="generator" content="nearwise">'
 COMMAND = "command"  # the setting that is shown as something to type
@@ -24,20 +26,9 @@ SUSPECTS = 8  # labels and answers of a kind that are shown
 
 def render(report: Report) -> str:
     """The page: one HTML document without any other file."""
-    style, script = _asset("page.css"), _asset("page.js")
-    pictures = "img-src data:; " if report.objects.pictures else ""
-    policy = (
-        f"default-src 'none'; {pictures}style-src {_digest(style)}; script-src {_digest(script)}; "
-        "base-uri 'none'; form-action 'none'"
-    )
-    title = html(report.title, LINE)
     notice = f'<p class="notice" role="note">{prose(report.notice)}</p>' if report.notice else ""
-    return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">{GENERATOR}'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{title}</title><style>{style}</style></head><body><main>"
-        f'<header><h1>{title}</h1><p class="lead">{prose(report.summary)}</p>{notice}</header>'
+    body = (
+        f'<p class="lead">{prose(report.summary)}</p>{notice}</header>'
         f"{_before_and_after(report)}{_neighbours(report)}{_distances(report)}{_map_section(report)}"
         f"{_pair(_charted('Recall of every class', report.recall, _graded.recall), _margins(report))}"
         f"{_measured(report)}{_suspects(report)}{_conflicts(report)}"
@@ -46,6 +37,33 @@ def render(report: Report) -> str:
         f'<div class="two">{_charted("Penalty and score", report.penalties, _graded.penalties)}'
         f"{_charted('Convergence', report.convergence, _charts.convergence)}</div>"
         f"{_violations(report)}{_settings(report)}"
+    )
+    return _document(report.title, body, bool(report.objects.pictures))
+
+
+def render_neighbours(
+    title: str, summary: str, examples: Sequence[Example], data: Objects, queries: Objects | None = None
+) -> str:
+    """A page with objects and their neighbours alone; `queries` shows the objects, where not `data` does."""
+    found = _objects.cards(examples, data, queries)
+    note = " ".join(part.pictures.note() for part in (data, queries) if part is not None).strip()
+    head = f'<p class="lead">{prose(summary)}</p><p class="note">{html(note)}</p></header>'
+    return _document(title, f"{head}<section>{found}</section>", bool(data.pictures))
+
+
+def _document(title: str, body: str, pictures: bool) -> str:
+    style, script = _asset("page.css"), _asset("page.js")
+    policy = (
+        f"default-src 'none'; {'img-src data:; ' if pictures else ''}style-src {_digest(style)}; "
+        f"script-src {_digest(script)}; base-uri 'none'; form-action 'none'"
+    )
+    name = html(title, LINE)
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">{GENERATOR}'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{name}</title><style>{style}</style></head><body><main>"
+        f"<header><h1>{name}</h1>{body}"
         f"<footer>Made by nearwise {__version__}. This page loads nothing and sends nothing.</footer>"
         f"</main><script>{script}</script></body></html>\n"
     )

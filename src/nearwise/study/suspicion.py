@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 
 _NEIGHBORS, _FEWEST = 10, 5  # nearest rows that are asked about a label, and with how many it is worth it
 _OTHERS, _OWN = 0.8, 0.1  # shares of them of one other class, and of the row's own, from which on it is one
-_PAIRS = 0.75  # the share of pairs of the other kind beyond which a pair lies
+_PAIRS = 0.5  # the share of pairs of the other kind beyond which a pair lies
 _DISTANCE = 1 / 3  # how far a distance may be off, relative to the larger one of given and learned
 _RANDOM = 2_000  # random pairs that stand in for a kind of which there is none
 _MOST = 1_000  # of a kind
