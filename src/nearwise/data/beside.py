@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._common.types import Index
 from nearwise.data.tables import DATASET, Table, TableError, open_file
 from nearwise.data.tables._table import MISSING, find_columns, place, shown
 from nearwise.data.tables.numerals import Numerals, number
@@ -32,7 +33,7 @@ class Beside:
     image: Texts | None = None
     color_by: tuple[str, Texts] | None = None
     words: tuple[str, ...] = ()
-    _lines: NDArray[np.int64] | None = None
+    _lines: Index | None = None
 
     def of(self, table: Table) -> Beside:
         """The same for the rows of a table of that file, some of whose lines may have been left out."""
@@ -100,7 +101,7 @@ def _present(texts: Texts) -> Texts:
     return found
 
 
-def _paths(source: str, texts: Texts, lines: NDArray[np.int64] | None) -> Texts:
+def _paths(source: str, texts: Texts, lines: Index | None) -> Texts:
     """Paths from the folder of the data file, as they are from here."""
     folder = Path() if source.startswith(DATASET) else Path(source).parent
     for row, text in enumerate(texts):

@@ -11,11 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
+from nearwise._common.types import Array, Index
 
 _GATHERED = 2**22  # numbers gathered at a time
 

@@ -8,13 +8,14 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 from sklearn.utils import check_random_state
 
 from nearwise._common.checks import not_negative, one_of, positive
 from nearwise._common.reading import symmetric
+from nearwise._common.types import Array, Index
 from nearwise.learners import _kernel_bases, _side
 from nearwise.learners._progress import with_callbacks
 from nearwise.learners._space import Outside
@@ -24,9 +25,6 @@ from nearwise.learners.metric import KernelMetric, ObjectSpan, symmetric_root
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence
 from nearwise.solving.result import Record
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 FULL_OBJECTS = 200  # the largest number of objects for which the whole kernel is learned by default
 DEFAULT_RANK = 100  # of the learned part where not

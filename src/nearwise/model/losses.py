@@ -17,10 +17,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._common.types import Array, Mask
 from nearwise.model.divergences import Divergence, conjugate_slack
-
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array, Index
 from nearwise.model.blocks import Block, Constraints
 from nearwise.study.before_after import Missing, learner_of, measures
 from nearwise.study.evaluation import (
@@ -17,9 +17,6 @@ from nearwise.study.evaluation import (
     best_multiple,
     nearest_outcomes,
 )
-
-Index = NDArray[np.int64]
-Array = NDArray[np.float64]
 
 POINTS = 1_000  # measured distances that are shown; of more, a sample
 

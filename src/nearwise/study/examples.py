@@ -6,14 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array, Index
 from nearwise.linalg.nearest import nearest
 from nearwise.study.before_after import Missing, measures
 from nearwise.study.evaluation import Distance
-
-Index = NDArray[np.int64]
-Array = NDArray[np.float64]
 
 EXAMPLES, NEIGHBORS = 6, 5
 _ASKED = 400  # objects whose neighbours are looked at, to find those that changed most

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise._common.cells import inert
+from nearwise._common.types import Array, Index
 from nearwise.linalg.nearest import nearest
 from nearwise.model.blocks import Block, Constraints
 from nearwise.study.before_after import Measured, measures
@@ -21,9 +22,6 @@ from nearwise.study.by_kind import relative_margins
 from nearwise.study.evaluation import LARGEST_SAMPLE, Distance
 from nearwise.study.known import Known
 from nearwise.study.outcome import Outcome
-
-Index = NDArray[np.int64]
-Array = NDArray[np.float64]
 
 _NEIGHBORS, _FEWEST = 10, 5  # nearest rows that are asked about a label, and with how many it is worth it
 _OTHERS, _OWN = 0.8, 0.1  # shares of them of one other class, and of the row's own, from which on it is one

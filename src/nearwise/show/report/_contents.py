@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from nearwise._common.digest import SHORT, digest
+from nearwise._common.types import Index, Mask
 from nearwise.model import labelling
 from nearwise.model.blocks import Constraints
 from nearwise.model.certificate import Violation
@@ -28,7 +29,6 @@ from nearwise.study.inspection import Convergence, Distances, FeatureShares, Map
 from nearwise.study.suspicion import Suspect
 
 Part = TypeVar("Part")
-Index = NDArray[np.int64]
 Pairs = tuple[ArrayLike, ArrayLike]
 
 FINGERPRINT = "data fingerprint"  # the setting that says which data these were
@@ -166,7 +166,7 @@ def _look(
     objects: Objects,
     n: int,
     held: Index | None,
-    drawn: tuple[Index, NDArray[np.bool_]] | None,
+    drawn: tuple[Index, Mask] | None,
     color_by: tuple[str, ArrayLike] | None,
 ) -> Look:
     if isinstance(found, str):
@@ -220,7 +220,7 @@ def _held(rows: ArrayLike | None, codes: Index | None, n: int) -> tuple[Index | 
     return held, np.setdiff1d(labelled, held)
 
 
-def _drawn_pairs(held_out: Pairs | None) -> tuple[Index, NDArray[np.bool_]] | None:
+def _drawn_pairs(held_out: Pairs | None) -> tuple[Index, Mask] | None:
     """Pairs to draw on the maps, as many of either kind as can be seen."""
     if held_out is None:
         return None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nearwise.show.report._svg import (
     LEFT,
@@ -24,8 +23,6 @@ from nearwise.show.report._svg import (
 )
 from nearwise.show.report._text import count, html, number, percent, shown, tick_percent
 from nearwise.study.by_kind import ClassRecall, Margins, MeasuredDistances, PenaltyPath
-
-Array = NDArray[np.float64]
 
 _CLASSES = 20  # that are shown, those with the lowest recall
 _NAME, _EDGE = 18, 124.0  # characters of a class, and where its name ends

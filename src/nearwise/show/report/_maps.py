@@ -10,14 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array, Index, Mask
 from nearwise.show.report._svg import WIDTH, figure, mark
 from nearwise.show.report._text import LABEL, count, html, percent, shown
 from nearwise.study.inspection import COLOURS, Classes, Maps, has_label, label_text
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 # Drawn after the move to the point: circle, square, triangle, diamond, triangle on its tip, plus, cross,
 # hourglass. Neighbours in the list of classes differ in shape: nobody needs to tell ten colours apart.
@@ -59,8 +56,8 @@ class Look:
     n_rows: int
     classes: Classes | None = None
     colour: str = ""
-    held: NDArray[np.bool_] | None = None
-    pairs: tuple[Index, NDArray[np.bool_]] | None = None
+    held: Mask | None = None
+    pairs: tuple[Index, Mask] | None = None
 
 
 def maps(found: Maps, look: Look) -> str:
