@@ -73,8 +73,7 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         Data in single precision have coordinates in single precision, computed in double.
         """
         metric = self._fitted_metric()
-        kept = [np.float64, np.float32]  # others become the first
-        rows = validate_data(self, X, accept_sparse=self._accept_sparse, dtype=kept, reset=False)
+        rows = self._checked(X, [np.float64, np.float32])  # what is neither becomes the first
         doubled = rows.astype(np.float64, copy=False)
         found = metric.isometric(doubled) if self._is_whole else metric.transform(doubled)  # type: ignore[attr-defined]
         return found.astype(rows.dtype, copy=False)
@@ -265,8 +264,8 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         metric: LearnedMetric = self.metric_
         return metric
 
-    def _checked(self, X: Any) -> Any:
-        X = validate_data(self, X, accept_sparse=self._accept_sparse, dtype=np.float64, reset=False)
+    def _checked(self, X: Any, dtype: Any = np.float64) -> Any:
+        X = validate_data(self, X, accept_sparse=self._accept_sparse, dtype=dtype, reset=False)
         if not self._takes_a_kernel:
             _range.refuse_huge(X)
         return X
