@@ -10,13 +10,20 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    _check_feature_names,
+    _check_sample_weight,
+    check_is_fitted,
+    validate_data,
+)
 
 from nearwise._common.checks import one_of, positive_or_infinite, whole_number_or_none
 from nearwise._common.errors import RowsError
 from nearwise._common.types import Array, Index
 from nearwise._common.warning import warn
-from nearwise.learners import _range, _side
+from nearwise.distributed import Vectors
+from nearwise.distributed.vectors import is_dask
+from nearwise.learners import _in_pieces, _range, _side
 from nearwise.learners._learning import Learned, learn
 from nearwise.learners._progress import Callbacks, progress
 from nearwise.learners._space import Outside
@@ -71,12 +78,17 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         outside the subspace, is left out. `distances` and `pair_distance` contain it, and so do the
         coordinates of `MetricLearner` and `OnlineLearner` with `whole=True`, as many as there are features.
         Data in single precision have coordinates in single precision, computed in double.
+
+        Of a Dask array or dataframe, a Dask array of which nothing is computed yet.
         """
         metric = self._fitted_metric()
+        if is_dask(X):
+            if hasattr(X, "columns"):
+                _check_feature_names(self, X._meta, reset=False)
+            known = self.n_features_in_, type(self).__name__
+            return _in_pieces.transformed(X, metric, *known, whole=self._is_whole)
         rows = self._checked(X, [np.float64, np.float32])  # what is neither becomes the first
-        doubled = rows.astype(np.float64, copy=False)
-        found = metric.isometric(doubled) if self._is_whole else metric.transform(doubled)  # type: ignore[attr-defined]
-        return found.astype(rows.dtype, copy=False)
+        return _in_pieces.coordinates(rows, metric, self._is_whole)
 
     def distances(self, X: Any, Y: Any = None, *, squared: bool = False) -> Array:
         """Learned distances of every row of X to every row of Y, by default of X.
@@ -109,9 +121,11 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
         Returns
         -------
-        (m,) array
+        (m,) array; a Dask array where X or the vectors are one
         """
         metric = self._fitted_metric()
+        if is_dask(X) or is_dask(pairs):
+            return _in_pieces.pair_distances(pairs, X, metric, self.n_features_in_, squared)
         if X is None:
             vectors = np.asarray(pairs, dtype=np.float64)
             if vectors.ndim != 3 or vectors.shape[1] != 2:
@@ -183,7 +197,7 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         self,
         X: Any,
         y: Any,
-        features: Array,
+        features: Array | Vectors,
         side: _side.SideInformation,
         prior: Array | None,
         outside: Outside | None = None,
@@ -199,7 +213,9 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         if pairs == "none":
             why = "pairs='none' draws nothing from labels, and there are no constraints on these objects"
             side = replace(side, codes=None, useless=why)
-        if penalty != np.inf:
+        if isinstance(features, Vectors):
+            pass  # `Problem` leaves out what nothing can meet, and says so
+        elif penalty != np.inf:
             side = _side.without_unreachable(side, features, divergence, prior, outside)
         elif outside is not None:
             # hard constraints hold for what the basis contributes, or for nothing
@@ -252,6 +268,7 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             warn(f"{name}: {learned.result.message}", ConvergenceWarning)
 
     def _training_data(self, X: Any) -> Any:
+        refuse_dask(X, self)
         refuse_tuples(X)
         X = validate_data(self, X, accept_sparse=self._accept_sparse, dtype=np.float64, ensure_min_samples=2)
         if not self._takes_a_kernel:
@@ -265,6 +282,7 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         return metric
 
     def _checked(self, X: Any, dtype: Any = np.float64) -> Any:
+        refuse_dask(X, self)
         X = validate_data(self, X, accept_sparse=self._accept_sparse, dtype=dtype, reset=False)
         if not self._takes_a_kernel:
             _range.refuse_huge(X)
@@ -303,6 +321,15 @@ def refuse_tuples(X: Any) -> None:
         raise ValueError(
             f"X must be an array of n rows and d columns, got shape {shape}; if these are {kind} of vectors, "
             "write X, side = nearwise.constraints.from_tuples(tuples, y), and fit(X, constraints=side)"
+        )
+
+
+def refuse_dask(X: Any, learner: object) -> None:
+    """An error for a Dask array or dataframe, which would be collected in memory without a word."""
+    if is_dask(X):
+        raise TypeError(
+            f"{type(learner).__name__} cannot use Dask arrays here: MetricLearner's fit, transform and "
+            "pair_distance can; if it fits in memory, X.compute() is an ordinary array"
         )
 
 

@@ -13,10 +13,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from nearwise._common.checks import one_of, positive, share, whole_number_or_none
+from nearwise._common.errors import RowsError
 from nearwise._common.types import Array
 from nearwise._common.warning import warn
 from nearwise.learners import _side, starts
-from nearwise.learners.base import METADATA, Learner, PriorKeptWarning
+from nearwise.learners.base import METADATA, Learner, PriorKeptWarning, refuse_dask
 from nearwise.learners.input_kernels import paired_squared_distances
 from nearwise.learners.metric import Metric, euclidean, symmetric_root
 from nearwise.model import bounds, drawing
@@ -180,6 +181,7 @@ class OnlineLearner(Learner):
         squared_distances : of pairs: one number > 0, or one each
         """
         with self._unchanged_on_error():
+            refuse_dask(X, self)
             first = not hasattr(self, "state_")
             if np.ndim(X) == 3 and not sparse.issparse(X):
                 if constraints is not None or sample_ids is not None:
@@ -352,11 +354,9 @@ class OnlineLearner(Learner):
             raise
 
 
-def _overflow(row: int) -> ValueError:
-    return ValueError(
-        f"row {row} of the feedback: a squared distance is too large for a floating-point number; "
-        "scale X, or lower learning_rate"
-    )
+def _overflow(row: int) -> RowsError:
+    reason = "a squared distance is too large for a floating-point number; scale X, or lower learning_rate"
+    return RowsError([row], before="row ", after=f" of the feedback: {reason}")
 
 
 def _outside(X: Any, inside: Array, rows: NDArray[np.int64]) -> Array:
