@@ -3,7 +3,7 @@
 `from_files` and `from_arrays` gather what is `Known` about some data; `learn` holds a part of it out, fits,
 and measures the distance before and after on that part: an `Outcome`. `load` opens a model file to apply it
 to other data, `measure` gives its figures there, `nearest` the nearest rows, and `describe` what it says of
-itself.
+itself. `suspects` are the labels and answers that an outcome contradicts most.
 """
 
 from nearwise._common.refused import Refused
@@ -16,6 +16,7 @@ from nearwise.study.measuring import Measurement, measure
 from nearwise.study.neighbors import nearest
 from nearwise.study.outcome import Outcome, learn
 from nearwise.study.resampling import Figure, Interval
+from nearwise.study.suspicion import Suspect, suspects
 
 __all__ = [
     "Figure",
@@ -28,6 +29,7 @@ __all__ = [
     "Refused",
     "Settings",
     "Split",
+    "Suspect",
     "Watch",
     "describe",
     "facts",
@@ -38,5 +40,6 @@ __all__ = [
     "load",
     "measure",
     "nearest",
+    "suspects",
     "with_files",
 ]

@@ -171,8 +171,8 @@ def select(
     identifier = None
     if ids is not None and not (ids_optional and _find(file, ids) is None):
         identifier = _column(file, ids)
-    dropped = _columns(file, drop)
-    asked = _columns(file, features)
+    dropped = find_columns(file, drop)
+    asked = find_columns(file, features)
     taken = {label: "label", identifier: "id"}
     for column in (*dropped, *asked):
         if column in taken and column is not None:
@@ -201,7 +201,7 @@ def select(
 
 def column_names(file: Opened, wanted: Sequence[str]) -> list[str]:
     """The names of columns that the user gave by name or number."""
-    return [file.columns[column] for column in _columns(file, wanted)]
+    return [file.columns[column] for column in find_columns(file, wanted)]
 
 
 def checked(file: Opened, choice: Choice, loaded: Loaded, least: int) -> Table:
@@ -324,7 +324,7 @@ def _text(value: Any) -> str | None:
     return str(value).strip() or None
 
 
-def _columns(file: Opened, wanted: Sequence[str]) -> list[int]:
+def find_columns(file: Opened, wanted: Sequence[str]) -> list[int]:
     """Column numbers of several names; a text that is no name may be several with commas between."""
     found: list[int] = []
     for text in wanted:
