@@ -169,6 +169,10 @@ def _check_outputs(arguments: argparse.Namespace, target: str) -> None:
     if suffix in (*_PROGRAMS, *_TABLES):
         name = Path(target).with_suffix(_SUFFIX)
         raise BadInput(f"a model is written as {_SUFFIX}, never as {suffix}: name it -o {name}")
+    inputs = {"DATA": arguments.data, **{f"--{kind}": getattr(arguments, kind) for kind in _side.KINDS[1:]}}
+    outputs = {"-o": target, "--report": arguments.report, "--suspects": arguments.suspects}
+    outputs["--checkpoint"] = arguments.checkpoint
+    check_distinct(inputs, outputs)
     if arguments.checkpoint is not None and Path(arguments.checkpoint).is_file():
         # the command that left the checkpoint wrote what it had: the same command goes on
         check_output(target, arguments.force, _is_unfinished, "the model of an unfinished fit")
@@ -184,10 +188,6 @@ def _check_outputs(arguments: argparse.Namespace, target: str) -> None:
             raise BadInput(f"cannot write {arguments.suspects}: the name must end in .csv or .tsv")
     if arguments.checkpoint is not None:
         check_output(arguments.checkpoint, force=True)
-    inputs = {"DATA": arguments.data, **{f"--{kind}": getattr(arguments, kind) for kind in _side.KINDS[1:]}}
-    outputs = {"-o": target, "--report": arguments.report, "--suspects": arguments.suspects}
-    outputs["--checkpoint"] = arguments.checkpoint
-    check_distinct(inputs, outputs)
 
 
 def _is_unfinished(path: Path) -> bool:
