@@ -84,13 +84,18 @@ class Run:
         if found.status is not Status.STATIONARY or self._is_done(found):
             return found
         path = minimise(self.problem, geometry, start, Armijo(), _TOL, _SMALL_STEPS)
+        if path.status is Status.INTERRUPTED:
+            return _ended(found)
         return self.descend(geometry, path.factor, after=found)
 
     def around(self, geometry: Geometry, found: FixedRankResult) -> FixedRankResult:
         """Look for lower minima beside the one that was found, as long as there are any."""
         extra = 1
         while found.status is Status.STATIONARY and not self._is_done(found):
-            start = self._beside(found.factor, extra)
+            try:
+                start = self._beside(found.factor, extra)
+            except KeyboardInterrupt:
+                return _ended(found)
             if start is None:
                 break
             before, found = found, self.descend(geometry, start, after=found)
@@ -125,7 +130,7 @@ class Run:
         while H.shape[1] > rank:
             found = minimise(self.problem, Flat(), H, ConjugateGradients(), _TOL)
             if found.status is Status.INTERRUPTED:
-                return None
+                raise KeyboardInterrupt
             moment = self.problem.forms.moment(self.problem.forms.image(found.factor), None)
             H = np.ascontiguousarray(found.factor @ np.linalg.eigh(moment)[1][:, 1:])
         return H
@@ -145,6 +150,12 @@ class Run:
         # of W + t v v^T, the t that fits equalities best is fall / size
         wider = np.hstack([G, np.sqrt(fall / size) * v])
         return wider if self.problem.evaluate(wider)[0] < cost else None
+
+
+def _ended(found: FixedRankResult) -> FixedRankResult:
+    """What was found before Ctrl-C ended the search for something better."""
+    message = f"Interrupted in the search for a lower minimum. {found.message}"
+    return replace(found, status=Status.INTERRUPTED, message=message)
 
 
 def _steepest(slope: Callable[[Array], Array], d: int) -> Array | None:

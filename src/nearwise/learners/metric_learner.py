@@ -17,6 +17,7 @@ from nearwise._common.types import Array
 from nearwise.learners import _bases, _side
 from nearwise.learners._progress import with_callbacks
 from nearwise.learners._space import Outside
+from nearwise.learners._whole import whole
 from nearwise.learners.base import Learner, rank_wanted
 from nearwise.learners.input_kernels import InputKernel, dense_product, first_equal_rows
 from nearwise.learners.metric import Metric, euclidean, root_of, symmetric_root
@@ -133,6 +134,7 @@ class MetricLearner(Learner):
         self.checkpoint = checkpoint
 
     @with_callbacks
+    @whole
     def fit(
         self,
         X: Any,
