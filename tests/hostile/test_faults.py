@@ -9,8 +9,10 @@ import shutil
 import subprocess
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -44,25 +46,20 @@ def full(*_: Any) -> Any:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-class Unwritable:
-    """A file of a full disk."""
-
-    def __init__(self, path: Any) -> None:
-        self.file = open(path, "xb")
-
-    def __enter__(self) -> Unwritable:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self.file.close()
-
-    def write(self, content: bytes) -> None:
-        self.file.write(content[: len(content) // 2])
-        full()
-
-
 def failing_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nearwise._common.files.open", lambda path, _: Unwritable(path), raising=False)
+    """Half of what is written goes to the disk."""
+
+    @contextmanager
+    def opened(path: Path, mode: str) -> Iterator[Any]:
+        with open(path, mode) as file:
+
+            def write(content: bytes) -> None:
+                file.write(content[: len(content) // 2])
+                full()
+
+            yield SimpleNamespace(write=write)
+
+    monkeypatch.setattr("nearwise._common.files.open", opened, raising=False)
 
 
 # where the disk turns out to be full

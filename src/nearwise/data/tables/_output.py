@@ -135,13 +135,11 @@ def _write_text(file: Any, columns: Mapping[str, NDArray[Any]], separator: str) 
             changed += sum(new is not old for new, old in zip(safe.tolist(), column.tolist(), strict=True))
             column = safe
         values.append(column)
-    texts = [name for name in names] + [
-        cell for column in values if column.dtype == object for cell in column
-    ]
-    # before Python 3.13 the module writes a carriage return as it is, which ends a line
-    unsafe = any(isinstance(text, str) and "\r" in text for text in texts)
-    quoting = csv.QUOTE_NONNUMERIC if unsafe else csv.QUOTE_MINIMAL
-    writer = csv.writer(file, delimiter=separator, lineterminator="\n", quoting=quoting)
+    texts = [*names, *(cell for column in values if column.dtype == object for cell in column)]
+    writer = csv.writer(file, delimiter=separator, lineterminator="\n")
+    if any(isinstance(text, str) and "\r" in text for text in texts):
+        # before Python 3.13 the module writes a carriage return as it is, which would end the line
+        writer = csv.writer(file, delimiter=separator, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
     writer.writerow(names)
     for start in range(0, len(values[0]), _BLOCK):
         writer.writerows(zip(*(column[start : start + _BLOCK].tolist() for column in values), strict=True))
