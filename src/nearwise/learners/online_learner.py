@@ -15,7 +15,7 @@ from nearwise._common.types import Array
 from nearwise._common.warning import warn
 from nearwise.learners import _side, starts
 from nearwise.learners._whole import unchanged_on_error
-from nearwise.learners.base import METADATA, Learner, PriorKeptWarning
+from nearwise.learners.base import METADATA, Learner, PriorKeptWarning, refuse_dask
 from nearwise.learners.input_kernels import paired_squared_distances
 from nearwise.learners.metric import Metric, euclidean, symmetric_root
 from nearwise.model import bounds, drawing
@@ -175,6 +175,7 @@ class OnlineLearner(Learner):
         squared_distances : of pairs: one number > 0, or one each
         """
         with unchanged_on_error(self):
+            refuse_dask(X, self)
             first = not hasattr(self, "state_")
             if np.ndim(X) == 3 and not sparse.issparse(X):
                 if constraints is not None or sample_ids is not None:
