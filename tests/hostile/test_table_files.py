@@ -234,7 +234,7 @@ FORMULAS = {
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".csv.gz"])
 def test_formulas_are_written_as_text(suffix: str, tmp_path: Path) -> None:
     target = tmp_path / f"out{suffix}"
-    ids = np.array(list(FORMULAS), dtype=object)
+    ids = np.array(list(FORMULAS))
     X = np.linspace(-1.0, 1.0, len(ids))[:, np.newaxis]
     said = tables.write(str(target), ["=x"], X, ids=ids, force=False)
     assert said == (

@@ -131,9 +131,9 @@ def _write_text(file: Any, columns: Mapping[str, NDArray[Any]], separator: str) 
     values = []
     for column in columns.values():
         if column.dtype.kind in "UO":
-            safe = np.array([_as_text(cell) for cell in column.tolist()], dtype=object)
-            changed += sum(new is not old for new, old in zip(safe.tolist(), column.tolist(), strict=True))
-            column = safe
+            cells = column.tolist()
+            column = np.array([_as_text(cell) for cell in cells], dtype=object)
+            changed += sum(new is not old for new, old in zip(column, cells, strict=True))
         values.append(column)
     texts = [*names, *(cell for column in values if column.dtype == object for cell in column)]
     writer = csv.writer(file, delimiter=separator, lineterminator="\n")
