@@ -123,6 +123,7 @@ def rings(page: Any) -> list[float]:
     return found
 
 
+@pytest.mark.long
 def test_demo_s_figures_are_found_by_role_and_heading(browser: Any, demo: Path) -> None:
     with opened(browser, demo) as visit:
         page = visit.page
