@@ -6,9 +6,7 @@ one. Formats are in files of their own: text in `_text`, the others in `_binary`
 
 from __future__ import annotations
 
-import gzip
 import sys
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -24,6 +22,7 @@ from nearwise.data.tables._preparing import (
     prepared,
 )
 from nearwise.data.tables._seen import Seen
+from nearwise.data.tables._sizes import decompressed
 from nearwise.data.tables._table import (
     Opened,
     Table,
@@ -146,7 +145,7 @@ def open_file(source: str, *, header: bool = True, wanted: Wanted = NO_WISHES) -
     suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
     if source != "-" and suffix in _OTHERS:
         raise TableError(f"{source}: {suffix} files are not read; save it as CSV, Parquet, .npy or .npz")
-    data = _decompressed(name, _bytes(source))
+    data = decompressed(name, _bytes(source))
     if not data:
         raise TableError(f"{name} is empty")
     content = next((kind for magic, kind in _MAGIC.items() if data.startswith(magic)), "text")
@@ -172,12 +171,3 @@ def _bytes(source: str) -> bytes:
     except (OSError, ValueError) as error:  # a path with a zero byte is a ValueError
         reason = getattr(error, "strerror", None) or error
         raise TableError(f"{source} cannot be read: {reason}") from None
-
-
-def _decompressed(source: str, data: bytes) -> bytes:
-    if not data.startswith(b"\x1f\x8b"):
-        return data
-    try:
-        return gzip.decompress(data)
-    except (OSError, EOFError, zlib.error) as error:
-        raise TableError(f"{source} is a damaged gzip file: {error}") from None
