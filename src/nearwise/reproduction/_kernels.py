@@ -51,7 +51,7 @@ def projected(
     solver = nw.solvers.CyclicProjections(order="interleaved", multiplier_tol=TOLERANCE)
     problem = stated(G, side, divergence, penalty)
     result, seconds = timed(nw.solve, problem, solver, tol=1e-9, max_iter=longest + 1)
-    return Learned(result.kernel_factor, result.n_iter - 1, seconds, result)
+    return Learned(result.kernel_factor, result.n_sweeps, seconds, result)
 
 
 def certified(

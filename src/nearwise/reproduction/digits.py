@@ -13,7 +13,7 @@ import nearwise as nw
 from nearwise.reproduction import _kernels as kernels
 from nearwise.reproduction._outcome import Curve, Outcome, Panel, Progress, Row, Sample, followed
 
-COUNTS = (30, 60, 120, 180, 240, 300, 420)
+COUNTS = (30, 60, 120, 240, 300, 420)
 PUBLISHED = {  # text of KSD09 7.1; accuracy "from 94 to 97 percent for both divergences"
     ("accuracy", "input", 0): 0.94,
     ("accuracy", "LogDet", 420): 0.97,
@@ -29,7 +29,7 @@ SOFT = 1.0  # penalty of the soft optimum that is shown beside the hard constrai
 def run(quick: bool, seed: int, progress: Progress) -> Outcome:
     """Learn from more and more constraints, on several random samples of the digits."""
     counts = (30, 120) if quick else COUNTS
-    samples = range(seed, seed + (2 if quick else 10))
+    samples = range(seed, seed + (2 if quick else 5))
     found: dict[tuple[str, str, int], Sample] = defaultdict(Sample)
     infeasible: dict[int, int] = defaultdict(int)
     satisfied: list[list[float]] = []
@@ -48,7 +48,7 @@ def run(quick: bool, seed: int, progress: Progress) -> Outcome:
             found["sweeps", name, count].add(learned.sweeps, learned.seconds)
             if name == "LogDet" and count == (counts[-1] if quick else 300):
                 satisfied.append([record.satisfied for record in learned.result.history[1:]])
-        whole = nw.solve(nw.Problem.from_factor(X, side, penalty=np.inf), max_seconds=20)
+        whole = nw.solve(nw.Problem.from_factor(X, side, penalty=np.inf), tol=1e-4, max_iter=200)
         infeasible[count] += whole.status is nw.Status.INFEASIBLE
         soft = kernels.certified(X, side, nw.LogDet(), SOFT)
         found["NMI", "LogDet, soft optimum", count].add(kernels.information(soft.factor, y, sample))
