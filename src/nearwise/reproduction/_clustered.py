@@ -51,16 +51,14 @@ def study(
             continue
         side = kernels.pairs(rows, y, count, draw)
         for divergence_name, divergence in kernels.DIVERGENCES.items():
-            learned = kernels.projected(rows, side, divergence, penalty, longest=50 if quick else 300)
+            learned = kernels.projected(rows, side, divergence, penalty, longest=50 if quick else 200)
             information = kernels.information(learned.factor, y, draw)
             found["NMI", way, divergence_name, count].add(information, learned.seconds)
             found["sweeps", way, divergence_name, count].add(learned.sweeps, learned.seconds)
     table = [
         sample.row(
             f"{measure}, {way}, {who}" + (f", {count} constraints" if count else " kernel"),
-            published_sweeps.get((who, count))
-            if measure == "sweeps" and way == next(iter(preparations))
-            else None,
+            published_sweeps.get((who, count)) if measure == "sweeps" else None,
         )
         for (measure, way, who, count), sample in sorted(found.items())
     ]

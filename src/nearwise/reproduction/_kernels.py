@@ -22,7 +22,7 @@ Labels = NDArray[np.int64]
 DIVERGENCES: dict[str, nw.Divergence] = {"LogDet": nw.LogDet(), "von Neumann": nw.VonNeumann()}
 MARGIN = (0.75, 1.25)  # KSD09 7.1: epsilon = 0.25
 TOLERANCE = 1e-3  # KSD09 7.1
-LONGEST = 1_000  # sweeps
+LONGEST = 500  # sweeps
 
 
 @dataclass(frozen=True, eq=False)

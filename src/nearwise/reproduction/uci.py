@@ -30,7 +30,7 @@ def run(quick: bool, seed: int, progress: Progress) -> Outcome:
     methods = _methods(quick)
     missing: dict[str, str] = {}
     found: dict[tuple[str, str, str], Sample] = defaultdict(Sample)
-    work = [(s, name, repeat) for s in sets for name in methods for repeat in range(1 if quick else 3)]
+    work = [(s, name, repeat) for s in sets for name in methods for repeat in range(1 if quick else 2)]
     for set_name, name, repeat in followed(work, "sets and methods", progress):
         if name in missing:
             continue
