@@ -13,18 +13,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from nearwise._common.types import Array, Codes, Index
+from nearwise.distributed import Vectors
+from nearwise.learners._in_pieces import rows_of
 from nearwise.learners._side import SideInformation, share_in_order
 from nearwise.learners._space import Outside, Space
 from nearwise.model import constraints as c, drawing
 from nearwise.model.blocks import Block, Constraints
-from nearwise.model.labelling import Codes
 from nearwise.model.problem import Problem
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 _LARGEST_SAMPLE = 4_000  # objects that a choice of the penalty looks at, half of them held out
 _HELD_OUT = 3  # one of so many constraints of a block is held out
@@ -80,9 +78,18 @@ def _without_objects(
         rows = np.union1d(learned_from, named[codes[named] < 0])
     inside = constraints.restricted_to(rows)[0].resolve(len(rows), rows)
 
+    known, place = features, np.arange(len(codes))
+    if isinstance(features, Vectors):  # only these are looked at
+        looked_at = np.union1d(learned_from, asking)
+        known = rows_of(features, looked_at)
+        place[looked_at] = np.arange(len(looked_at))
+    row_of = np.empty(known.shape[0], np.int64)
+    row_of[place[learned_from]] = learned_from
+
     def score(factor: Array | None) -> float:
-        space = Space(_centred(features, factor), outside)
-        near = space.nearest(asking, learned_from, min(drawing.N_NEIGHBORS, len(learned_from)))
+        space = Space(_centred(known, factor), outside)
+        count = min(drawing.N_NEIGHBORS, len(learned_from))
+        near = row_of[space.nearest(place[asking], place[learned_from], count)]
         return float(np.mean(codes[near] == codes[asking, np.newaxis]))
 
     return Trial(rows, codes[rows], Constraints(inside), score)

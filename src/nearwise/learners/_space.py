@@ -10,14 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array, Index
 from nearwise.learners.input_kernels import InputKernel, in_parts, paired_products, paired_squared_distances
 from nearwise.model import drawing
 from nearwise.model.blocks import Block, Constraints
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 _AT_A_TIME = 2**23  # distances that are compared at a time
 
@@ -105,6 +102,17 @@ class Space:
         i, j = pairs.T
         inside = in_parts(paired_squared_distances, self.rows, i, j)
         return inside if self.outside is None else inside + self.outside.distances(i, j)
+
+    @property
+    def inside(self) -> Space:
+        """The same without what is outside."""
+        return Space(self.rows)
+
+    def neighbors(self, codes: Index, asking: Index) -> tuple[Index, Index]:
+        """Pairs of objects that ask with their nearest of their own class, and of the others."""
+        # distances between rows round less when they are centred
+        centred = Space(self.rows - self.rows[np.flatnonzero(codes >= 0)].mean(axis=0), self.outside)
+        return drawing.neighbors(codes, centred.nearest, asking)
 
     def nearest(self, asking: Index, among: Index, count: int) -> Index:
         """The nearest objects to each that asks, nearest first."""

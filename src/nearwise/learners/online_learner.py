@@ -13,9 +13,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from nearwise._common.checks import one_of, positive, share, whole_number_or_none
+from nearwise._common.types import Array
 from nearwise._common.warning import warn
 from nearwise.learners import _side, starts
-from nearwise.learners.base import METADATA, Learner, PriorKeptWarning
+from nearwise.learners.base import METADATA, Learner, PriorKeptWarning, refuse_dask
 from nearwise.learners.input_kernels import paired_squared_distances
 from nearwise.learners.metric import Metric, euclidean, symmetric_root
 from nearwise.model import bounds, drawing
@@ -23,8 +24,6 @@ from nearwise.model.blocks import Constraints
 from nearwise.online import feedback
 from nearwise.online.feedback import Pieces
 from nearwise.online.streams import UPDATES, State, Stream, Update
-
-Array = NDArray[np.float64]
 
 _SETTLING = 100.0  # pieces of feedback after which the learning rate falls
 
@@ -177,6 +176,7 @@ class OnlineLearner(Learner):
         squared_distances : of pairs: one number > 0, or one each
         """
         with self._unchanged_on_error():
+            refuse_dask(X, self)
             first = not hasattr(self, "state_")
             if np.ndim(X) == 3 and not sparse.issparse(X):
                 if constraints is not None or sample_ids is not None:
@@ -296,7 +296,8 @@ class OnlineLearner(Learner):
             return inside, feedback.projected(X if inside is None else inside, self._prior_factor)
         if inside is not None:
             return inside, inside
-        return None, np.ascontiguousarray(X.toarray() if sparse.issparse(X) else X)
+        # numba compiles a loop anew for arrays that cannot be written, which takes many seconds
+        return None, np.require(X.toarray() if sparse.issparse(X) else X, requirements=["C", "W"])
 
     def _inside(self, X: Any, inside: Array | None, pieces: Pieces) -> Pieces:
         """Bounds on what the subspace contributes to distances."""

@@ -9,18 +9,15 @@ from __future__ import annotations
 from collections import defaultdict
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse.csgraph import laplacian
 from sklearn.decomposition import KernelPCA
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.neighbors import KNeighborsClassifier, kneighbors_graph
 
 import nearwise as nw
+from nearwise._common.types import Array, Labels
 from nearwise.reproduction import _data
 from nearwise.reproduction._outcome import Curve, Outcome, Panel, Progress, Sample, followed, timed
-
-Array = NDArray[np.float64]
-Labels = NDArray[np.int64]
 
 LABELLED, UNSEEN, GRAPH = 100, 2_000, 1_000
 KERNELS = {"Gaussian kernel": 0.0, "kernel bent along the data": 10.0}  # how much the graph counts
@@ -47,7 +44,7 @@ def run(quick: bool, seed: int, progress: Progress) -> Outcome:
                 low, seconds = timed(maps, K, y[train], K_test, draw)
                 model = KNeighborsClassifier(NEIGHBORS).fit(low[::2], y[test][::2])
                 digits, right = y[test][1::2], model.predict(low[1::2]) == y[test][1::2]
-                found[f"{method}, {kernel}"].add(right.mean(), seconds)
+                found[f"{method}, {kernel}"].add(float(right.mean()), seconds)
                 shares = [right[digits == digit].mean() for digit in np.unique(digits)]
                 separated[f"{method}, {kernel}"].add(np.sum(np.array(shares) >= SEPARATE))
                 if draw == seed and bending:

@@ -6,17 +6,14 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
+from nearwise._common.types import Array
 from nearwise.model.divergences import Frobenius, LogDet, VonNeumann
 from nearwise.model.formulation import Formulation, Iterate
+from nearwise.model.measurements import InMemory
 from nearwise.solving.interior import InteriorPoint
 from nearwise.solving.newton import Newton
 from nearwise.solving.projections import CyclicProjections
 from nearwise.solving.result import Record
-
-Array = NDArray[np.float64]
 
 _ROWS_PER_UNKNOWN = 10
 _FEW_ROWS = 1000
@@ -111,6 +108,7 @@ def _is_slow(records: Sequence[Record], tol: float) -> bool:
 def _can_be_written_out(form: Formulation) -> bool:
     r, m = len(form.prior), form.measurements.n_rows
     known = isinstance(form.divergence, LogDet | VonNeumann | Frobenius)
+    known = known and isinstance(form.measurements, InMemory)
     return known and r <= _LARGEST_ORDER and m * r * (r + 1) // 2 <= _WRITTEN_OUT
 
 

@@ -12,14 +12,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array
 from nearwise.model.divergences import Frobenius, LogDet, VonNeumann
 from nearwise.model.formulation import Formulation, Iterate, prior_point
 from nearwise.solving._interior_run import WINDOW, Run
 from nearwise.solving._written import WrittenForm, WrittenRows
-
-Array = NDArray[np.float64]
 
 _LARGER = 1e4  # how much further inside each start is, at least
 _LARGEST = 1e200

@@ -14,16 +14,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array
 from nearwise.model.divergences import LogDet
 from nearwise.model.formulation import Formulation, Iterate, prior_point
 from nearwise.model.losses import Losses
 from nearwise.solving._charts import Chart, SpectralChart, first_chart
 from nearwise.solving._systems import newton_step
 from nearwise.solving.reduction import reduced
-
-Array = NDArray[np.float64]
 
 _SUFFICIENT = 1e-4  # share of the predicted decrease that a step must bring
 _PATIENCE = 30  # iterations before hard constraints are suspected to contradict each other
@@ -167,30 +165,23 @@ class _Run:
 
     def _newton(self) -> bool:
         chart, gradient = self.chart, self.gradient
-        rows = np.flatnonzero(self.curvature)
-        weights = self.curvature[rows]
-        sampled = len(rows) > self.hessian_rows
-        if sampled:
-            share = len(rows) / self.hessian_rows
-            chosen = np.sort(self.rng.choice(len(rows), self.hessian_rows, replace=False))
-            rows, weights = rows[chosen], weights[chosen] * share
-        single = len(rows) * len(gradient) > 200_000 and not self.cost.any_hard
-        local = self.form.measurements.local(rows, chart.basis, np.float32 if single else np.float64)
+        local, weights, sampled = self.form.measurements.curved(
+            self.curvature, self.hessian_rows, self.rng, chart.basis, single=not self.cost.any_hard
+        )
         relative = self.inner_gap / max(abs(self.merit), self.form.unit)
         coarse = 0.3 if sampled and chart.omega is None else 0.1  # a sample deserves no more
         accuracy = coarse if sampled else float(np.clip(np.sqrt(relative), 1e-10, coarse))
         step, image = newton_step(local, weights, gradient, chart.omega, accuracy, self.cost.any_hard)
         for attempt in range(12):
             radius = self.radius
-            moved = chart.moved(gradient, step, image, self.radius)
-            if moved is not None:
-                new, slope = moved
+            new, slope, length = chart.moved(gradient, step, image, self.radius)
+            if new is not None:
                 if slope < 0 and self._accept(new, _SUFFICIENT * slope, slope, attempt == 0):
-                    self.full_step = attempt == 0 and chart.length(gradient, step, image) <= min(radius, 0.5)
+                    self.full_step = attempt == 0 and length <= min(radius, 0.5)
                     return True
                 if not slope < 0:
                     break
-            self.radius = min(self.radius, chart.length(gradient, step, image)) / 2
+            self.radius = min(self.radius, length) / 2
         self.radius = self.settings.radius
         return False
 
@@ -254,21 +245,25 @@ class _AugmentedLosses:
     def __init__(self, losses: Losses, stiffness: float, unknowns: int) -> None:
         self.full = losses
         self.any_hard = losses.any_hard
+        if self.any_hard:
+            self._take_hard(losses)
+        self.stiffness = stiffness
+        self.updates = 0
+        self.last_error = np.inf
+        n_soft, total = losses.soft_penalties
+        # as much at first as all unknowns together weigh, or all rows, if there are fewer
+        freedom = min(unknowns, n_soft)
+        self._set_share(min(1.0, 2 * freedom / max(total, 1e-300)) if n_soft else 1.0)
+
+    def _take_hard(self, losses: Losses) -> None:
         self.hard = np.flatnonzero(losses.is_hard)
         self.signs = losses.relations[self.hard]
         self.bounds = losses.bounds[self.hard]
         self.references = losses.references[self.hard]
+        self.estimate = np.zeros(len(self.hard))
         if not losses.divergence.congruence_invariant:
             # Only a barrier bears rows that are stiff because their bounds are small.
             self.references = np.maximum(self.references, losses.sizes[self.hard])
-        self.estimate = np.zeros(len(self.hard))
-        self.stiffness = stiffness
-        self.updates = 0
-        self.last_error = np.inf
-        soft = losses.penalties[~losses.is_hard]
-        # as much at first as all unknowns together weigh, or all rows, if there are fewer
-        freedom = min(unknowns, len(soft))
-        self._set_share(min(1.0, 2 * freedom / max(float(np.sum(soft)), 1e-300)) if len(soft) else 1.0)
 
     @property
     def can_stiffen(self) -> bool:
@@ -307,7 +302,7 @@ class _AugmentedLosses:
 
     def _set_share(self, share: float) -> None:
         self.share = share
-        self.losses = replace(self.full, penalties=self.full.penalties * share)
+        self.losses = self.full.times(share)
 
     def _multipliers(self, p: Array) -> tuple[Array, Array]:
         """The multipliers at p, and k."""
