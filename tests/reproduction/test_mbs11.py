@@ -93,6 +93,7 @@ def test_with_few_constraints_the_subspace_is_better_fixed(found: Found) -> None
     assert value(outcome, setting.format("LogDet")) > value(outcome, setting.format("polar"))
 
 
+@pytest.mark.long
 def test_full_rank_metrics_compete(found: Found) -> None:
     outcome = found("uci_fixed_rank")
     names = ("Euclidean", "flat", "polar", "ITML", "LEGO", "POLA")

@@ -46,7 +46,7 @@ def run(quick: bool, seed: int, progress: Progress) -> Outcome:
                 digits, right = y[test][1::2], model.predict(low[1::2]) == y[test][1::2]
                 found[f"{method}, {kernel}"].add(float(right.mean()), seconds)
                 shares = [right[digits == digit].mean() for digit in np.unique(digits)]
-                separated[f"{method}, {kernel}"].add(np.sum(np.array(shares) >= SEPARATE))
+                separated[f"{method}, {kernel}"].add(float(np.sum(np.array(shares) >= SEPARATE)))
                 if draw == seed and bending:
                     pictures.append(Curve(f"{method}, {kernel}", low[:, 0], low[:, 1], classes=y[test]))
     rows = [sample.row(f"5-NN accuracy among unseen digits, {name}") for name, sample in found.items()]
