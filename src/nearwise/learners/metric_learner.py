@@ -20,6 +20,7 @@ from nearwise.distributed.vectors import is_dask
 from nearwise.learners import _bases, _side
 from nearwise.learners._progress import with_callbacks
 from nearwise.learners._space import Outside
+from nearwise.learners._whole import whole
 from nearwise.learners.base import Learner, rank_wanted
 from nearwise.learners.input_kernels import InputKernel, dense_product, first_equal_rows
 from nearwise.learners.metric import Metric, euclidean, root_of, symmetric_root
@@ -77,6 +78,9 @@ class MetricLearner(Learner):
         A file that keeps what a long fit has found so far. If the fit is interrupted, the same call goes on
         from there and ends with the same result; then the file is removed. Needs a whole number as
         `random_state`.
+    whole : bool, default=False
+        Where a subspace is learned: let `transform` give d coordinates, in which the Euclidean distance is
+        the whole learned one, instead of those in the subspace. It can be set after the fit.
 
     Attributes
     ----------
@@ -121,6 +125,7 @@ class MetricLearner(Learner):
         random_state: int | np.random.RandomState | None = None,
         callback: Callable[[Record], Any] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
+        whole: bool = False,
     ) -> None:
         self.divergence = divergence
         self.prior = prior
@@ -134,8 +139,10 @@ class MetricLearner(Learner):
         self.random_state = random_state
         self.callback = callback
         self.checkpoint = checkpoint
+        self.whole = whole
 
     @with_callbacks
+    @whole
     def fit(
         self,
         X: Any,
@@ -205,7 +212,7 @@ class MetricLearner(Learner):
 
     @property
     def components_(self) -> Array:
-        return self._fitted_metric().components  # type: ignore[attr-defined]
+        return self._linear_map()
 
     def get_mahalanobis_matrix(self) -> Array:
         """M, d x d, also where it was learned in a subspace only."""

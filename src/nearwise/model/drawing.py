@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from nearwise._common import threads
 from nearwise._common.checks import whole_number_or_none
 from nearwise._common.types import Codes, Index
 
@@ -196,7 +197,8 @@ def nearest_rows(X: Any) -> Nearest:
 
     def nearest(asking: Index, among: Index, count: int) -> Index:
         search = NearestNeighbors(n_neighbors=count).fit(X[among])
-        return np.asarray(among[search.kneighbors(X[asking], return_distance=False)])
+        with threads.by_work(float(len(asking)) * len(among) * X.shape[1]):
+            return np.asarray(among[search.kneighbors(X[asking], return_distance=False)])
 
     return nearest
 
