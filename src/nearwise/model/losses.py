@@ -46,6 +46,18 @@ class Losses:
     is_definite: Mask
     is_idle: Mask | None = None  # no row is
 
+    def only(self, rows: NDArray[np.int64]) -> Losses:
+        """Those of some rows alone."""
+        return Losses(
+            self.divergence,
+            self.relations[rows],
+            self.bounds[rows],
+            self.penalties[rows],
+            self.sizes[rows],
+            self.is_definite[rows],
+            None if self.is_idle is None else self.is_idle[rows],
+        )
+
     @cached_property
     def is_hard(self) -> Mask:
         return np.isinf(self.penalties)

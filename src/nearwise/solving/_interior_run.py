@@ -21,6 +21,7 @@ Array = NDArray[np.float64]
 WINDOW = 10  # steps over which progress is judged, and after which a point is looked at in any case
 _BACK = 0.98  # share of the way to the boundary
 _SHORT = 0.3  # a step below that is tried again with more centring
+_CURVED = 0.1  # a straight step below that says nothing of the second order
 _WORTH = 10.0  # times the tolerance: complementarity from which on a point is looked at
 _SLOW = 0.5  # sum of the lengths of so many steps, below which a run is given up
 _MOST_STEPS = 50
@@ -89,6 +90,11 @@ class Run:
         return len(self.lengths)
 
     @property
+    def mu(self) -> float:
+        """The mean of s |y| and of the eigenvalues of M Z, above what the divergence itself asks for."""
+        return self._mu(self.slacks.product, self.scaling.mu)
+
+    @property
     def is_promising(self) -> bool:
         slow = self.count >= WINDOW and sum(self.lengths[-WINDOW:]) < _SLOW
         return not slow and self.count < _MOST_STEPS
@@ -133,9 +139,10 @@ class Run:
         residual = scaling.residual(unpacked(self._rows @ slacks.y))
         system = self._system(scaling.whitened(self._rows), slacks.prepare(self.values))
 
-        def solve(mu: float, last: _Step | None, refinements: int = _REFINEMENTS) -> _Step:
-            matrix, slack = (None, None) if last is None else last
-            aim, both = slacks.aim(mu, slack), scaling.both(mu, matrix)
+        def solve(
+            mu: float, of_slacks: SlackStep | None, of_matrix: MatrixStep | None, refinements: int
+        ) -> _Step:
+            aim, both = slacks.aim(mu, of_slacks), scaling.both(mu, of_matrix)
             dy, D = system.solve(scaling.whitened(packed(both - residual)), aim.e, refinements)
             change = unpacked(scaling.unwhitened(D))
             return _Step(MatrixStep(change, both - change), slacks.change(dy, aim))
@@ -152,19 +159,20 @@ class Run:
 
     def _chosen(self, solve: Callable[..., _Step]) -> tuple[_Step, float, float]:
         """A step and its lengths: with second-order terms, or where that is short, with more centring."""
-        mu = self._mu(self.slacks.product, self.scaling.mu)
-        straight = solve(0.0, None, 0)  # only to aim by
+        mu = self.mu
+        straight = solve(0.0, None, None, 0)  # only to aim by
         primal, dual = self._lengths(straight, 1.0)
         after = self._mu(
             self.slacks.product_after(straight.slacks, primal, dual),
             self.scaling.mu_after(straight.matrix, primal, dual),
         )
         aim = mu * min(1.0, after / mu) ** 3 if mu > 0 else 0.0
-        best = solve(aim, straight if min(primal, dual) > 0.1 else None)
+        curved = straight.matrix if min(primal, dual) > _CURVED else None
+        best = solve(aim, straight.slacks, curved, _REFINEMENTS)
         lengths = self._lengths(best, _BACK)
         if min(lengths) < _SHORT:
             for centred in (max(aim, 0.5 * mu), mu):
-                other = solve(centred, None)
+                other = solve(centred, None, None, _REFINEMENTS)
                 others = self._lengths(other, _BACK)
                 if min(others) > min(lengths):
                     best, lengths = other, others
