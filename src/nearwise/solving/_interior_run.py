@@ -23,6 +23,7 @@ _BACK = 0.98  # share of the way to the boundary
 _SHORT = 0.3  # a step below that is tried again with more centring
 _CURVED = 0.1  # a straight step below that says nothing of the second order
 _WORTH = 10.0  # times the tolerance: complementarity from which on a point is looked at
+_SPENT = 1e-20  # complementarity beside that of rounding, where nothing is left to gain
 _SLOW = 0.5  # sum of the lengths of so many steps, below which a run is given up
 _MOST_STEPS = 50
 _REFINEMENTS = 1
@@ -82,6 +83,7 @@ class Run:
         # primal and dual go different ways only where neither meets the other outside of products
         self._apart = isinstance(form.divergence, LogDet) and not self.slacks.any_linear
         self.lengths: list[float] = []
+        self._is_spent = False
         fits = len(self.values) > 0 and OrthogonalSystem.suits(*self._rows.shape)
         self._system: type[System | OrthogonalSystem] = OrthogonalSystem if orthogonal and fits else System
 
@@ -97,7 +99,7 @@ class Run:
     @property
     def is_promising(self) -> bool:
         slow = self.count >= WINDOW and sum(self.lengths[-WINDOW:]) < _SLOW
-        return not slow and self.count < _MOST_STEPS
+        return not slow and not self._is_spent and self.count < _MOST_STEPS
 
     @property
     def is_stuck(self) -> bool:
@@ -109,12 +111,11 @@ class Run:
 
         A certificate takes as long as a step or two.
         """
-        if self.count % WINDOW == 0:
-            return True
         order = self.scaling.order
         left = self.slacks.product + order * self.scaling.mu
-        done = float(np.abs(self.slacks.y) @ np.abs(self.values))
-        return left <= _WORTH * tol * max(done, order * unit)
+        done = max(float(np.abs(self.slacks.y) @ np.abs(self.values)), order * unit)
+        self._is_spent = left <= _SPENT * done
+        return self.count % WINDOW == 0 or left <= _WORTH * tol * done
 
     @np.errstate(all="ignore")
     def point(self) -> Iterate:

@@ -192,3 +192,7 @@ class WrittenForm:
     prior: Array
     rows: WrittenRows
     losses: Losses
+
+    def only(self, rows: Index) -> WrittenForm:
+        """The same with some rows alone."""
+        return replace(self, rows=self.rows.only(rows), losses=self.losses.only(rows))

@@ -39,6 +39,8 @@ _FROM = (
     (True, _LAST, True, True),
     *((False, start, False, True) for start in range(2, _STARTS)),
 )
+_WEIGHTLESS = 1e-40  # what a soft row costs in units of the objective, below which it is left out
+_TRIES = 2  # starts of the first search for a proof
 _SEARCHES = 24  # for a proof of fewer rows
 _FLATTEST = 1e-12  # relative size of a direction of the rows that is one, and is stretched to equal size
 _FEASIBLE = 1e-7  # violation of rows that are not contradictory
@@ -69,23 +71,44 @@ class InteriorPoint:
                 f"InteriorPoint knows LogDet, VonNeumann and Frobenius, not {form.divergence!r}; use Newton()"
             )
         yield _prior(form)
-        written = WrittenForm(form.divergence, form.prior, WrittenRows.of(form.measurements), form.losses)
-        unchecked = form.losses.any_hard
-        for run in _runs(written):
+        losses = form.losses
+        written = WrittenForm(form.divergence, form.prior, WrittenRows.of(form.measurements), losses)
+        rows = np.flatnonzero(_has_weight(form))
+        unchecked, all_rows = losses.any_hard, len(rows) == len(losses.bounds)
+
+        def point(run: Run) -> Iterate:
+            return run.point() if all_rows else _with_all_rows(run.point(), rows, written.rows)
+
+        for run in _runs(written if all_rows else written.only(rows)):
             while run.is_promising and run.advance():
                 if run.is_worth_a_look(self.tol, form.unit):
-                    yield run.point()
+                    yield point(run)
                 if unchecked and run.is_stuck:
                     break
             if unchecked:
-                unchecked = False
+                unchecked, here = False, point(run)
                 if form.is_strict:  # rows that only singular matrices meet have bounds of 0
-                    yield replace(run.point(), ray=np.where(form.losses.bounds == 0, run.slacks.y, 0.0))
+                    yield replace(here, ray=np.where(form.losses.bounds == 0, here.dual, 0.0))
                 for proof in _contradiction(written, form):
-                    yield replace(run.point(), ray=proof)
+                    yield replace(here, ray=proof)
                 while run.is_promising and run.advance():
                     if run.is_worth_a_look(self.tol, form.unit):
-                        yield run.point()
+                        yield point(run)
+
+
+@np.errstate(all="ignore")
+def _has_weight(form: Formulation) -> NDArray[np.bool_]:
+    """The rows that can move the optimum; what the others cost is far below rounding, and they get y = 0."""
+    losses = form.losses
+    sizes = np.maximum(losses.sizes, np.abs(losses.bounds))
+    weight = losses.penalties * sizes ** (form.divergence.degree or 0.0)
+    return losses.is_hard | ~(weight < _WEIGHTLESS * form.unit)
+
+
+def _with_all_rows(point: Iterate, rows: Index, written: WrittenRows) -> Iterate:
+    dual = np.zeros(written.n_rows)
+    dual[rows] = point.dual
+    return replace(point, values=written.values(point.factor), dual=dual)
 
 
 def _prior(form: Formulation) -> Iterate:
@@ -135,7 +158,7 @@ def _contradiction(written: WrittenForm, form: Formulation) -> Iterator[Array | 
     are left out as long as the others still have a proof: half of them, then fewer, at last one by one.
     """
     hard = np.flatnonzero(form.losses.is_hard)
-    fewer = yield from _proof_from(written, form, hard, np.ones(len(hard)), _STARTS)
+    fewer = yield from _proof_from(written, form, hard, np.ones(len(hard)), _TRIES)
     if fewer is None:
         return
     proof, rows, share = fewer, hard, np.ones(0)
