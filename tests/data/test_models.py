@@ -23,6 +23,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import nearwise as nw
+from nearwise._common.tensors import sealed
 from nearwise.data import models
 
 X, y = load_iris(return_X_y=True)
@@ -227,8 +228,25 @@ def rewritten(path: Path, **changes: str) -> Path:
     header = json.loads(content[8 : 8 + length])
     header["__metadata__"] |= changes
     new = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(new)) + new + content[8 + length :])
+    path.write_bytes(sealed(struct.pack("<Q", len(new)) + new + content[8 + length :]))
     return path
+
+
+@pytest.mark.parametrize("basis", ["full", "subset", "kmeans"])
+def test_a_file_of_before_whole_distances_says_that_it_lacks_them(basis: str, tmp_path: Path) -> None:
+    path, K = tmp_path / "model", X @ X.T
+    rank = None if basis == "full" else 2
+    saved = nw.KernelLearner("precomputed", basis=basis, rank=rank, penalty=1.0, random_state=0).fit(K, y)
+    nw.save(saved.metric_, path)
+    (length,) = struct.unpack("<Q", path.read_bytes()[:8])
+    tree = json.loads(json.loads(path.read_bytes()[8 : 8 + length])["__metadata__"]["model"])
+    del tree["state"]["span"]
+    rewritten(path, model=json.dumps(tree))
+    if basis == "full":  # which needs none, though the kernel has no full rank
+        np.testing.assert_array_equal(nw.load(path).gram(K), saved.learned_kernel(K))
+    else:
+        with pytest.warns(UserWarning, match="older nearwise.*fit the model again"):
+            nw.load(path)
 
 
 def test_files_that_are_no_models_are_refused_by_name(tmp_path: Path) -> None:

@@ -46,6 +46,8 @@ def test_a_precomputed_kernel_has_one_distance_by_every_name(basis: str, tmp_pat
         np.testing.assert_allclose(model.distances(K0, squared=True), d, atol=1e-8)
         np.testing.assert_allclose(model.distances(K0, K0, squared=True), d, atol=1e-8)
         np.testing.assert_allclose(model.pair_distance(PAIRS, K0, squared=True), d[i, j], atol=1e-8)
+        products = model.metric_.pair_products(K0, i, j)
+        np.testing.assert_allclose(products, model.learned_kernel(K0)[i, j], atol=1e-8)
     # a new object lacks the same in all its squared distances to training objects
     new = RNG.normal(size=(6, 12))
     rows = rbf_kernel(new, Z, gamma=0.05)
@@ -248,6 +250,10 @@ def test_alpha_is_the_multiple_of_the_input_kernel_that_is_learned_from() -> Non
     expected = nw.KernelLearner("precomputed", **settings).fit(0.5 * K0, constraints=side)
     np.testing.assert_allclose(found.learned_kernel(K0), expected.learned_kernel(0.5 * K0), atol=1e-6)
     np.testing.assert_allclose(found.distances(K0), expected.distances(0.5 * K0), atol=1e-5)
+    named = nw.KernelLearner("rbf", gamma=0.05, alpha=0.5, **settings).fit(Z, constraints=side)
+    for learner, data in ((found, K0), (named, Z)):
+        products = learner.metric_.pair_products(data, i, j)
+        np.testing.assert_allclose(products, learner.learned_kernel(data)[i, j], atol=1e-9)
 
 
 def test_alpha_zero_is_the_batch_form_of_pola() -> None:

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-Array = NDArray[np.float64]
+from nearwise._common.types import Array
+
 Ids = NDArray[Any]  # int64 or str
 Rows = ArrayLike | Iterable[Sequence[int] | Sequence[str]]
 

@@ -15,14 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import nearwise as nw
+from nearwise._common.types import Array
 from nearwise.benchmarks._exact import Arithmetic, Exact
 from nearwise.benchmarks._exact_losses import ExactLosses, Row
 from nearwise.benchmarks._random_problems import Case
-
-Array = NDArray[np.float64]
 
 DIGITS = 80
 _VANISHES = 1e-26  # a row whose size in the range is this part of its size outside it measures nothing

@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 import nearwise as nw
+from nearwise._common.types import Array
 from nearwise.benchmarks._definition import Definition
 from nearwise.benchmarks._judge import Outcome, attempt
 from nearwise.benchmarks._random_problems import Case
 from nearwise.benchmarks.baselines import require
-
-Array = NDArray[np.float64]
 
 TURNS = 3
 SMALL = 1e-2  # objectives below, in units of the prior, are compared as if they were this

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from nearwise._common.types import Array
 from nearwise.benchmarks.baselines import require
 
-Array = NDArray[np.float64]
 Exact = NDArray[Any]
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import nearwise as nw
+from nearwise._common.types import Array
 
-Array = NDArray[np.float64]
 Long = NDArray[np.longdouble]
 
 RATE = 0.5

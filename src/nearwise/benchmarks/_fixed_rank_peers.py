@@ -18,12 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import nearwise as nw
+from nearwise._common.types import Array
 from nearwise.benchmarks._workload import _peak_bytes as peak_bytes
 from nearwise.fixed_rank.driver import FixedRankRecord, minimise
 from nearwise.fixed_rank.geometry import Flat, MixingGeometry, Polar
 from nearwise.fixed_rank.regression import Regression, vector_forms
-
-Array = NDArray[np.float64]
 
 SEED = 0
 _NOISE = 0.1  # the square root of 0.01, in (28)

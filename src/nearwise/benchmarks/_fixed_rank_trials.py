@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 import nearwise as nw
 from nearwise import constraints as c
+from nearwise._common.types import Array
 from nearwise.learners.fixed_rank import Settings, batch
 from nearwise.solvers import (
     Flat,
@@ -23,8 +24,6 @@ from nearwise.solvers import (
     matrix_forms,
     vector_forms,
 )
-
-Array = NDArray[np.float64]
 
 KINDS = ("vectors", "pairs", "comparisons", "kernel", "matrices")
 ANY_RANK: dict[str, Any] = {"flat": Flat(), "polar": Polar()}
@@ -48,12 +47,12 @@ class Trial:
     seconds_armijo: float
 
 
-def trials(n_problems: int, largest: int) -> Iterator[Trial]:
+def trials(seeds: Iterable[int], largest: int) -> Iterator[Trial]:
     """Problems of every kind in turn, at ranks 1, d/2 and d, on all geometries that go with the rank.
 
     `largest` is the largest dimension.
     """
-    for seed in range(n_problems):
+    for seed in seeds:
         kind, d, problem = _problem(seed, largest)
         nothing = problem.cost(problem.residual(np.zeros(problem.n_samples)))
         for name, rank in (("1", 1), ("d/2", d // 2), ("d", d)):
@@ -74,13 +73,13 @@ def trials(n_problems: int, largest: int) -> Iterator[Trial]:
                 yield Trial(kind, name, geometry, rises, excess, seconds["auto"], seconds["armijo"])
 
 
-def streams(n_streams: int) -> Iterator[tuple[str, float]]:
+def streams(seeds: Iterable[int]) -> Iterator[tuple[str, float]]:
     """A geometry, and the error at the end of a stream of one sample a step, relative to that of W = 0.
 
     A quarter each: standard normal samples, ones of very different length, features of very different
     scale, and targets of which some are wrong by a factor of 1000; half with steps that never shrink.
     """
-    for seed in range(n_streams):
+    for seed in seeds:
         rng = np.random.default_rng(seed)
         d = int(rng.integers(2, 16))
         rank = int(rng.integers(1, d + 1))

@@ -18,13 +18,11 @@ from types import FrameType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import nearwise as nw
+from nearwise._common.types import Array
 from nearwise.benchmarks._definition import Definition, Truth
 from nearwise.benchmarks._random_problems import Case, draw
-
-Array = NDArray[np.float64]
 
 TOL = 1e-6  # the default of `solve`
 MARGIN = 10.0  # times the tolerance: what counts as wrong

@@ -12,16 +12,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 import nearwise as nw
 from nearwise import constraints as c
+from nearwise._common.types import Array
 from nearwise.model.blocks import Constraints
 from nearwise.model.constraints import bounded
 from nearwise.model.relations import RELATIONS, SIGNS, Relation
 
-Array = NDArray[np.float64]
 Rng = np.random.Generator
 
 LARGEST_ORDER, MOST_OBJECTS, MOST_ROWS = 12, 20, 60

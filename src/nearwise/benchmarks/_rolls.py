@@ -6,12 +6,10 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 import nearwise as nw
+from nearwise._common.types import Array
 from nearwise.benchmarks._tables import Row, Table
-
-Array = NDArray[np.float64]
 
 WIDTH = 10.0
 NEIGHBOURS = 7

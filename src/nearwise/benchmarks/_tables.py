@@ -24,6 +24,7 @@ from nearwise.benchmarks.baselines import Unavailable
 Cell = str | float | int | None
 Row = dict[str, Cell]
 Sizes = TypeVar("Sizes")
+Item = TypeVar("Item")
 
 _PACKAGES = (
     "nearwise",
@@ -115,6 +116,20 @@ def run(
         report = {"environment": environment, "sizes": plain_sizes, "tables": tables, "skipped": skipped}
         arguments.json.write_text(json.dumps(report, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     return 0
+
+
+def counted(found: Iterable[Item], count: int) -> Iterator[Item]:
+    """The same, and on standard error how many there are: in place, or ten lines in all in a log."""
+    terminal, shown = sys.stderr.isatty(), 0
+    for number, item in enumerate(found, 1):
+        yield item
+        if terminal:
+            print(f"\r{number} of {count}", end="", file=sys.stderr)
+        elif number * 10 // count > shown:
+            shown = number * 10 // count
+            print(f"{number} of {count}", file=sys.stderr, flush=True)
+    if terminal:
+        print("\r", end="", file=sys.stderr)
 
 
 def least(values: Iterable[float | None]) -> float | None:

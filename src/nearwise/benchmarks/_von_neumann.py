@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 import nearwise as nw
 from nearwise._common.threads import blas_threads
@@ -18,8 +17,6 @@ from nearwise.benchmarks._tables import Row, Table, Target
 from nearwise.linalg.cauchy import cauchy_product
 from nearwise.linalg.eigenupdate import FAST_FROM, rank_one_update
 from nearwise.solving.von_neumann import VonNeumannEngine
-
-Array = NDArray[np.float64]
 
 TARGETS = {
     "product exponent": Target(2.3),

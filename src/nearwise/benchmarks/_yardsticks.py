@@ -15,12 +15,10 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._common.types import Array, Index
 from nearwise.benchmarks.baselines import require
 from nearwise.benchmarks.baselines.peers import working_metric_learn
 from nearwise.model.problem import Problem
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 _BLOCK = 10_000  # pairs whose differences are written out at a time
 

@@ -8,7 +8,6 @@ extended precision, from the user's numbers. Moderate problems have ordinary sca
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, fields, replace
@@ -22,7 +21,7 @@ from nearwise import constraints as c
 from nearwise.benchmarks import _dense_peers, _judge, _tables
 from nearwise.benchmarks._judge import Outcome
 from nearwise.benchmarks._random_problems import draw
-from nearwise.benchmarks._tables import Row, Table, Target
+from nearwise.benchmarks._tables import Row, Table, Target, counted
 from nearwise.benchmarks.baselines import require
 from nearwise.solving.result import Status
 
@@ -165,15 +164,9 @@ def _warm_up() -> None:
 
 
 def _campaign(sizes: Sizes, name: str, count: int) -> Iterator[Table]:
-    found: list[Outcome] = []
     if count == 0:
         return
-    for outcome in outcomes(sizes.seed, count, name == "wild", sizes.jobs):
-        found.append(outcome)
-        if sys.stderr.isatty():
-            print(f"\r{len(found)} of {count}", end="", file=sys.stderr)
-    if sys.stderr.isatty():
-        print("\r", end="", file=sys.stderr)
+    found = list(counted(outcomes(sizes.seed, count, name == "wild", sizes.jobs), count))
     yield _counts(found, name, sizes.seed)
     yield _accuracy(found)
     yield _failures(found)

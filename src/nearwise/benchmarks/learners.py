@@ -25,13 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import nearwise as nw
+from nearwise._common.types import Array, Labels
 from nearwise.benchmarks import _tables
 from nearwise.benchmarks._tables import Row, Table, Target
 from nearwise.benchmarks.baselines import Unavailable
 from nearwise.benchmarks.baselines.peers import METHODS
 
-Array = NDArray[np.float64]
-Labels = NDArray[np.int64]
 Fold = tuple[Array, Labels, Array, Labels]  # training rows and labels, test rows and labels
 
 NEIGHBORS = 5

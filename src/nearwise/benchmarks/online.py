@@ -15,11 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import nearwise as nw
+from nearwise._common.types import Array
 from nearwise.benchmarks import _extended, _tables
 from nearwise.benchmarks._tables import Row, Table, Target
 from nearwise.benchmarks.baselines import Unavailable
-
-Array = NDArray[np.float64]
 
 TARGETS = {
     "pairs a second": Target(100_000, at_least=True),

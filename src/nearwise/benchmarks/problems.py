@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 import nearwise as nw
 from nearwise._common.threads import one_blas_thread
+from nearwise._common.types import Array
 from nearwise.benchmarks import _rolls, _tables
 from nearwise.benchmarks._tables import Row, Table, Target
 from nearwise.benchmarks.baselines import Unavailable, require
@@ -26,8 +27,6 @@ from nearwise.data import datasets
 from nearwise.named.cut import swap_pairs
 from nearwise.solvers import Newton, ThinFactor
 from nearwise.solving.driver import Solver
-
-Array = NDArray[np.float64]
 
 SEED = 0
 TOL = 1e-8

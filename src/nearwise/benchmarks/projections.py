@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 import nearwise as nw
 from nearwise.benchmarks import _tables, _von_neumann, _workload, _yardsticks
@@ -24,8 +23,6 @@ from nearwise.solving.driver import Solver
 from nearwise.solving.logdet import LogDetEngine
 from nearwise.solving.reduction import reduced
 from nearwise.solving.von_neumann import VonNeumannEngine
-
-Array = NDArray[np.float64]
 
 TARGETS = {
     16: Target(30, at_least=True),

@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array
 from nearwise.fixed_rank.regression import Regression
 from nearwise.linalg.conjugate import End, conjugate_gradients
-
-Array = NDArray[np.float64]
 
 _ITERATIONS = 40
 _FORCED = 0.1  # relative residual of the linear system at which it counts as solved

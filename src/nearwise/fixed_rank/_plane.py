@@ -7,9 +7,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._common.types import Array
 from nearwise.fixed_rank.regression import Regression
-
-Array = NDArray[np.float64]
 
 _NEWTON_STEPS = 20  # on the small quartic; it needs about five
 _HALVINGS = 30

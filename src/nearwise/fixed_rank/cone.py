@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array
 from nearwise.fixed_rank.geometry import Slope, exponential, symmetric
-
-Array = NDArray[np.float64]
 
 _INSIDE = 0.9  # share of the way to the boundary of the cone that a straight step may go
 _LARGEST = 300.0  # logarithm of an eigenvalue, so that a wild trial step has a cost that can be computed

@@ -26,16 +26,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array
 from nearwise.fixed_rank._newton_direction import newton_directions
 from nearwise.fixed_rank._plane import plane_minimum
 from nearwise.fixed_rank.descent import Step
 from nearwise.fixed_rank.forms import Forms
 from nearwise.fixed_rank.geometry import Mix, MixingGeometry, inverse_of
 from nearwise.fixed_rank.regression import Regression
-
-Array = NDArray[np.float64]
 
 _SUFFICIENT = 1e-4  # share of the slope that a step must bring
 _KEPT = 0.5  # share of what the quartic promises that a bent step must keep

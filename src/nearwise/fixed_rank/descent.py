@@ -7,12 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array, Index
 from nearwise.fixed_rank.geometry import Geometry
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 _HALVINGS = 60
 

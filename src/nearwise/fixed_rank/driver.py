@@ -11,15 +11,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array
 from nearwise.fixed_rank.conjugate import ConjugateGradients
 from nearwise.fixed_rank.descent import Armijo, Objective, Step
 from nearwise.fixed_rank.geometry import Flat, Geometry, Polar
 from nearwise.solving.loop import Loop
 from nearwise.solving.result import Limit, Status
-
-Array = NDArray[np.float64]
 
 MAX_ITER = 1000
 

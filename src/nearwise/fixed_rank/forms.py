@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
+from nearwise._common.types import Array, Index
 
 _SAMPLED = 500  # rows from which directions of large variance are found
 _SAMPLED_WIDE, _WIDE = 200, 2000  # fewer where there are more than so many features
@@ -133,6 +132,10 @@ class Squares:
 
     def subset(self, rows: Index | slice) -> Squares:
         """Written out as rows of their own where there are features, which is fastest for few rows."""
+        if self.first is None and self.sample is None:  # a step of one sample costs little more than this
+            kept_rows, kept_share = self.features[rows], self.coefficient
+            share = None if kept_share is None else kept_share[rows]
+            return Squares(kept_rows, self.size, kept_rows.shape[0], coefficient=share, unit=self.unit)
         chosen = np.arange(self.count)[rows] if isinstance(rows, slice) else rows
         squares: Any = rows if self.sample is None else np.flatnonzero(np.isin(self.sample, chosen))
         coefficient = None if self.coefficient is None else self.coefficient[squares]

@@ -16,9 +16,9 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from nearwise._common.types import Array
+
 Slope = Callable[
     [Array], Array
 ]  # D -> grad_W f D, with the symmetric d x d gradient of the cost with respect to W

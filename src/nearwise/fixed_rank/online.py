@@ -12,12 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nearwise.fixed_rank.descent import Objective
 from nearwise.fixed_rank.geometry import Geometry
-
-Array = NDArray[np.float64]
 
 _TRIED = tuple(2.0**k for k in range(-3, 4))  # for both s and t_0, section 7.4.2
 _SHORTEST = 2.0**-20  # the search goes on below 2^-3 where that is not short enough

@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from nearwise.fixed_rank.forms import Forms, Index, Matrices, Squares
+from nearwise._common.types import Array, Index
+from nearwise.fixed_rank.forms import Forms, Matrices, Squares
 from nearwise.model.atoms import constraint_atoms
 from nearwise.model.blocks import Block
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,16 +14,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array
 from nearwise.fixed_rank.conjugate import ConjugateGradients
 from nearwise.fixed_rank.descent import Armijo
 from nearwise.fixed_rank.driver import MAX_ITER, Descent, FixedRankRecord, FixedRankResult, minimise
 from nearwise.fixed_rank.geometry import Flat, Geometry
 from nearwise.fixed_rank.regression import Regression
 from nearwise.solving.result import Status
-
-Array = NDArray[np.float64]
 
 _MOST_EXTRA = 3  # dimensions, where one does not help
 _TOL = 1e-3  # to which minima of higher rank are found

@@ -9,14 +9,11 @@ import warnings
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import svds
 
 from nearwise._common.reading import finite
-
-Array = NDArray[np.float64]
-Codes = NDArray[np.int64]
+from nearwise._common.types import Array, Codes
 
 BASES = ("svd", "kmeans", "class_means", "class_clusters")
 BY_CLASS = ("auto", "class_means", "class_clusters")  # those that labels make, where there are labels

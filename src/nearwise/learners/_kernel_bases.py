@@ -15,10 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import linalg, sparse
 
 from nearwise._common.reading import finite, symmetric
+from nearwise._common.types import Array
 from nearwise.learners.input_kernels import InputKernel, first_equal_rows
 from nearwise.linalg.directions import with_fixed_signs
-
-Array = NDArray[np.float64]
 
 BASES = ("full", "subset", "kmeans", "spectral", "class_means", "random")
 RANK_TOLERANCE = 1e-8  # relative size below which an eigenvalue of the kernel counts as zero

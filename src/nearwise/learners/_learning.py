@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
+from nearwise._common.types import Array, Codes
 from nearwise.learners._checkpoint import Checkpoint, open_checkpoint
 from nearwise.learners._pairs import local_pairs, random_pairs, with_bounds
 from nearwise.learners._selection import Trial, hold_out
@@ -23,12 +24,9 @@ from nearwise.learners._space import Outside, Space
 from nearwise.learners.metric import root_of
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence
-from nearwise.model.labelling import Codes
 from nearwise.model.problem import Problem
 from nearwise.solving.driver import solve
 from nearwise.solving.result import Record, Result, Status
-
-Array = NDArray[np.float64]
 
 PATH = (0.25, 1.0, 4.0, 16.0, 64.0)  # penalties tried, per degree of freedom
 FIRST_ROUND = 4.0  # the one with which neighbours are chosen again
@@ -293,10 +291,12 @@ def _per_row(share: float, task: _Task, side: Constraints) -> float:
     """The penalty of every constraint that gives all of them `share` times the degrees of freedom.
 
     The slack costs the square of what a distance lacks, relative to the whole distance. Where only a part of
-    it is learned, it is that part that shall count, so that the square of its share is made up for.
+    it is learned, it is that part that shall count, so that the square of its share is made up for. A row of
+    weight 2 counts as two.
     """
     r = min(task.features.shape[1], len(task.features) - 1)
-    return share * min(r * (r + 1) / 2, len(side)) / len(side) / _learned_share(task, side) ** 2
+    total = float(side.weights.sum())
+    return share * min(r * (r + 1) / 2, total) / total / _learned_share(task, side) ** 2
 
 
 def _learned_share(task: _Task, side: Constraints) -> float:

@@ -14,13 +14,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._common.types import Array, Codes
 from nearwise.learners._space import Space
 from nearwise.model import bounds, constraints as c, drawing
 from nearwise.model.blocks import Constraints
 from nearwise.model.drawing import Pairs
-from nearwise.model.labelling import Codes
-
-Array = NDArray[np.float64]
 
 LOCAL_PAIRS = 20_000  # drawn at most by default: the neighbours of 2,000 objects
 _LEAST = 1e-3  # of the median threshold: objects whose neighbours are nearly equal get no smaller one
@@ -90,7 +88,8 @@ def _own_thresholds(space: Space, near: Pairs, far: Pairs, n_objects: int) -> Ar
     below = _medians(near[:, 0], space.distances(near), n_objects)
     above = _medians(far[:, 0], space.distances(far), n_objects)
     # An object without neighbours of one kind has the threshold that the other kind alone gives.
-    threshold = np.sqrt(np.where(below > 0, below, above) * np.where(above > 0, above, below))
+    # roots first: the product of two squared distances may not be a floating-point number
+    threshold = np.sqrt(np.where(below > 0, below, above)) * np.sqrt(np.where(above > 0, above, below))
     return np.maximum(threshold, _LEAST * np.median(threshold[threshold > 0]))
 
 

@@ -13,18 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from nearwise._common.types import Array, Codes, Index
 from nearwise.learners._side import SideInformation, share_in_order
 from nearwise.learners._space import Outside, Space
 from nearwise.model import constraints as c, drawing
 from nearwise.model.blocks import Block, Constraints
-from nearwise.model.labelling import Codes
 from nearwise.model.problem import Problem
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 _LARGEST_SAMPLE = 4_000  # objects that a choice of the penalty looks at, half of them held out
 _HELD_OUT = 3  # one of so many constraints of a block is held out

@@ -18,16 +18,13 @@ from sklearn.utils import column_or_1d
 
 from nearwise._common.errors import RowsError
 from nearwise._common.reading import id_list, regular_array, show
+from nearwise._common.types import Array, Codes, Index
 from nearwise._common.warning import warn
 from nearwise.learners._space import Outside
 from nearwise.model import drawing, labelling
 from nearwise.model.binding import LeftOutWarning, left_out, unreachable
 from nearwise.model.blocks import Block, Constraints
 from nearwise.model.divergences import Divergence
-
-Array = NDArray[np.float64]
-Codes = NDArray[np.int64]
-Index = NDArray[np.int64]
 
 _GRADED_PAIRS = 50_000  # of all pairs of labelled objects, above which a sample is graded
 _SHOWN = 3  # unknown ids in a message

@@ -10,14 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array, Index
 from nearwise.learners.input_kernels import InputKernel, in_parts, paired_products, paired_squared_distances
 from nearwise.model import drawing
 from nearwise.model.blocks import Block, Constraints
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 _AT_A_TIME = 2**23  # distances that are compared at a time
 

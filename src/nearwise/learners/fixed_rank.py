@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
-from threadpoolctl import ThreadpoolController
 
 from nearwise._common.checks import one_of, share, tolerance, whole_number, whole_number_or_none
+from nearwise._common.threads import one_blas_thread
+from nearwise._common.types import Array
 from nearwise.fixed_rank.cone import LogEuclidean
 from nearwise.fixed_rank.descent import Armijo
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
@@ -25,8 +24,6 @@ from nearwise.fixed_rank.regression import Regression, largest_entry
 from nearwise.fixed_rank.runs import Run
 from nearwise.linalg.directions import turned, with_fixed_signs
 from nearwise.solving.result import Status
-
-Array = NDArray[np.float64]
 
 GEOMETRIES = ("flat", "polar", "affine_invariant", "log_euclidean")
 STARTS = ("principal", "identity", "random")
@@ -98,10 +95,13 @@ class Units:
         return factor / self.feature * np.sqrt(self.target)
 
     def result(self, found: FixedRankResult) -> FixedRankResult:
-        """The result in the units of the user."""
-        square = self.target**2
-        history = tuple(replace(record, cost=record.cost * square) for record in found.history)
-        return replace(found, factor=self.outward(found.factor), cost=found.cost * square, history=history)
+        """The result in the units of the user; a cost too large for a floating-point number is infinite."""
+
+        def told(cost: float) -> float:
+            return cost * self.target * self.target  # no power: that of a float raises where a product is inf
+
+        history = tuple(replace(record, cost=told(record.cost)) for record in found.history)
+        return replace(found, factor=self.outward(found.factor), cost=told(found.cost), history=history)
 
 
 def batch(
@@ -156,13 +156,7 @@ def _batch(
 
 def quiet_blas(problem: Regression) -> AbstractContextManager[Any]:
     """One BLAS thread where the data are small: more gain nothing, and lose much on a busy machine."""
-    large = problem.n_samples * problem.forms.dimension > _MANY_THREADS
-    return nullcontext() if large else _thread_pools().limit(limits=1, user_api="blas")
-
-
-@cache
-def _thread_pools() -> ThreadpoolController:
-    return ThreadpoolController()
+    return one_blas_thread(problem.n_samples * problem.forms.dimension <= _MANY_THREADS)
 
 
 def epochs(
@@ -179,7 +173,7 @@ def epochs(
 
     With `n_passes` None, one pass in the order of the data.
     """
-    with _thread_pools().limit(limits=1, user_api="blas"):  # mini-batches are small
+    with one_blas_thread():  # mini-batches are small
         return _epochs(problem, start, chosen, schedule, seen, rng, callback, n_passes)
 
 

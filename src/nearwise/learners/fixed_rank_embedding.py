@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils import check_random_state
@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from nearwise._common.checks import one_of
 from nearwise._common.errors import RowsError
 from nearwise._common.reading import symmetric
+from nearwise._common.types import Array
 from nearwise._common.warning import warn
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult, minimise
 from nearwise.fixed_rank.geometry import Flat
@@ -28,8 +29,6 @@ from nearwise.model.blocks import Block, Constraints
 from nearwise.model.bounds import of_sample, sampled_pairs, with_margins
 from nearwise.model.kinds import DISTANCE
 from nearwise.solving.result import Status
-
-Array = NDArray[np.float64]
 
 _MORE_DIMENSIONS = 3  # of the first embedding where distances are unknown
 _ROUGH_TOL = 1e-4  # to which it is found

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from nearwise._common.checks import positive, positive_or_infinite, whole_number, whole_number_or_none
+from nearwise._common.types import Array
 from nearwise._common.warning import warn
 from nearwise.learners import _side
 from nearwise.learners._progress import progress, with_callbacks
@@ -27,8 +28,6 @@ from nearwise.model.problem import Problem
 from nearwise.solving.driver import solve
 from nearwise.solving.result import Record, Result, Status
 from nearwise.solving.thin import ThinFactor
-
-Array = NDArray[np.float64]
 
 _THIN = 200  # from this order of W on, its leading eigenpairs take less time than all of W
 
@@ -86,7 +85,7 @@ class KernelReducer(KernelLearner):
     def __init__(
         self,
         n_components: int = 2,
-        kernel: str | Callable[..., float] = "rbf",
+        kernel: str | Callable[..., float] | Sequence[str | Callable[..., float]] = "rbf",
         gamma: float | str | None = "scale",
         degree: float = 3,
         coef0: float = 1,

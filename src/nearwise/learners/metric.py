@@ -15,10 +15,10 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import lapack, solve_triangular
 
+from nearwise._common.types import Array, Index
 from nearwise.learners.input_kernels import (
     InputKernel,
     dense_product,
@@ -26,9 +26,6 @@ from nearwise.learners.input_kernels import (
     paired_products,
     paired_squared_distances,
 )
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 # squared length, relative to the largest, of what is left of an object that others span; the next is for a
 # kernel that was computed in single precision
@@ -218,9 +215,14 @@ class KernelMetric:
         """The learned kernel of the rows i of X with the rows j."""
         inside = self.features(X)
         learned = in_parts(paired_products, inside @ self.factor, i, j)
-        if self.kernel.is_precomputed:
+        if self.kernel.is_precomputed and self.span is None:
             return learned
-        return learned + in_parts(self.kernel.paired, X, i, j) - in_parts(paired_products, inside, i, j)
+        if self.span is None:
+            outside = in_parts(self.kernel.paired, X, i, j)
+        else:
+            outside = in_parts(paired_products, self.span.coordinates(X), i, j)
+        outside -= in_parts(paired_products, inside, i, j)
+        return learned + self.alpha * outside
 
     @property
     def _training(self) -> Array:

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.utils import check_random_state
 
 from nearwise._common.checks import one_of
 from nearwise._common.reading import symmetric
+from nearwise._common.types import Array
 from nearwise.learners import _bases, _side
 from nearwise.learners._progress import with_callbacks
 from nearwise.learners._space import Outside
@@ -22,8 +23,6 @@ from nearwise.learners.metric import Metric, euclidean, root_of, symmetric_root
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence
 from nearwise.solving.result import Record
-
-Array = NDArray[np.float64]
 
 FULL_FEATURES = 256  # the largest number of features for which all d x d entries of M are learned by default
 DEFAULT_RANK = 100  # of the learned part where not

@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from nearwise._common.checks import one_of, positive, share, whole_number_or_none
+from nearwise._common.types import Array
 from nearwise._common.warning import warn
 from nearwise.learners import _side, starts
 from nearwise.learners.base import METADATA, Learner, PriorKeptWarning
@@ -23,8 +24,6 @@ from nearwise.model.blocks import Constraints
 from nearwise.online import feedback
 from nearwise.online.feedback import Pieces
 from nearwise.online.streams import UPDATES, State, Stream, Update
-
-Array = NDArray[np.float64]
 
 _SETTLING = 100.0  # pieces of feedback after which the learning rate falls
 
@@ -296,7 +295,8 @@ class OnlineLearner(Learner):
             return inside, feedback.projected(X if inside is None else inside, self._prior_factor)
         if inside is not None:
             return inside, inside
-        return None, np.ascontiguousarray(X.toarray() if sparse.issparse(X) else X)
+        # numba compiles a loop anew for arrays that cannot be written, which takes many seconds
+        return None, np.require(X.toarray() if sparse.issparse(X) else X, requirements=["C", "W"])
 
     def _inside(self, X: Any, inside: Array | None, pieces: Pieces) -> Pieces:
         """Bounds on what the subspace contributes to distances."""

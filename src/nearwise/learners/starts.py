@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 
 from nearwise._common.checks import one_of
 from nearwise._common.reading import symmetric
+from nearwise._common.types import Array
 from nearwise.learners import _bases
 from nearwise.learners.base import rank_wanted
 from nearwise.learners.metric import Metric, symmetric_root
-
-Array = NDArray[np.float64]
 
 FULL_FEATURES = 1000  # the largest number of features for which all of M is learned by default
 DEFAULT_RANK = 100  # of a subspace where not

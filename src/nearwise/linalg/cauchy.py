@@ -21,15 +21,13 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nearwise._common.threads import blas_threads, one_blas_thread
+from nearwise._common.types import Array, Index
 
 if TYPE_CHECKING:
     from nearwise.linalg.loops.secular import Workspace
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 _LEAF = 96  # points in an interval that is not halved any more
 _NODES = 18  # Chebyshev points, q: 1 / T_q(FAR) = 3e-14

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from nearwise._common.types import Array
 
 _TIE = 1e-6  # entries that differ by this share are equal but for rounding
 

@@ -8,11 +8,9 @@ summed without rounding errors: what its diagonal lacks is of the order of the s
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array
 from nearwise.linalg.pairs import Pair, product
-
-Array = NDArray[np.float64]
 
 _ALIKE = 1e-3  # ratio of the eigenvalues from which on `eigh` is exact enough
 _LARGEST_ORDER = 200  # up to which the correction takes two tenths of a second at most

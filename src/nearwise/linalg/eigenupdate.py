@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from nearwise._common.threads import blas_threads
+from nearwise._common.types import Array
 from nearwise.linalg.cauchy import cauchy_product
 
 if TYPE_CHECKING:
     from nearwise.linalg.loops.secular import Workspace
 
-Array = NDArray[np.float64]
 
 FAST_FROM = (
     576  # poles from which on the hierarchical product wins with one BLAS thread; twice as many with two

@@ -8,9 +8,8 @@ of an eigendecomposition. A Cholesky factorisation of the rest tells whether it 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from nearwise._common.types import Array
 
 _GUARD = 4  # vectors more than there are negative eigenvalues
 _DEPTH = 8  # products with the matrix in one cycle

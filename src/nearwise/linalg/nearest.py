@@ -6,10 +6,8 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
+from nearwise._common.types import Array, Index
 
 NUMBERS = 2**22  # distances in a block: 32 MB
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from nearwise._common.types import Array
 
 PRECISION = 2.0**-86  # relative error of a product, about: four slices, each of 22 binary digits at least
 _SLICES = 4

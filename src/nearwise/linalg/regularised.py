@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
-Array = NDArray[np.float64]
+from nearwise._common.types import Array
 
 ROUNDING = 1e-15
 _TRIES = 5  # each with a regularisation a hundred times larger

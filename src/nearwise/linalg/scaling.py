@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nearwise._common.threads import one_blas_thread
+from nearwise._common.types import Array
 from nearwise.linalg.directions import with_fixed_signs
-
-Array = NDArray[np.float64]
 
 _NEGLIGIBLE = 1e-12  # eigenvalue relative to the largest that is only rounding
 

@@ -9,11 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array
 from nearwise.linalg import extreme
-
-Array = NDArray[np.float64]
 
 _LARGE = 500  # order from which on computing few eigenpairs is faster
 

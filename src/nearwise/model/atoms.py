@@ -14,11 +14,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._common.types import Array, Index
 from nearwise.model.blocks import Block
 from nearwise.model.kinds import Part
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 _ROUNDING = 8 * np.finfo(float).eps
 _WRITTEN_OUT = 200_000  # numbers in all differences, up to which they may be written out

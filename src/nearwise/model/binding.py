@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from nearwise._common.checks import not_negative, whole_number
 from nearwise._common.errors import RowsError
 from nearwise._common.reading import finite, symmetric
+from nearwise._common.types import Array, Mask
 from nearwise._common.warning import warn
 from nearwise.linalg.eigenpairs import eigenpairs
 from nearwise.model.atoms import is_rounding
@@ -20,12 +21,9 @@ from nearwise.model.divergences import Divergence
 from nearwise.model.losses import Losses
 from nearwise.model.measurements import InMemory, bind
 
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
-
 _RANK_TOLERANCE = 1e-12  # relative size below which an eigenvalue of a prior or kernel counts as zero
 _NEGATIVE_TOLERANCE = 1e-8  # relative size of a negative eigenvalue that is an error, not rounding
-_LARGEST_CHANGE = 1e25  # of a row's value under the prior that its bound may ask for
+LARGEST_CHANGE = 1e25  # of a row's value under the prior that its bound may ask for
 _COMPARABLE = 1e30  # how much larger than the divergence a cost may be
 _SMALLEST = 1e-300
 _NEEDED = ("scalar", "gradient", "gradient_inverse", "gradient_inverse_slope", "curvature")
@@ -248,7 +246,7 @@ def _checked_penalties(penalty: ArrayLike, constraints: Constraints) -> Array:
         raise ValueError(
             f"penalty{place} must be positive (inf for hard), got {np.atleast_1d(gamma)[wrong[0]]}"
         )
-    return np.broadcast_to(gamma, (len(constraints),)).copy()
+    return gamma * constraints.weights
 
 
 def _checked_offsets(fixed: ArrayLike | None, constraints: Constraints) -> Array | None:
@@ -345,14 +343,14 @@ def _refuse_incomparable(
     rows = sizes > 0
     ratio = np.abs(bounds) / np.where(rows, sizes, 1.0)
     limits = measurements.is_definite & (bounds > 0) & (constraints.relations <= 0)
-    small = limits & (ratio < 1 / _LARGEST_CHANGE)
-    far = np.flatnonzero(rows & ((ratio > _LARGEST_CHANGE) | small))
+    small = limits & (ratio < 1 / LARGEST_CHANGE)
+    far = np.flatnonzero(rows & ((ratio > LARGEST_CHANGE) | small))
     if far.size:
         row = int(far[0])
         raise RowsError(
             [constraints.stated(row)],
             after=f": its bound is {ratio[row]:.0e} times its size under the prior, and double precision "
-            f"bears a factor of {_LARGEST_CHANGE:.0e}; is the unit of the bounds that of the features "
+            f"bears a factor of {LARGEST_CHANGE:.0e}; is the unit of the bounds that of the features "
             "squared?",
         )
     degree = divergence.degree

@@ -12,9 +12,10 @@ from scipy import sparse
 
 from nearwise._common import reading
 from nearwise._common.errors import RowsError
-from nearwise._common.reading import Array, Ids
+from nearwise._common.reading import Ids
+from nearwise._common.types import Array, Mask
 from nearwise.model.kinds import KINDS, Kind
-from nearwise.model.kinds.kind import Mask, Names
+from nearwise.model.kinds.kind import Names
 from nearwise.model.relations import SYMBOLS
 
 
@@ -68,6 +69,7 @@ class Block(_ReadOnly):
         the objects 0, ..., n - 1, which then are all objects
     bounds : (m,) float64 array; NaN stands for "filled from the data"
     matrices : one `Linear` per row; empty unless the kind is "linear"
+    weights : (m,) float64 array, how much a violation of every row counts; None where all count 1
     """
 
     kind: str
@@ -75,6 +77,7 @@ class Block(_ReadOnly):
     ids: Ids | None
     bounds: Array
     matrices: tuple[Linear, ...] = ()
+    weights: Array | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -117,7 +120,8 @@ class Block(_ReadOnly):
         """Some of the rows."""
         ids = self.ids if self.of_kind.shares_objects or self.ids is None else self.ids[rows]
         matrices = tuple(self.matrices[row] for row in rows) if self.matrices else ()
-        return replace(self, ids=ids, bounds=self.bounds[rows], matrices=matrices)
+        weights = None if self.weights is None else self.weights[rows]
+        return replace(self, ids=ids, bounds=self.bounds[rows], matrices=matrices, weights=weights)
 
     def about_any(self, chosen: Mask) -> Mask:
         """The rows that name one or more of the chosen objects; `chosen` has the shape of `object_ids`."""
@@ -194,6 +198,12 @@ class Constraints:
     def bounds(self) -> Array:
         """The right-hand sides, one per row; NaN where the bound is filled from the data."""
         return np.concatenate([np.empty(0), *(block.bounds for block in self.blocks)])
+
+    @property
+    def weights(self) -> Array:
+        """How much a violation of every row counts; 1 unless the user says else."""
+        parts = (np.ones(len(b)) if b.weights is None else b.weights for b in self.blocks)
+        return np.concatenate([np.empty(0), *parts])
 
     def describe(self, row: int) -> str:
         """One constraint as text, as in `row 3: d(12, 57) <= 0.25`."""

@@ -24,10 +24,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._common.types import Array, Index
 from nearwise.model.blocks import Constraints
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 MARGIN = 2.0  # of learners: similar pairs come below half the threshold, dissimilar ones above twice that
 NO_MARGIN = 1.0  # the percentiles alone

@@ -2,7 +2,8 @@
 
 The constructors (`similar`, `at_most`, `closer`, `linear`, `from_labels`, ...) check their arguments and
 return `Constraints`, immutable, which `+` joins. Distances are squared throughout. An id is an integer or a
-string, a row number of the data unless `sample_ids` names the rows.
+string, a row number of the data unless `sample_ids` names the rows. `weights`, one number > 0 or one per row,
+multiplies the penalty: a row of weight 2 counts like two rows of weight 1.
 
 >>> from nearwise import constraints as c
 >>> side = c.at_most([(0, 1), (0, 2)], 0.25) + c.closer([(0, 1, 3)], margin=0.5)
@@ -20,44 +21,45 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nearwise._common import reading
-from nearwise._common.reading import Array, Ids, Rows
+from nearwise._common.reading import Ids, Rows
+from nearwise._common.types import Array
 from nearwise.model import drawing, labelling
 from nearwise.model.blocks import Block, Constraints, Linear
 from nearwise.model.kinds.kind import shown_pair
 from nearwise.model.relations import Relation, sign_of
 
 
-def similar(pairs: Rows) -> Constraints:
+def similar(pairs: Rows, weights: ArrayLike | None = None) -> Constraints:
     """Pairs (i, j) that shall be close: d(i, j) <= a bound that is filled from the data."""
-    return _distances("<=", pairs, None)
+    return _distances("<=", pairs, None, weights)
 
 
-def dissimilar(pairs: Rows) -> Constraints:
+def dissimilar(pairs: Rows, weights: ArrayLike | None = None) -> Constraints:
     """Pairs (i, j) that shall be far apart: d(i, j) >= a bound that is filled from the data."""
-    return _distances(">=", pairs, None)
+    return _distances(">=", pairs, None, weights)
 
 
-def at_most(pairs: Rows, b: ArrayLike) -> Constraints:
+def at_most(pairs: Rows, b: ArrayLike, weights: ArrayLike | None = None) -> Constraints:
     """Squared distances d(i, j) <= b, with b > 0 one number or one per pair."""
-    return bounded(pairs, b, "<=")
+    return bounded(pairs, b, "<=", weights)
 
 
-def at_least(pairs: Rows, b: ArrayLike) -> Constraints:
+def at_least(pairs: Rows, b: ArrayLike, weights: ArrayLike | None = None) -> Constraints:
     """Squared distances d(i, j) >= b, with b > 0 one number or one per pair."""
-    return bounded(pairs, b, ">=")
+    return bounded(pairs, b, ">=", weights)
 
 
-def equal(pairs: Rows, b: ArrayLike) -> Constraints:
+def equal(pairs: Rows, b: ArrayLike, weights: ArrayLike | None = None) -> Constraints:
     """Squared distances d(i, j) == b, with b > 0 one number or one per pair."""
-    return bounded(pairs, b, "==")
+    return bounded(pairs, b, "==", weights)
 
 
-def bounded(pairs: Rows, b: ArrayLike, relation: Relation) -> Constraints:
+def bounded(pairs: Rows, b: ArrayLike, relation: Relation, weights: ArrayLike | None = None) -> Constraints:
     """Squared distances d(i, j) `relation` b, with b > 0 one number or one per pair."""
-    return _distances(relation, pairs, b)
+    return _distances(relation, pairs, b, weights)
 
 
-def closer(tuples: Rows, margin: ArrayLike = 0.0) -> Constraints:
+def closer(tuples: Rows, margin: ArrayLike = 0.0, weights: ArrayLike | None = None) -> Constraints:
     """Relative comparisons of squared distances.
 
     Parameters
@@ -65,6 +67,7 @@ def closer(tuples: Rows, margin: ArrayLike = 0.0) -> Constraints:
     tuples : rows (a, p, n), which mean d(a, p) + margin <= d(a, n), or rows (i, j, k, l), which mean
         d(i, j) + margin <= d(k, l)
     margin : one number >= 0, or one per row
+    weights : how much a violation counts, one number > 0 or one per row; by default 1
     """
     ids = reading.id_rows(tuples, 3, 4)
     if ids.shape[1] == 3:
@@ -78,10 +81,12 @@ def closer(tuples: Rows, margin: ArrayLike = 0.0) -> Constraints:
         raise ValueError(
             f"row {same[0]}: {shown_pair('d', near[same[0]], reading.show)} is compared with itself"
         )
-    return _constraints("comparison", "<=", ids, 0.0 - margins)
+    return _constraints("comparison", "<=", ids, 0.0 - margins, weights=weights)
 
 
-def similarity(pairs: Rows, b: ArrayLike, relation: Relation) -> Constraints:
+def similarity(
+    pairs: Rows, b: ArrayLike, relation: Relation, weights: ArrayLike | None = None
+) -> Constraints:
     """Inner products K_ij `relation` b; i == j is allowed and means the diagonal entry K_ii.
 
     Parameters
@@ -89,6 +94,7 @@ def similarity(pairs: Rows, b: ArrayLike, relation: Relation) -> Constraints:
     pairs : rows (i, j)
     b : one number or one per pair; positive where it bounds a diagonal entry from above
     relation : "<=", ">=" or "=="
+    weights : how much a violation counts, one number > 0 or one per pair; by default 1
     """
     sign_of(relation)
     ids = reading.id_rows(pairs, 2)
@@ -98,11 +104,16 @@ def similarity(pairs: Rows, b: ArrayLike, relation: Relation) -> Constraints:
         row = impossible[0]
         entry = f"{shown_pair('K', ids[row], reading.show)} {relation} {float(bounds[row])}"
         raise ValueError(f"row {row}: {entry} is impossible, because a diagonal entry is > 0")
-    return _constraints("similarity", relation, ids, bounds)
+    return _constraints("similarity", relation, ids, bounds, weights=weights)
 
 
 def linear(
-    A: Any, b: ArrayLike, relation: Relation, ids: ArrayLike | None = None, symmetrise: bool = False
+    A: Any,
+    b: ArrayLike,
+    relation: Relation,
+    ids: ArrayLike | None = None,
+    symmetrise: bool = False,
+    weights: ArrayLike | None = None,
 ) -> Constraints:
     """Linear constraints tr(A X) `relation` b on the kernel X.
 
@@ -115,6 +126,7 @@ def linear(
     ids : the objects of the rows of every A; by default the objects 0, ..., n - 1, which then must be all
     symmetrise : whether A may be other than symmetric, as x y^T is (KSD06): tr(A X) is that of its symmetric
         part, because X is symmetric. By default such an A is refused, as it may be a mistake.
+    weights : how much a violation counts, one number > 0 or one per matrix; by default 1
 
     >>> import numpy as np
     >>> from nearwise import constraints as c
@@ -132,7 +144,7 @@ def linear(
         reading.refuse_duplicates(objects, "ids")
         if matrices and len(objects) != matrices[0].size:
             raise ValueError(f"ids has {len(objects)} entries, but matrix 0 has {matrices[0].size} rows")
-    return _constraints("linear", relation, objects, bounds, matrices)
+    return _constraints("linear", relation, objects, bounds, matrices, weights)
 
 
 def from_labels(
@@ -204,16 +216,30 @@ def from_tuples(tuples: ArrayLike, y: ArrayLike | None = None) -> tuple[Array, C
     return X, closer(pairs)
 
 
-def _distances(relation: Relation, pairs: Rows, b: ArrayLike | None) -> Constraints:
+def _distances(
+    relation: Relation, pairs: Rows, b: ArrayLike | None, weights: ArrayLike | None
+) -> Constraints:
     ids = reading.id_rows(pairs, 2)
     bounds = np.full(len(ids), np.nan)
     if b is not None:
         bounds = reading.column(b, len(ids), "bound", reading.positive, "a finite number > 0")
     reading.refuse_self_pairs(ids)
-    return _constraints("distance", relation, ids, bounds)
+    return _constraints("distance", relation, ids, bounds, weights=weights)
 
 
 def _constraints(
-    kind: str, relation: Relation, ids: Ids | None, bounds: Array, matrices: tuple[Linear, ...] = ()
+    kind: str,
+    relation: Relation,
+    ids: Ids | None,
+    bounds: Array,
+    matrices: tuple[Linear, ...] = (),
+    weights: ArrayLike | None = None,
 ) -> Constraints:
-    return Constraints((Block(kind, sign_of(relation), ids, bounds, matrices),) if len(bounds) else ())
+    counts = None
+    if weights is not None:
+        unit = "matrix" if matrices else "row"
+        counts = reading.column(
+            weights, len(bounds), "weight", reading.positive, "a finite number > 0", unit=unit
+        )
+    block = Block(kind, sign_of(relation), ids, bounds, matrices, counts)
+    return Constraints((block,) if len(bounds) else ())

@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 
 from nearwise._common.reading import finite, symmetric
-
-Array = NDArray[np.float64]
+from nearwise._common.types import Array
 
 _EPS = float(np.finfo(np.float64).eps)
 _NOISE = 8.0  # times n eps: the relative size of what eigh, svd and the products before them leave of a zero

@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from nearwise._common.checks import whole_number_or_none
-from nearwise.model.labelling import Codes
+from nearwise._common.types import Codes, Index
 
 _ENTRIES = 1 << 22  # of differences of rows that are held at a time
 Pairs = NDArray[np.int64]
-Index = NDArray[np.int64]
 Nearest = Callable[[Index, Index, int], Index]
 
 N_NEIGHBORS = 5

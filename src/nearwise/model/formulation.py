@@ -15,14 +15,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array
 from nearwise.model.certificate import SATISFIED, Certificate, InfeasibilityCheck
 from nearwise.model.divergences import Divergence, spectral_value
 from nearwise.model.losses import Losses
 from nearwise.model.measurements import Measurements
-
-Array = NDArray[np.float64]
 
 _SMALLEST = 1e-300  # eigenvalue of a mirror point
 _HALVINGS = 40  # of multipliers that lie outside the dual's domain, until they lie inside

@@ -19,9 +19,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearwise._common.reading import regular_array
+from nearwise._common.types import Codes
 from nearwise._common.warning import warn
-
-Codes = NDArray[np.int64]
 
 UNLABELLED = -1  # the code of a row without a label
 _FEW = (

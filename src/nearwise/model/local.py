@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from nearwise.model.atoms import Index
+from nearwise._common.types import Index
 
 T = TypeVar("T")
 

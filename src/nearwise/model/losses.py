@@ -17,10 +17,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from nearwise._common.types import Array, Index, Mask
 from nearwise.model.divergences import Divergence
-
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +44,7 @@ class Losses:
     is_definite: Mask
     is_idle: Mask | None = None  # no row is
 
-    def only(self, rows: NDArray[np.int64]) -> Losses:
+    def only(self, rows: Index) -> Losses:
         """Those of some rows alone."""
         return Losses(
             self.divergence,

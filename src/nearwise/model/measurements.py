@@ -15,11 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from nearwise.model.atoms import Atoms, Index, Squares, constraint_atoms
+from nearwise._common.types import Array, Index
+from nearwise.model.atoms import Atoms, Squares, constraint_atoms
 from nearwise.model.blocks import Block
 from nearwise.model.local import LocalAtoms, in_blocks
-
-Array = NDArray[np.float64]
 
 _BLOCK = 1 << 17  # numbers in a block of gathered rows: small enough to stay in the cache
 _FEW = 20_000  # numbers in the vectors of all atoms, up to which they are written out

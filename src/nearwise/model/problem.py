@@ -12,13 +12,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearwise._common.reading import finite
+from nearwise._common.types import Array
 from nearwise.model import binding
 from nearwise.model.blocks import Block, Constraints, Stated
 from nearwise.model.certificate import Certificate, InfeasibilityCheck, Violation
 from nearwise.model.divergences import Divergence, LogDet
 from nearwise.model.formulation import Formulation, Iterate
-
-Array = NDArray[np.float64]
 
 _WORST = 10  # constraints named in a certificate
 
@@ -38,7 +37,8 @@ class Problem:
     divergence : `LogDet()`, `VonNeumann()`, `Frobenius()` or one of your own (`SpectralDivergence`)
     prior : (r, r) symmetric positive semidefinite M0; the identity by default. A singular M0 confines M to
         its range (KSD09 4.2). For Frobenius it may be indefinite.
-    penalty : gamma > 0, the cost of violating a constraint; inf makes it hard. One number or one per row.
+    penalty : gamma > 0, the cost of violating a constraint; inf makes it hard. One number or one per row,
+        which the weights of the constraints multiply.
     sample_ids : the ids by which the constraints name the objects; row numbers by default
     fixed : one number per constraint, by default 0: the part of its value that does not depend on M, such as
         a squared distance outside the span of the features (JKDD12 (10)). Bounds must be given then.

@@ -13,14 +13,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._common.types import Array
 from nearwise.linalg.eigenpairs import eigenpairs
 from nearwise.linalg.pairs import PRECISION, Pair, product, two_sum
 from nearwise.model.blocks import Block, Linear
 from nearwise.model.certificate import SATISFIED, Certificate
 from nearwise.model.formulation import spectrum_of_factor
 from nearwise.model.problem import Problem
-
-Array = NDArray[np.float64]
 
 _MOST_NUMBERS = 2_000_000  # in the rows, written out
 _LARGEST_ORDER = 100

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from nearwise._common import reading
-
-Array = NDArray[np.float64]
+from nearwise._common.types import Array
 
 
 def stacked(matrices: Any) -> Array:

@@ -12,12 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array
 from nearwise.linalg.conjugate import conjugate_gradients
 from nearwise.named._weighted import Point, Weighted
-
-Array = NDArray[np.float64]
 
 _GROWTH = 4.0  # of sigma, where S - sigma X gets positive too slowly
 _SLOW = 0.1  # ratio of what is missing to X >= 0 from one round to the next

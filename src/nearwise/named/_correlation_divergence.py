@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array
 from nearwise.model import constraints
 from nearwise.model.divergences import Divergence
 from nearwise.model.problem import Problem
@@ -15,8 +15,6 @@ from nearwise.named import _given, _unit_rows
 from nearwise.named._result import NearestMatrix
 from nearwise.solving.driver import solve
 from nearwise.solving.result import Result, Status
-
-Array = NDArray[np.float64]
 
 _SLACK = 1.0  # penalty of a diagonal entry where not all of them can be met
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array, Index
 from nearwise.named import _groups, _semismooth
 from nearwise.named._entries import Entries
 from nearwise.named._result import NearestMatrix, certified, result
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 _MAX_ITER = 200
 _NO_PAIRS = np.empty((0, 2), np.int64)

@@ -6,17 +6,13 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nearwise._common.threads import one_blas_thread
+from nearwise._common.types import Array, Index, Mask
 from nearwise.named import _augmented, _correlation_dual, _interior, _weighted
 from nearwise.named._result import NearestMatrix, certified, result
 from nearwise.named._weighted import Solution, Weighted, best_of
 from nearwise.solving.result import Status
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 _FEW = 500  # free entries up to which the interior-point method is the faster one
 _MAX_ITER = 100
@@ -27,7 +23,7 @@ _SMALL = 32  # order up to which BLAS uses one thread by itself
 
 def nearest(
     A: Array,
-    missing: Flags | None,
+    missing: Mask | None,
     pairs: Index | None,
     weights: Array | None,
     min_eigenvalue: float,
@@ -56,7 +52,7 @@ def nearest(
     return _whole(found, rest, excess, filled, n)
 
 
-def _connected(A: Array, fixed: Flags, W: Array, min_eigenvalue: float, tol: float) -> NearestMatrix:
+def _connected(A: Array, fixed: Mask, W: Array, min_eigenvalue: float, tol: float) -> NearestMatrix:
     """The same where every variable has a known entry."""
     n = len(A)
     free = np.array(np.nonzero(np.triu(~fixed, 1)))
@@ -154,7 +150,7 @@ def _whole(found: NearestMatrix, rest: Index, excess: float, filled: Index, n: i
     )
 
 
-def _pattern(pairs: Index | None, missing: Flags) -> Flags:
+def _pattern(pairs: Index | None, missing: Mask) -> Mask:
     """Which entries are fixed; a missing one cannot be."""
     fixed = np.zeros_like(missing)
     if pairs is not None:

@@ -8,16 +8,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from nearwise._common.types import Array, Index
 from nearwise.linalg import spectrum
 from nearwise.linalg.conjugate import conjugate_gradients
 from nearwise.linalg.spectrum import Spectrum
 from nearwise.named._groups import Groups
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 DENSE = 32  # up to this order the Hessian is formed and factored
 _REGULARISATION = 1e-12  # of the Hessian, relative to the largest diagonal entry that it may have

@@ -12,11 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from nearwise._common import checks, reading
+from nearwise._common.types import Array, Index, Mask
 from nearwise.model.divergences import Divergence, Frobenius, LogDet, VonNeumann
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 Frame = Callable[[Array], Any]  # makes a table of a matrix
 
 _DIVERGENCES: dict[str, Divergence] = {
@@ -60,7 +58,7 @@ def dense(A: Any) -> Array:
     return matrix
 
 
-def with_missing(A: Any) -> tuple[Array, Flags | None]:
+def with_missing(A: Any) -> tuple[Array, Mask | None]:
     """A with zeros for missing entries, and which these are; one that is given on one side is not missing.
 
     None where no entry is missing.

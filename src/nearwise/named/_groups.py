@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
+from nearwise._common.types import Array, Index
 
 _WORTHWHILE = 64  # objects; below, looking for groups takes longer than it saves
 _MOST_SPLITS = 4  # of candidates that look alike, per group that they would have to form

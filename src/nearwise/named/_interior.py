@@ -11,13 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
+from nearwise._common.types import Array
 from nearwise.linalg.regularised import factored
 from nearwise.named._weighted import Point, Weighted
-
-Array = NDArray[np.float64]
 
 MOST_FREE = 5000  # free entries for which the matrix of their order is formed
 _TO_THE_EDGE = 0.98  # of the step to the boundary of the cone

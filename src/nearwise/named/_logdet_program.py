@@ -12,13 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
+from nearwise._common.types import Array
 from nearwise.linalg.regularised import factored
 from nearwise.model.problem import Problem
-
-Array = NDArray[np.float64]
 
 _SHRINK = 0.2  # of gamma and mu from one stage to the next
 _STAGE_DECREMENT = 0.1  # Newton's decrement, relative to mu, at which a stage ends; the last: below

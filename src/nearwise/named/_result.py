@@ -8,13 +8,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array, Index
 from nearwise.model.certificate import Certificate
 from nearwise.solving.result import Status
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 _NO_PAIRS = np.empty((0, 2), np.int64)
 _ENDS = {

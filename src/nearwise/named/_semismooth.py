@@ -19,14 +19,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nearwise._common.threads import one_blas_thread
+from nearwise._common.types import Array
 from nearwise.named._entries import DENSE, Entries, Grade, Point
 from nearwise.solving.loop import Loop
 from nearwise.solving.result import Status
-
-Array = NDArray[np.float64]
 
 _ARMIJO = 1e-4
 _HALVINGS = 30

@@ -16,14 +16,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, eigsh
 
+from nearwise._common.types import Array
 from nearwise.linalg.conjugate import End, conjugate_gradients
 from nearwise.solving.loop import Loop
 from nearwise.solving.result import Status
-
-Array = NDArray[np.float64]
 
 _DENSE = 600  # up to this order, all eigenvalues are computed at once
 _CG_STEPS = 100

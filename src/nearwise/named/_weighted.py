@@ -20,14 +20,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array, Index, Mask
 from nearwise.solving.loop import Loop
 from nearwise.solving.result import Status
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,13 +40,13 @@ class Weighted:
     """
 
     given: Array
-    fixed: Flags
+    fixed: Mask
     pairs: Index
     targets: Array
     weights: Array
 
     @cached_property
-    def unknown(self) -> Flags:
+    def unknown(self) -> Mask:
         """Which free entries have the weight zero."""
         return self.weights == 0
 

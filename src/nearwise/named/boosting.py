@@ -22,13 +22,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
 from nearwise._common import checks, reading
+from nearwise._common.types import Array
 from nearwise.model.certificate import Certificate, Violation
 from nearwise.named._arguments import stacked
 from nearwise.solving.approximate import definite_step
 from nearwise.solving.loop import Loop
 from nearwise.solving.result import Status
-
-Array = NDArray[np.float64]
 
 _EXPANSIONS = 200  # doublings of a step until the constraint is met
 _ROUNDING = 1e-12  # of the dual objective, which may end at the highest that a singular W has

@@ -11,10 +11,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from nearwise._common import reading
+from nearwise._common.types import Array
 from nearwise._common.warning import warn
 from nearwise.model.divergences import Divergence, Frobenius
 from nearwise.named import (
@@ -25,8 +26,6 @@ from nearwise.named import (
     _unit_rows,
 )
 from nearwise.named._result import NearestMatrix, certified, result
-
-Array = NDArray[np.float64]
 
 _MAX_ITER = 200
 

@@ -22,12 +22,12 @@ from scipy import linalg, sparse
 from scipy.sparse.csgraph import connected_components
 
 from nearwise._common import checks, reading
+from nearwise._common.types import Array
 from nearwise.linalg.regularised import ROUNDING, factored
 from nearwise.model.certificate import Certificate
 from nearwise.solving.loop import Loop
 from nearwise.solving.result import Status
 
-Array = NDArray[np.float64]
 Sides = NDArray[np.bool_]
 
 _SHRINK = 0.2  # of epsilon from one stage to the next

@@ -12,11 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components, shortest_path
 
 from nearwise._common import checks, reading
+from nearwise._common.types import Array, Index
 from nearwise.linalg.directions import with_fixed_signs
 from nearwise.linalg.scaling import inner_products
 from nearwise.model import constraints
@@ -24,9 +25,6 @@ from nearwise.model.divergences import Divergence, LogDet, VonNeumann
 from nearwise.model.problem import Problem
 from nearwise.solving.driver import solve
 from nearwise.solving.result import Result
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 _DIVERGENCES: dict[str, Divergence] = {"logdet": LogDet(), "vonneumann": VonNeumann()}
 

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from nearwise._common import checks, reading
+from nearwise._common.types import Array
 from nearwise.model import constraints
 from nearwise.model.blocks import Constraints
 from nearwise.model.certificate import SATISFIED, Certificate
@@ -23,8 +24,6 @@ from nearwise.named import _logdet_program
 from nearwise.named._arguments import stacked
 from nearwise.solving.driver import solve
 from nearwise.solving.result import Status
-
-Array = NDArray[np.float64]
 
 _SEARCH_STEPS = 60
 # The next theta as a share of the interval, first near its lower end because lower bounds are sharper, and

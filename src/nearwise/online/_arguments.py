@@ -8,9 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearwise._common import reading
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
+from nearwise._common.types import Array, Index
 
 _SEMIDEFINITE = 1e-10  # negative eigenvalues up to this multiple of the largest are rounding
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from nearwise._common.types import Array
 
 _AT_THE_LIMIT = 1e-12  # relative distance from the largest rate that the lemma covers
 _ROUNDING = 64 * np.finfo(np.float64).eps  # relative error of tr(U A) that counts as none

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._common.types import Array, Index
 from nearwise.linalg import eigenupdate
 
 if TYPE_CHECKING:
     from nearwise.linalg.loops.online import Feedback
     from nearwise.linalg.loops.online_spectral import Room, Spectrum
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 # follows the rows of a stream from a first to before a last one, and says how many it has done
 Stepper = Callable[[int, int, "Spectrum", "Room"], int]
 

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearwise._common import checks, reading
+from nearwise._common.types import Array
 from nearwise.online import _arguments
 from nearwise.online._bound import Examples
 from nearwise.online._states import EigenState, part_of, squares_of
 
-Array = NDArray[np.float64]
 Instance = tuple[NDArray[Any], bool]
 
 _RANK_ONE = 1e-14  # relative error up to which a matrix counts as a multiple of a square

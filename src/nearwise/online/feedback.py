@@ -15,13 +15,11 @@ from sklearn.utils import column_or_1d
 
 from nearwise._common import reading
 from nearwise._common.errors import RowsError
+from nearwise._common.types import Array, Index
 from nearwise.model import labelling
 from nearwise.model.blocks import Block, Constraints, Stated
 from nearwise.model.bounds import of_ascending
 from nearwise.model.kinds import COMPARISON, DISTANCE
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 CALIBRATED = 200  # distances from which open bounds are filled
 

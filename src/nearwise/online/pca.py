@@ -6,13 +6,12 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from nearwise._common import checks
+from nearwise._common.types import Array
 from nearwise.online import _arguments
 from nearwise.online._states import EigenState
-
-Array = NDArray[np.float64]
 
 
 class OnlinePCA:

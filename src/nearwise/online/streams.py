@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._common.types import Array
 from nearwise.online._states import EigenState, FactorState, part_of
 
 if TYPE_CHECKING:
     from nearwise.linalg.loops.online import Feedback
     from nearwise.linalg.loops.online_spectral import Room, Spectrum
 
-Array = NDArray[np.float64]
 State = dict[str, NDArray[Any]]
 
 

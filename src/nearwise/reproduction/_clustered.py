@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
+from nearwise._common.types import Array
 from nearwise.reproduction import _kernels as kernels
 from nearwise.reproduction._outcome import Curve, Outcome, Panel, Progress, Sample, followed
 
-Array = NDArray[np.float64]
 Preparation = Callable[[Array], Array]
 
 _QUICK_ROWS = 400

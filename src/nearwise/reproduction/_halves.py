@@ -6,16 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
 
 import nearwise as nw
 from nearwise import constraints as c
+from nearwise._common.types import Array, Labels
 
-Array = NDArray[np.float64]
-Labels = NDArray[np.int64]
 Map = Callable[[Array], Array]
 
 PENALTIES = (0.01, 0.1, 1.0, 10.0, 100.0)

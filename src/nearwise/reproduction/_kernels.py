@@ -6,18 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.metrics import normalized_mutual_info_score
 from sklearn.model_selection import StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 
 import nearwise as nw
 from nearwise import constraints as c
+from nearwise._common.types import Array, Labels
 from nearwise.reproduction import _data
 from nearwise.reproduction._outcome import timed
-
-Array = NDArray[np.float64]
-Labels = NDArray[np.int64]
 
 DIVERGENCES: dict[str, nw.Divergence] = {"LogDet": nw.LogDet(), "von Neumann": nw.VonNeumann()}
 MARGIN = (0.75, 1.25)  # KSD09 7.1: epsilon = 0.25

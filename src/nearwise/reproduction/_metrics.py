@@ -12,16 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 
 import nearwise as nw
+from nearwise._common.types import Array, Labels
 from nearwise.benchmarks.baselines.large_margin import large_margin_neighbours
 
-Array = NDArray[np.float64]
-Labels = NDArray[np.int64]
 Map = Callable[[Array], Array]
 
 TOLERANCE = 1e-3  # of the rules (24): beyond it the error of neighbours hardly changes

@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nearwise._common.files import write_whole
 
-Array = NDArray[np.float64]
 Item = TypeVar("Item")
 
 

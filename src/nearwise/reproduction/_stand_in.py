@@ -8,15 +8,13 @@ with the reciprocal of the number of features as its width, as scikit-learn has 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.datasets import load_wine
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
 
-Array = NDArray[np.float64]
-Labels = NDArray[np.int64]
+from nearwise._common.types import Array, Labels
 
 SIZES = (18, 17, 17)
 SAID = "GyrB is not to be had: the kernel is a stand-in of the same size, among 52 wines of three cultivars."

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 import nearwise as nw
-
-Array = NDArray[np.float64]
+from nearwise._common.types import Array
 
 NOISE = 0.1  # v_i of (28) has the variance 0.01
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import KMeans
 from sklearn.metrics import confusion_matrix
@@ -14,13 +13,11 @@ from sklearn.preprocessing import StandardScaler
 
 import nearwise as nw
 from nearwise import constraints as c
+from nearwise._common.types import Array, Labels
 from nearwise.benchmarks.baselines.hmrf_kmeans import hmrf_kmeans
 from nearwise.reproduction import _data
 from nearwise.reproduction._kernels import digits_389
 from nearwise.reproduction._outcome import Outcome, Progress, Sample, followed, timed
-
-Array = NDArray[np.float64]
-Labels = NDArray[np.int64]
 
 PAIRS = 50
 PENALTY = 1.0

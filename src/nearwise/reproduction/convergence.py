@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 
 import nearwise as nw
 from nearwise import constraints as c
+from nearwise._common.types import Array
 from nearwise.reproduction._kernels import TOLERANCE
 from nearwise.reproduction._outcome import Curve, Outcome, Panel, Progress, Sample, followed, timed
 from nearwise.reproduction._stand_in import SAID, nearest_error, squared_distances, stand_in
-
-Array = NDArray[np.float64]
 
 COUNTS = (100, 250, 500, 750, 1000)
 EXACT, OWN, SYMMETRIC, LOGDET = (

@@ -13,6 +13,7 @@ from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
 import nearwise as nw
+from nearwise._common.types import Array, Labels
 from nearwise.reproduction import _metrics as metrics
 from nearwise.reproduction._outcome import Curve, Outcome, Panel, Progress, Row, followed, timed
 
@@ -31,10 +32,10 @@ PROJECTED = {  # what learns inside the principal components
 class Split:
     """Training and test rows."""
 
-    X: metrics.Array
-    y: metrics.Labels
-    X_test: metrics.Array
-    y_test: metrics.Labels
+    X: Array
+    y: Labels
+    X_test: Array
+    y_test: Labels
 
     def error(self, learned: metrics.Map) -> float:
         return metrics.error(learned, self.X, self.y, self.X_test, self.y_test)

@@ -17,6 +17,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.preprocessing import KernelCenterer, StandardScaler
 
 import nearwise as nw
+from nearwise._common.types import Array, Labels
 from nearwise.benchmarks.baselines.spectral_regression import kernel_spectral_regression
 from nearwise.benchmarks.baselines.variance_unfolding import maximum_variance_unfolding
 from nearwise.reproduction import _kernels as kernels
@@ -95,16 +96,14 @@ def run(quick: bool, seed: int, progress: Progress) -> Outcome:
     )
 
 
-def random_pairs(n: int, count: int, seed: int) -> kernels.Labels:
+def random_pairs(n: int, count: int, seed: int) -> Labels:
     """Different pairs of n objects, uniformly: not balanced between the classes, as in the paper."""
     i, j = np.triu_indices(n, 1)
     chosen = np.random.default_rng(seed).permutation(len(i))[:count]
     return np.stack([i[chosen], j[chosen]], axis=1)
 
 
-def learned(
-    name: str, K: kernels.Array, y: kernels.Labels, pairs: kernels.Labels, alpha: float, rank: int, seed: int
-) -> kernels.Array:
+def learned(name: str, K: Array, y: Labels, pairs: Labels, alpha: float, rank: int, seed: int) -> Array:
     """The factor of the kernel that a method makes of K."""
     i, j = pairs.T
     same = y[i] == y[j]
@@ -129,7 +128,7 @@ def learned(
     return np.asarray(model.fit(K, constraints=side).embedding_)
 
 
-def _digits(sizes: Sizes, sample: int, quick: bool) -> tuple[kernels.Array, kernels.Labels, float]:
+def _digits(sizes: Sizes, sample: int, quick: bool) -> tuple[Array, Labels, float]:
     """The linear kernel of standardised digits 3, 8 and 9, and alpha."""
     if quick:
         data = nw.datasets.load("digits")
@@ -143,7 +142,7 @@ def _digits(sizes: Sizes, sample: int, quick: bool) -> tuple[kernels.Array, kern
     return X @ X.T, y, 0.25
 
 
-def _usps(quick: bool) -> tuple[kernels.Array, kernels.Labels, float]:
+def _usps(quick: bool) -> tuple[Array, Labels, float]:
     """The centred Gaussian kernel of the test digits, and alpha."""
     data = nw.datasets.load("digits" if quick else "usps")
     X, y = (data.X[:300], data.y) if quick else (data.X_test, data.y_test)

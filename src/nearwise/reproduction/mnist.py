@@ -11,11 +11,9 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import nearwise as nw
 from nearwise import constraints as c
+from nearwise._common.types import Array, Labels
 from nearwise.reproduction import _data
 from nearwise.reproduction._outcome import Outcome, Progress, Row, followed, timed
-
-Array = NDArray[np.float64]
-Labels = NDArray[np.int64]
 
 COMPONENTS = 100
 PENALTIES = (0.001, 0.01, 0.1)  # of which held-out training rows choose

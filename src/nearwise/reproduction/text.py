@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
@@ -19,11 +18,9 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.model_selection import train_test_split
 
 import nearwise as nw
+from nearwise._common.types import Array, Labels
 from nearwise.reproduction import _data
 from nearwise.reproduction._outcome import Curve, Outcome, Panel, Progress, Row, followed, timed
-
-Array = NDArray[np.float64]
-Labels = NDArray[np.int64]
 
 TERMS, NEIGHBORS = 5_000, 10
 SIZES = {"classic3": (3, 30, 100, 200), "newsgroups20": (20, 100, 200)}

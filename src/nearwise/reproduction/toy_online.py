@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 import nearwise as nw
+from nearwise._common.types import Array
 from nearwise.reproduction import _toy as toy
 from nearwise.reproduction._outcome import Curve, Outcome, Panel, Progress, Row, followed, timed
 
@@ -83,7 +84,7 @@ def run(quick: bool, seed: int, progress: Progress) -> Outcome:
     )
 
 
-Data = tuple[toy.Array, toy.Array, toy.Array, toy.Array]
+Data = tuple[Array, Array, Array, Array]
 
 
 def _batch(geometry: str, solver: str, rank: int, data: Data, longest: int) -> Trace:

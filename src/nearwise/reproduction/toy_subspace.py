@@ -11,6 +11,7 @@ from collections import defaultdict
 import numpy as np
 
 import nearwise as nw
+from nearwise._common.types import Array
 from nearwise.reproduction import _toy as toy
 from nearwise.reproduction._outcome import Curve, Outcome, Panel, Progress, Sample, followed
 
@@ -47,7 +48,7 @@ def run(quick: bool, seed: int, progress: Progress) -> Outcome:
     )
 
 
-def _problem(seed: int) -> tuple[toy.Array, toy.Array, toy.Array]:
+def _problem(seed: int) -> tuple[Array, Array, Array]:
     """Vectors in three dimensions, their targets, and the two leading directions of the target matrix."""
     rng = np.random.default_rng(seed)
     directions = np.linalg.qr(rng.standard_normal((3, 3)))[0]
@@ -55,13 +56,13 @@ def _problem(seed: int) -> tuple[toy.Array, toy.Array, toy.Array]:
     return X, toy.observed(X, directions * np.sqrt(SPECTRUM), rng), directions[:, :2]
 
 
-def _angle(G: toy.Array, directions: toy.Array) -> float:
+def _angle(G: Array, directions: Array) -> float:
     """The largest between the range of G and the span of orthonormal directions, in degrees."""
     cosines = np.linalg.svd(np.linalg.qr(G)[0].T @ directions, compute_uv=False)
     return float(np.degrees(np.arccos(np.clip(cosines.min(), 0, 1))))
 
 
-def _fit(title: str, G: toy.Array, X: toy.Array, y: toy.Array) -> Panel:
+def _fit(title: str, G: Array, X: Array, y: Array) -> Panel:
     """The points U^T x / sqrt(y) and the ellipse."""
     U, R = np.linalg.qr(G)
     points = X @ U / np.sqrt(np.maximum(y, np.finfo(float).tiny))[:, None]

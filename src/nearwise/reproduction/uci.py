@@ -7,17 +7,15 @@ from collections import defaultdict
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 import nearwise as nw
+from nearwise._common.types import Array, Labels
 from nearwise.benchmarks.baselines import Unavailable
 from nearwise.benchmarks.baselines.mcml import mcml
 from nearwise.benchmarks.baselines.peers import itml, lmnn
 from nearwise.reproduction import _halves as metrics
 from nearwise.reproduction._outcome import Curve, Outcome, Panel, Progress, Sample, followed, timed
 
-Array = NDArray[np.float64]
-Labels = NDArray[np.int64]
 Learner = Callable[[Array, Labels, int], metrics.Map]
 
 SETS = ("wine", "ionosphere", "balance_scale", "iris", "soybean_large")

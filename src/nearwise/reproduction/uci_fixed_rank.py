@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.preprocessing import StandardScaler
 
 import nearwise as nw
+from nearwise._common.types import Array, Labels
 from nearwise.benchmarks.baselines.large_margin import Unavailable
 from nearwise.reproduction import _metrics as metrics
 from nearwise.reproduction._outcome import Curve, Outcome, Panel, Progress, Row, Sample, followed, timed
@@ -91,7 +92,7 @@ def run(quick: bool, seed: int, progress: Progress) -> Outcome:
     )
 
 
-def _standardised(name: str) -> tuple[metrics.Array, metrics.Labels]:
+def _standardised(name: str) -> tuple[Array, Labels]:
     data = nw.datasets.load(name)
     X, y = np.asarray(data.X, dtype=np.float64), np.asarray(data.y)
     if name == "soybean_large":

@@ -9,18 +9,15 @@ from __future__ import annotations
 from collections import defaultdict
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse.csgraph import laplacian
 from sklearn.decomposition import KernelPCA
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.neighbors import KNeighborsClassifier, kneighbors_graph
 
 import nearwise as nw
+from nearwise._common.types import Array, Labels
 from nearwise.reproduction import _data
 from nearwise.reproduction._outcome import Curve, Outcome, Panel, Progress, Sample, followed, timed
-
-Array = NDArray[np.float64]
-Labels = NDArray[np.int64]
 
 LABELLED, UNSEEN, GRAPH = 100, 2_000, 1_000
 KERNELS = {"Gaussian kernel": 0.0, "kernel bent along the data": 1.0}  # how much the graph counts

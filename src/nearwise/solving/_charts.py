@@ -15,12 +15,10 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array
 from nearwise.model.divergences import Divergence, VonNeumann, divided_differences
 from nearwise.model.formulation import Formulation
-
-Array = NDArray[np.float64]
 
 _SMALLEST_START = 1e-10  # relative size to which small eigenvalues of a matrix to start from are raised
 _NEGLIGIBLE = 1e-20  # relative size of eigenvalues that make no difference to anything measured
@@ -64,15 +62,15 @@ class Chart(Protocol):
     def gradient(self, pullback: Array) -> Array:
         """The gradient of the objective in `basis`, omega not applied; `pullback` is sum_i y_i A_i."""
 
-    def moved(self, gradient: Array, step: Array, image: Array, radius: float) -> tuple[Chart, float] | None:
-        """The point after a step D and the objective's slope towards it.
+    def moved(
+        self, gradient: Array, step: Array, image: Array, radius: float
+    ) -> tuple[Chart | None, float, float]:
+        """The point after a step D, the objective's slope towards it, and the length of D.
 
-        `image` is the constraints' part of the Hessian, applied to omega * D and before omega. The step is
-        shortened where it is longer than `radius`. None where that leads out of the domain.
+        `image` is the constraints' part of the Hessian, applied to omega * D and before omega. The length is
+        about the largest relative change of M; where it is above `radius`, the point is that of a shorter
+        step. No point where that leads out of the domain.
         """
-
-    def length(self, gradient: Array, step: Array, image: Array) -> float:
-        """The length of a step as `radius` measures it: about the largest relative change of M."""
 
     def mirrored(self, pullback: Array, length: float) -> Chart | None:
         """The point after a mirror-descent step of a length in (0, 1]; always a descent if short enough."""
@@ -111,15 +109,12 @@ class FactorChart:
 
     def moved(
         self, gradient: Array, step: Array, image: Array, radius: float
-    ) -> tuple[FactorChart, float] | None:
+    ) -> tuple[FactorChart, float, float]:
         d, Q = np.linalg.eigh(step)
-        longest = np.abs(d).max(initial=0.0)
-        length = min(1.0, radius / longest) if longest > 0 else 1.0
-        slope = length * float(np.sum(gradient * step))
-        return FactorChart(self.form, self.factor @ (Q * np.sqrt(_growth(length * d)))), slope
-
-    def length(self, gradient: Array, step: Array, image: Array) -> float:
-        return float(np.linalg.norm(step, 2))
+        longest = float(np.abs(d).max(initial=0.0))
+        share = min(1.0, radius / longest) if longest > 0 else 1.0
+        slope = share * float(np.sum(gradient * step))
+        return FactorChart(self.form, self.factor @ (Q * np.sqrt(_growth(share * d)))), slope, longest
 
     def mirrored(self, pullback: Array, length: float) -> FactorChart | None:
         e, Q = np.linalg.eigh(self.gradient(pullback))
@@ -195,18 +190,19 @@ class SpectralChart:
 
     def moved(
         self, gradient: Array, step: Array, image: Array, radius: float
-    ) -> tuple[SpectralChart, float] | None:
+    ) -> tuple[SpectralChart | None, float, float]:
         # D / omega; where omega vanishes, the same from D + omega * image = -omega * gradient.
         positive = self.omega > np.finfo(float).tiny
         change = np.divide(step, self.omega, out=-gradient - image, where=positive)
-        longest = self.length(gradient, step, image)
-        length = min(1.0, radius / longest) if longest > 0 else 1.0
-        slope = length * float(np.sum(self.omega**2 * gradient * change))
-        moved = np.diag(self.theta) + length * change
+        largest = self.eigenvalues.max()
+        longest = float(np.linalg.norm(step, 2) / np.sqrt(largest)) if largest > 0 else 0.0
+        share = min(1.0, radius / longest) if longest > 0 else 1.0
+        slope = share * float(np.sum(self.omega**2 * gradient * change))
+        moved = np.diag(self.theta) + share * change
         if not np.isfinite(moved).all():
-            return None
-        linear = np.diag(self.eigenvalues) + length * self.omega**2 * change
-        return self._capped(moved, linear), slope
+            return None, slope, longest
+        linear = np.diag(self.eigenvalues) + share * self.omega**2 * change
+        return self._capped(moved, linear), slope, longest
 
     def _capped(self, theta: Array, linear: Array) -> SpectralChart:
         """The point with this theta, its eigenvalues no larger than a linear prediction of M says.
@@ -219,10 +215,6 @@ class SpectralChart:
         cap = np.maximum(predicted, 0.1 * max(float(np.trace(linear)) / len(linear), 0.0))
         most = np.where(cap > 0, self.law.gradient(np.where(cap > 0, cap, 1.0)), np.inf)
         return SpectralChart(self.form, self.law, np.minimum(t, most), self.vectors @ U)
-
-    def length(self, gradient: Array, step: Array, image: Array) -> float:
-        largest = self.eigenvalues.max()
-        return float(np.linalg.norm(step, 2) / np.sqrt(largest)) if largest > 0 else 0.0
 
     def mirrored(self, pullback: Array, length: float) -> SpectralChart | None:
         here = (self.vectors * self.theta) @ self.vectors.T

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array
 from nearwise.model.divergences import Frobenius, LogDet
 from nearwise.model.formulation import Iterate
 from nearwise.solving._interior_system import System
@@ -15,8 +15,6 @@ from nearwise.solving._orthogonal import OrthogonalSystem
 from nearwise.solving._scalings import MatrixStep, Scaling, start_sizes
 from nearwise.solving._slacks import Slacks, SlackStep
 from nearwise.solving._written import WrittenForm, packing
-
-Array = NDArray[np.float64]
 
 WINDOW = 10  # steps over which progress is judged, and after which a point is looked at in any case
 _BACK = 0.98  # share of the way to the boundary

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import lapack
 
-Array = NDArray[np.float64]
+from nearwise._common.types import Array
 
 _DEPENDENT = 1e-14  # added to the diagonal of the rows' Gram matrix, relatively: they may be dependent
 _SMALLEST = 1e-300

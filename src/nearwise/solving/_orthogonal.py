@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import lapack, qr
 
-Array = NDArray[np.float64]
+from nearwise._common.types import Array
 
 _DEPENDENT = 1e-24  # of the square of a row: by how much it yields at least
 _REFINEMENTS = 3  # for each that is asked for

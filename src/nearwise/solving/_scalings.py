@@ -13,13 +13,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import lapack
 
+from nearwise._common.types import Array
 from nearwise.model.divergences import Frobenius, LogDet, divided_differences
 from nearwise.solving._written import WrittenForm, packing
-
-Array = NDArray[np.float64]
 
 _START = 10.0  # how much larger than anything asked for the first point is
 _LARGEST_RATIO = 1e100  # of a bound to the size of its row, beyond which it does not set the start

@@ -11,13 +11,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array, Mask
 from nearwise.model.divergences import Frobenius, LogDet, VonNeumann
 from nearwise.solving._written import WrittenForm
-
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 _TINY = 1e-300
 _BISECTIONS = 32  # of the logarithm of a slack between 1e-300 and 1e300: to seven digits

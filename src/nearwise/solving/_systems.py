@@ -12,12 +12,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array
 from nearwise.linalg.conjugate import conjugate_gradients
 from nearwise.model.local import LocalAtoms
-
-Array = NDArray[np.float64]
 
 # The largest systems solved directly: rows times unknowns, which are written out, and the smaller of the two.
 _DIRECT = (1_000_000, 500)

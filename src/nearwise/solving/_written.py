@@ -6,14 +6,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array, Index
 from nearwise.model.divergences import Divergence
 from nearwise.model.losses import Losses
 from nearwise.model.measurements import Measurements
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 _BLOCK = 1 << 21  # numbers in products of atoms that are summed up to rows at once
 _SUMMED = 1 << 15  # numbers in the matrix that sums them up

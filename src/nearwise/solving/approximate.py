@@ -13,17 +13,14 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array, Index
 from nearwise.linalg.eigenupdate import rank_one_update
 from nearwise.model.divergences import VonNeumann
 from nearwise.model.formulation import Formulation, Iterate
 from nearwise.model.measurements import InMemory
 from nearwise.solving.projections import Order, check_schedule, sweeps
 from nearwise.solving.von_neumann import VonNeumannEngine
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 _TINY = 1e-300
 _FEW_SQUARES = 2  # up to so many, rank-one updates are faster than a dense eigendecomposition

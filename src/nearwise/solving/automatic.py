@@ -6,17 +6,13 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
+from nearwise._common.types import Array
 from nearwise.model.divergences import Frobenius, LogDet, VonNeumann
 from nearwise.model.formulation import Formulation, Iterate
 from nearwise.solving.interior import InteriorPoint
 from nearwise.solving.newton import Newton
 from nearwise.solving.projections import CyclicProjections
 from nearwise.solving.result import Record
-
-Array = NDArray[np.float64]
 
 _ROWS_PER_UNKNOWN = 10
 _FEW_ROWS = 1000

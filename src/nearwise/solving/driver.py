@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from nearwise._common import checks
 from nearwise._common.reading import finite
 from nearwise._common.threads import LARGE_MATRIX, one_blas_thread
+from nearwise._common.types import Array
 from nearwise.model.certificate import Certificate
 from nearwise.model.formulation import Formulation, Iterate
 from nearwise.model.problem import Problem
@@ -23,8 +24,6 @@ from nearwise.solving.automatic import Stage, stages
 from nearwise.solving.loop import Loop
 from nearwise.solving.reduction import Reduction, reduced
 from nearwise.solving.result import CONTRADICTION, Record, Result, Status
-
-Array = NDArray[np.float64]
 
 _MAX_ITER = 1000  # unless a solver names another number
 

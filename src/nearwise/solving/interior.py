@@ -12,15 +12,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array, Index, Mask
 from nearwise.model.divergences import Frobenius, LogDet, VonNeumann
 from nearwise.model.formulation import Formulation, Iterate, prior_point
 from nearwise.solving._interior_run import WINDOW, Run
 from nearwise.solving._written import WrittenForm, WrittenRows
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 _LARGER = 1e4  # how much further inside each start is, at least
 _LARGEST = 1e200
@@ -97,7 +94,7 @@ class InteriorPoint:
 
 
 @np.errstate(all="ignore")
-def _has_weight(form: Formulation) -> NDArray[np.bool_]:
+def _has_weight(form: Formulation) -> Mask:
     """The rows that can move the optimum; what the others cost is far below rounding, and they get y = 0."""
     losses = form.losses
     sizes = np.maximum(losses.sizes, np.abs(losses.bounds))

@@ -14,11 +14,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._common.types import Array, Index
 from nearwise.model.formulation import Formulation
 from nearwise.model.measurements import in_memory
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 _COMPILED_RANK = 2  # squares of a row, at most, for which the compiled loop has formulas
 

@@ -14,16 +14,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array
 from nearwise.model.divergences import LogDet
 from nearwise.model.formulation import Formulation, Iterate, prior_point
 from nearwise.model.losses import Losses
 from nearwise.solving._charts import Chart, SpectralChart, first_chart
 from nearwise.solving._systems import newton_step
 from nearwise.solving.reduction import reduced
-
-Array = NDArray[np.float64]
 
 _SUFFICIENT = 1e-4  # share of the predicted decrease that a step must bring
 _PATIENCE = 30  # iterations before hard constraints are suspected to contradict each other
@@ -182,15 +180,14 @@ class _Run:
         step, image = newton_step(local, weights, gradient, chart.omega, accuracy, self.cost.any_hard)
         for attempt in range(12):
             radius = self.radius
-            moved = chart.moved(gradient, step, image, self.radius)
-            if moved is not None:
-                new, slope = moved
+            new, slope, length = chart.moved(gradient, step, image, self.radius)
+            if new is not None:
                 if slope < 0 and self._accept(new, _SUFFICIENT * slope, slope, attempt == 0):
-                    self.full_step = attempt == 0 and chart.length(gradient, step, image) <= min(radius, 0.5)
+                    self.full_step = attempt == 0 and length <= min(radius, 0.5)
                     return True
                 if not slope < 0:
                     break
-            self.radius = min(self.radius, chart.length(gradient, step, image)) / 2
+            self.radius = min(self.radius, length) / 2
         self.radius = self.settings.radius
         return False
 

@@ -16,13 +16,11 @@ from typing import ClassVar, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._common.types import Array, Index
 from nearwise.model.divergences import LogDet, VonNeumann
 from nearwise.model.formulation import Formulation, Iterate
 from nearwise.solving.logdet import LogDetEngine
 from nearwise.solving.von_neumann import VonNeumannEngine
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 _ROUNDING = 4 * np.finfo(float).eps
 _DRIFT = 1e-10  # of M from its multipliers, from which on it is computed from them anew

@@ -12,12 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array
 from nearwise.model.formulation import Formulation
 from nearwise.model.measurements import Measurements
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

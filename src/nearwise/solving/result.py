@@ -6,14 +6,11 @@ import enum
 from dataclasses import dataclass, field
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
+from nearwise._common.types import Array
 from nearwise.model.certificate import Certificate
 
 CONTRADICTION = "No matrix meets these hard constraints together: "
 
-Array = NDArray[np.float64]
 Limit = Literal["time", "iterations"]
 
 

@@ -19,17 +19,15 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from nearwise._common.threads import one_blas_thread
+from nearwise._common.types import Array
 from nearwise.linalg.conjugate import conjugate_gradients
 from nearwise.model.divergences import Frobenius
 from nearwise.model.formulation import Formulation, Iterate
 from nearwise.model.measurements import in_memory
 from nearwise.solving.newton import Newton
-
-Array = NDArray[np.float64]
 
 _COLUMNS = 32  # at first; at most so many, or as many as there are, are added at once
 _WIDEST = 0.5  # share of the order of M: with more columns, all of M is the smaller problem

@@ -10,16 +10,13 @@ general rows by dense eigendecompositions.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nearwise._common.threads import LARGE_MATRIX, one_blas_thread
+from nearwise._common.types import Array, Index
 from nearwise.linalg import eigenupdate
 from nearwise.model.divergences import VonNeumann, divided_differences
 from nearwise.model.formulation import Formulation
 from nearwise.model.measurements import in_memory
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 _NEGLIGIBLE = 1e-140  # relative size of singular values of a factor that make no difference to anything
 _LAW = VonNeumann()

@@ -12,19 +12,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from nearwise._common.types import Array, Index
 from nearwise._common.warning import warn
 from nearwise.learners import FixedRankEmbedding, FixedRankRegressor
 from nearwise.learners.base import Learner
 from nearwise.learners.input_kernels import InputKernel
 from nearwise.learners.metric import Metric, euclidean, root_of
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 
 class StartUnknownWarning(UserWarning):

@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._common.types import Array, Index
 from nearwise.linalg.nearest import nearest
 from nearwise.linalg.scaling import principal_coordinates
 from nearwise.model import drawing
@@ -28,9 +29,6 @@ from nearwise.study.resampling import (
     mean,
     share,
 )
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 __all__ = [
     "UNCLEAR",

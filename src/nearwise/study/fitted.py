@@ -9,14 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.pipeline import make_pipeline
 
 from nearwise._common.refused import Refused
+from nearwise._common.types import Array
 from nearwise.data import models, tables
 from nearwise.data.tables import Table
-
-Array = NDArray[np.float64]
 
 _BLOCK = 4096  # rows that are transformed at a time: a kernel with many points needs memory for each
 

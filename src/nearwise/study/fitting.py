@@ -22,6 +22,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 from nearwise._common.refused import Refused
+from nearwise._common.types import Array, Index
 from nearwise.learners import (
     FixedRankLearner,
     KernelLearner,
@@ -32,9 +33,6 @@ from nearwise.learners.metric import KernelMetric
 from nearwise.model.blocks import Constraints
 from nearwise.solving.result import Result, Status
 from nearwise.study import stream
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 CHOOSING, LEARNING = "choosing the penalty", "learning"
 FIXED_RANK, HIGHEST_RANK = 10, 30  # of the method "fixed-rank", unless a rank is given

@@ -14,11 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._common.types import Index, Mask
 from nearwise.model.blocks import Block, Constraints
 from nearwise.study.evaluation import LARGEST_SAMPLE
-
-Index = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 SHARE = 0.2  # held out by default, and at most as many as are measured
 FEWEST = 10  # rows or constraints on which a figure says something

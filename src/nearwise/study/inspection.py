@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from nearwise._common.types import Array, Index
 from nearwise.learners import (
     FixedRankEmbedding,
     FixedRankLearner,
@@ -31,9 +32,6 @@ from nearwise.linalg.scaling import principal_coordinates
 from nearwise.model import labelling
 from nearwise.study.before_after import Missing, learner_of, measures, rows_of, start_metric
 from nearwise.study.evaluation import PAIRS, labelled_pairs
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 MAP_POINTS = 1000  # rows on a map; of more, a sample is shown
 SHARE_PAIRS = 4000  # random pairs over which the features' shares are summed

@@ -12,14 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 from nearwise._common.errors import RowsError
 from nearwise._common.reading import id_list
 from nearwise._common.refused import Refused
+from nearwise._common.types import Index
 from nearwise.data import side_files, tables
 from nearwise.data.side_files import Side
 from nearwise.data.tables import Table
 from nearwise.data.tables.numerals import Numerals, number
 from nearwise.model import labelling
 from nearwise.model.blocks import Block, Constraints, Stated
-
-Index = NDArray[np.int64]
 
 _LARGEST = 1e150  # numbers beyond it, or all below its inverse, have no squared distances
 _ADVICE = (

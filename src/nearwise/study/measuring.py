@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise._common.refused import Refused
+from nearwise._common.types import Index
 from nearwise.data.tables import Seen, Table
 from nearwise.model.blocks import Constraints
 from nearwise.study import evaluation
@@ -17,8 +18,6 @@ from nearwise.study.fitted import Fitted
 from nearwise.study.holding_out import FEWEST, counts, listed, numbered, with_enough
 from nearwise.study.known import Known, class_codes
 from nearwise.study.resampling import Figure
-
-Index = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

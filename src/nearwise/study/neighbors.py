@@ -7,13 +7,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array, Index
 from nearwise.learners.metric import Metric
 from nearwise.linalg.nearest import nearest as tiled
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 # For every row of a block, so many rows of the data that are nearest up to rounding, in any order;
 # the last argument is the row of the data that the first of the block is, or None.

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
 from nearwise._common.refused import Refused
+from nearwise._common.types import Index
 from nearwise.data.tables import Seen
 from nearwise.study import evaluation, fitting
 from nearwise.study.before_after import measures
@@ -24,7 +25,6 @@ from nearwise.study.fitting import Contradiction, Fit, Settings, Watch
 from nearwise.study.holding_out import Split, counts, hold_out, listed, numbered
 from nearwise.study.known import Known
 
-Index = NDArray[np.int64]
 Pairs = tuple[Index, NDArray[np.bool_]]
 
 

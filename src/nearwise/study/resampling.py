@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from nearwise._common.types import Array
+
 Statistic = Callable[[Array], Array]  # (r, n) multiplicities of n objects -> r values
 
 RESAMPLES = 1000

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise._common.digest import SHORT, digest
+from nearwise._common.types import Array, Index
 from nearwise.data.models import load, save
 from nearwise.learners import OnlineLearner, PriorKeptWarning
 from nearwise.model import constraints as c
@@ -24,8 +25,6 @@ from nearwise.online.feedback import Pieces, of_blocks
 if TYPE_CHECKING:
     from nearwise.study.fitting import Settings, Watch
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 _AT_A_TIME = 500  # pieces between looks at the clock
 _STORED_EVERY = 2.0  # seconds between checkpoints

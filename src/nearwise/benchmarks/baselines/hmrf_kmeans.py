@@ -14,8 +14,8 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from sklearn.cluster import KMeans
 
-Array = NDArray[np.float64]
-Labels = NDArray[np.int64]
+from nearwise._common.types import Array, Labels
+
 Pairs = NDArray[np.int64]
 
 _ROUNDS = 100

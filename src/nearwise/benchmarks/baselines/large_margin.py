@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from nearwise._common.types import Array, Labels
 from nearwise.benchmarks.baselines import Unavailable
-from nearwise.benchmarks.baselines.peers import Array, Labels, Map, lmnn
+from nearwise.benchmarks.baselines.peers import Map, lmnn
 
 __all__ = ["Unavailable", "large_margin_neighbours"]
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
-Array = NDArray[np.float64]
+from nearwise._common.types import Array
 
 
 def mcml(X: Array, y: NDArray[np.int64], seed: int, max_iter: int = 200) -> Callable[[Array], Array]:

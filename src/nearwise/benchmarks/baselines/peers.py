@@ -14,12 +14,10 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array, Labels
 from nearwise.benchmarks.baselines import require
 
-Array = NDArray[np.float64]
-Labels = NDArray[np.int64]
 Map = Callable[[Array], Array]
 
 

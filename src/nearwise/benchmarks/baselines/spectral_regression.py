@@ -7,12 +7,10 @@ fitted by a regularised regression in the kernel, and the fitted values are the 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg, sparse
 from scipy.sparse.linalg import eigsh
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
+from nearwise._common.types import Array, Index
 
 REGULARISATION = 0.01  # delta of the authors' own program
 NEIGHBOURS = 5  # of the graph, MBS11 10.2.2

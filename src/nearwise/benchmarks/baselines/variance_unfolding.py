@@ -6,9 +6,8 @@ import importlib
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from nearwise._common.types import Array
 
 NEIGHBOURS = 5
 _LONGEST = 3_000  # iterations of SCS

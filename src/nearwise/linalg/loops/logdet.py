@@ -12,10 +12,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._common.types import Array, Index
 from nearwise.linalg.loops.compiling import compiled
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 _SHRINKING = 1e8  # by which one projection may divide a value at most; only unreachable bounds ask for more
 _REFINEMENTS = 100  # of the step, at most: Newton takes a handful, bisection as many as there are bits

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._common.types import Array, Index
 from nearwise.linalg.loops.compiling import compiled
 from nearwise.linalg.loops.logdet import (
     fill_image,
@@ -23,9 +24,6 @@ from nearwise.linalg.loops.logdet import (
     pair_eigenvalues,
     projection_step,
 )
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 _SMALLEST = 1e-290  # squared distances below are zero: a change along them would leave the range of numbers
 

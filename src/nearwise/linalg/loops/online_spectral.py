@@ -12,16 +12,13 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array, Index
 from nearwise.linalg.loops.compiling import compiled
 from nearwise.linalg.loops.logdet import gather
 from nearwise.linalg.loops.online import Feedback, is_met, unit_of
 from nearwise.linalg.loops.secular import Workspace, complete, decompose, transform
 from nearwise.linalg.loops.von_neumann import rotate_vectors
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 CEILING = 690.0  # exponents stay below: their exponentials are finite numbers
 DRIFT = 1e-13  # largest entry of V V^T - I that is left alone

@@ -8,11 +8,9 @@ rounding errors are those of LAPACK's dlaed4.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array
 from nearwise.linalg.loops.compiling import compiled
-
-Array = NDArray[np.float64]
 
 _EPS = float(np.finfo(np.float64).eps)
 _CUBIC = 1e-7  # a step of a cubic iteration this short, relatively, leaves nothing to do

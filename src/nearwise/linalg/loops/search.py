@@ -10,11 +10,9 @@ halved.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array
 from nearwise.linalg.loops.compiling import compiled
-
-Array = NDArray[np.float64]
 
 VALUES, LOGARITHMS, EXPONENTIAL = 0, 1, 2  # forms of the equation, see `residual`
 STATE = 13  # numbers that a search keeps

@@ -16,13 +16,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array, Index
 from nearwise.linalg.loops.compiling import compiled
 from nearwise.linalg.loops.roots import inner_root, last_root
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 _EPS = float(np.finfo(np.float64).eps)
 _DEFLATION = 8.0  # in units of rounding errors, as in LAPACK's dlaed2

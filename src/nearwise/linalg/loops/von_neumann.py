@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._common.types import Array, Index
 from nearwise.linalg.loops.compiling import compiled
 from nearwise.linalg.loops.search import advance, begin, residual
 from nearwise.linalg.loops.secular import (
@@ -24,9 +25,6 @@ from nearwise.linalg.loops.secular import (
     rotate_rows,
     transform,
 )
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 _CEILING = 690.0  # eigenvalues of L stay below: their exponentials are finite numbers
 _FLOOR = -1e5  # and above; rows that cannot be reached would push them ever further

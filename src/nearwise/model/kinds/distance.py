@@ -6,18 +6,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from nearwise.model.kinds.kind import (
-    Array,
-    Grade,
-    Kind,
-    Mask,
-    Names,
-    Part,
-    bounded,
-    by_relation,
-    rows_of,
-    shown_pair,
-)
+from nearwise._common.types import Array, Mask
+from nearwise.model.kinds.kind import Grade, Kind, Names, Part, bounded, by_relation, rows_of, shown_pair
 
 if TYPE_CHECKING:
     from nearwise.model.blocks import Block

@@ -8,14 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+
+from nearwise._common.types import Array, Index, Mask
 
 if TYPE_CHECKING:
     from nearwise.model.blocks import Block
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 Names = Callable[[Any], str]  # an id -> how it is written
 
 

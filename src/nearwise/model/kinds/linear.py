@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from scipy import sparse
 
-from nearwise.model.kinds.kind import Array, Grade, Kind, Mask, Measure, Names, Part, bounded, by_relation
+from nearwise._common.types import Array, Mask
+from nearwise.model.kinds.kind import Grade, Kind, Measure, Names, Part, bounded, by_relation
 
 if TYPE_CHECKING:
     from nearwise.model.blocks import Block, Linear

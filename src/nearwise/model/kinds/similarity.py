@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
+from nearwise._common.types import Array, Mask
 from nearwise.model.kinds.distance import Distance
-from nearwise.model.kinds.kind import Array, Grade, Kind, Mask, Names, Part, bounded, by_relation, shown_pair
+from nearwise.model.kinds.kind import Grade, Kind, Names, Part, bounded, by_relation, shown_pair
 
 if TYPE_CHECKING:
     from nearwise.model.blocks import Block

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from nearwise._common.types import Array
 from nearwise.show.report._svg import (
     LEFT,
     RIGHT,
@@ -28,8 +29,6 @@ from nearwise.show.report._svg import (
 from nearwise.show.report._text import LABEL, count, html, number, percent, shown, tick_percent
 from nearwise.study.evaluation import Figure, Interval
 from nearwise.study.inspection import Convergence, Distances, FeatureShares, Spectrum
-
-Array = NDArray[np.float64]
 
 TOP_FEATURES = 15
 _NAME = 17  # characters of a feature's name for which there is room

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.types import Array
 from nearwise.show.report._svg import WIDTH, figure, mark
 from nearwise.show.report._text import LABEL, count, html, percent, shown
 from nearwise.study.inspection import Classes, Maps, has_label, label_text
-
-Array = NDArray[np.float64]
 
 # Drawn after the move to the point: a dot, a square, a triangle, a diamond. Neighbours in the list of classes
 # differ in shape, so that nobody needs to tell ten colours apart.
