@@ -155,10 +155,11 @@ def _contradiction(written: WrittenForm, form: Formulation) -> Iterator[Array | 
     are left out as long as the others still have a proof: half of them, then fewer, at last one by one.
     """
     hard = np.flatnonzero(form.losses.is_hard)
-    fewer = yield from _proof_from(written, form, hard, np.ones(len(hard)), _TRIES)
-    if fewer is None:
+    proof = yield from _proof_from(written, form, hard, np.ones(len(hard)), _TRIES)
+    if proof is None:
         return
-    proof, rows, share = fewer, hard, np.ones(0)
+    rows, share = _shares(proof, form)
+    fewer = yield from _proof_from(written, form, rows, share, 1)
     while fewer is not None and np.count_nonzero(fewer) < len(rows):
         proof, (rows, share) = fewer, _shares(fewer, form)
         fewer = yield from _proof_from(written, form, rows, share, 1)
