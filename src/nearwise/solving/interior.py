@@ -37,7 +37,6 @@ _FROM = (
     *((False, start, False, True) for start in range(2, _STARTS)),
 )
 _WEIGHTLESS = 1e-40  # what a soft row costs in units of the objective, below which it is left out
-_TRIES = 2  # starts of the first search for a proof
 _SEARCHES = 24  # for a proof of fewer rows
 _FLATTEST = 1e-12  # relative size of a direction of the rows that is one, and is stretched to equal size
 _FEASIBLE = 1e-7  # violation of rows that are not contradictory
@@ -155,7 +154,7 @@ def _contradiction(written: WrittenForm, form: Formulation) -> Iterator[Array | 
     are left out as long as the others still have a proof: half of them, then fewer, at last one by one.
     """
     hard = np.flatnonzero(form.losses.is_hard)
-    proof = yield from _proof_from(written, form, hard, np.ones(len(hard)), _TRIES)
+    proof = yield from _proof_from(written, form, hard, np.ones(len(hard)), _STARTS)
     if proof is None:
         return
     rows, share = _shares(proof, form)
