@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from . import (
         constraints as constraints,
         datasets as datasets,
+        distributed as distributed,
         inspection as inspection,
         online as online,
         plotting as plotting,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         study as study,
         tables as tables,
     )
+    from ._common.threads import threads as threads
     from .data.models import ModelFileError as ModelFileError, load as load, save as save
     from .learners import (
         FixedRankEmbedding as FixedRankEmbedding,
@@ -43,7 +45,6 @@ if TYPE_CHECKING:
         KernelMetric as KernelMetric,
         Metric as Metric,
     )
-    from .model.binding import LeftOutWarning as LeftOutWarning
     from .model.certificate import (
         Certificate as Certificate,
         InfeasibilityCheck as InfeasibilityCheck,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
         SpectralDivergence as SpectralDivergence,
         VonNeumann as VonNeumann,
     )
+    from .model.left_out import LeftOutWarning as LeftOutWarning
     from .model.problem import Problem as Problem, check_infeasibility as check_infeasibility
     from .named import (
         BoostResult as BoostResult,
@@ -84,6 +86,7 @@ if TYPE_CHECKING:
 _EXPORTS: dict[str, str | None] = {
     "constraints": None,
     "datasets": None,
+    "distributed": None,
     "inspection": None,
     "online": None,
     "plotting": None,
@@ -105,6 +108,7 @@ _EXPORTS: dict[str, str | None] = {
     "Record": "solving.result",
     "Violation": "model.certificate",
     "solve": "solving.driver",
+    "threads": "_common.threads",
     "Metric": "learners.metric",
     "KernelMetric": "learners.metric",
     "KernelMap": "learners.metric",
@@ -115,7 +119,7 @@ _EXPORTS: dict[str, str | None] = {
     "KernelLearner": "learners",
     "OnlineLearner": "learners",
     "KernelReducer": "learners",
-    "LeftOutWarning": "model.binding",
+    "LeftOutWarning": "model.left_out",
     "PriorKeptWarning": "learners",
     "TruncationWarning": "learners",
     "UnknownIdsWarning": "learners",

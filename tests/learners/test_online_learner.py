@@ -16,6 +16,7 @@ from sklearn.datasets import load_iris
 from sklearn.exceptions import NotFittedError
 
 import nearwise as nw
+from crossing import crossed
 from nearwise import constraints as c
 from nearwise.linalg import eigenupdate
 
@@ -70,10 +71,9 @@ def same_state(first: nw.OnlineLearner, second: nw.OnlineLearner) -> None:
     assert first.threshold_ == second.threshold_
 
 
-@every_update
-@pytest.mark.parametrize("kind", ["pairs", "distances", "triplets", "quadruplets"])
-@pytest.mark.parametrize("rank", [None, 3])
-@pytest.mark.parametrize("fast", [False, True])
+@crossed(
+    update=UPDATES, kind=["pairs", "distances", "triplets", "quadruplets"], rank=[None, 3], fast=[False, True]
+)
 def test_a_stream_may_be_cut_anywhere(
     update: str, kind: str, rank: int | None, fast: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -375,6 +375,7 @@ def test_open_bounds_are_percentiles_of_the_distances_so_far() -> None:
     np.testing.assert_array_equal(known, np.sort(positive[:CALIBRATED]))
 
 
+@pytest.mark.long
 def test_many_features_are_learned_in_a_subspace() -> None:
     rows = sparse.random_array((40, 3000), density=0.02, rng=0, format="csr")
     labels = np.arange(40) % 2

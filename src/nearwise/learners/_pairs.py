@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise._common.types import Array, Codes
+from nearwise.learners._in_pieces import SpaceInPieces
 from nearwise.learners._space import Space
 from nearwise.model import bounds, constraints as c, drawing
 from nearwise.model.blocks import Constraints
@@ -27,7 +28,11 @@ _EQUAL = 1e-12  # of the median squared distance, below which two objects count 
 
 
 def local_pairs(
-    codes: Codes, space: Space, prior: Space, n_pairs: int | None, rng: np.random.RandomState
+    codes: Codes,
+    space: Space | SpaceInPieces,
+    prior: Space | SpaceInPieces,
+    n_pairs: int | None,
+    rng: np.random.RandomState,
 ) -> Constraints:
     """Objects with their five nearest of their own class and of the others, at the objects' own thresholds.
 
@@ -44,20 +49,20 @@ def local_pairs(
     limit = LOCAL_PAIRS if n_pairs is None else n_pairs
     n_asking = min(len(labelled), -(-limit // (2 * drawing.N_NEIGHBORS)))
     asking = np.sort(labelled[rng.permutation(len(labelled))[:n_asking]])
-    # distances between rows round less when they are centred
-    centred = Space(space.rows - space.rows[labelled].mean(axis=0), space.outside)
-    near, far = drawing.neighbors(codes, centred.nearest, asking)
+    near, far = space.neighbors(codes, asking)
     is_different = _positive(prior, np.concatenate([near, far]))
     near, far = near[is_different[: len(near)]], far[is_different[len(near) :]]
     if len(near) == 0 or len(far) == 0:
         return Constraints()
     whole = _own_thresholds(prior, near, far, len(codes))
-    lower, upper = bounds.around(whole, _own_thresholds(Space(prior.rows), near, far, len(codes)))
+    lower, upper = bounds.around(whole, _own_thresholds(prior.inside, near, far, len(codes)))
     near, far = _at_most(near, limit - limit // 2, rng), _at_most(far, max(limit // 2, 1), rng)
     return c.at_most(near, lower[near[:, 0]]) + c.at_least(far, upper[far[:, 0]])
 
 
-def random_pairs(codes: Codes, prior: Space, n_pairs: int | None, rng: np.random.RandomState) -> Constraints:
+def random_pairs(
+    codes: Codes, prior: Space | SpaceInPieces, n_pairs: int | None, rng: np.random.RandomState
+) -> Constraints:
     """Pairs drawn uniformly, half of them similar where the labels permit; 40 c^2 by default (KSD09 7.2)."""
     same, different = drawing.random_pairs(codes, n_pairs, rng)
     is_different = _positive(prior, np.concatenate([same, different]))
@@ -67,7 +72,7 @@ def random_pairs(codes: Codes, prior: Space, n_pairs: int | None, rng: np.random
     return with_bounds(c.similar(same) + c.dissimilar(different), prior)
 
 
-def with_bounds(constraints: Constraints, prior: Space) -> Constraints:
+def with_bounds(constraints: Constraints, prior: Space | SpaceInPieces) -> Constraints:
     """The constraints, by row number, with their open bounds filled from the pairs in question."""
     of_relation: dict[int, list[Pairs]] = {-1: [], 1: []}
     for block in constraints.blocks:
@@ -76,14 +81,14 @@ def with_bounds(constraints: Constraints, prior: Space) -> Constraints:
             of_relation[block.relation].append(np.asarray(block.object_ids[open_rows], dtype=np.int64))
     near, far = (np.concatenate(found) if found else _NO_PAIRS for found in of_relation.values())
     whole = bounds.of_pairs(prior.distances(near), prior.distances(far))
-    learned = bounds.of_pairs(Space(prior.rows).distances(near), Space(prior.rows).distances(far))
+    learned = bounds.of_pairs(prior.inside.distances(near), prior.inside.distances(far))
     if whole is None or learned is None:
         return constraints
     below, above = bounds.around(np.array(whole.threshold), np.array(learned.threshold))
     return replace(whole, upper=float(below), lower=float(above)).filled(constraints)
 
 
-def _own_thresholds(space: Space, near: Pairs, far: Pairs, n_objects: int) -> Array:
+def _own_thresholds(space: Space | SpaceInPieces, near: Pairs, far: Pairs, n_objects: int) -> Array:
     """The threshold of every object, from the pairs in which it is the first."""
     below = _medians(near[:, 0], space.distances(near), n_objects)
     above = _medians(far[:, 0], space.distances(far), n_objects)
@@ -93,9 +98,9 @@ def _own_thresholds(space: Space, near: Pairs, far: Pairs, n_objects: int) -> Ar
     return np.maximum(threshold, _LEAST * np.median(threshold[threshold > 0]))
 
 
-def _positive(prior: Space, pairs: Pairs) -> NDArray[np.bool_]:
+def _positive(prior: Space | SpaceInPieces, pairs: Pairs) -> NDArray[np.bool_]:
     """Which pairs are of objects with different coordinates, without which nothing can be learned."""
-    distances = Space(prior.rows).distances(pairs)
+    distances = prior.inside.distances(pairs)
     found = distances[distances > 0]
     return distances > (_EQUAL * np.median(found) if len(found) else 0.0)
 

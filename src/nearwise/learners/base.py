@@ -10,13 +10,21 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    _check_feature_names,
+    _check_sample_weight,
+    check_is_fitted,
+    validate_data,
+)
 
 from nearwise._common.checks import one_of, positive_or_infinite, whole_number_or_none
 from nearwise._common.errors import RowsError
+from nearwise._common.memory import foresee
 from nearwise._common.types import Array, Index
 from nearwise._common.warning import warn
-from nearwise.learners import _range, _side
+from nearwise.distributed import Vectors
+from nearwise.distributed.vectors import is_dask
+from nearwise.learners import _in_pieces, _range, _side
 from nearwise.learners._learning import Learned, learn
 from nearwise.learners._progress import Callbacks, progress
 from nearwise.learners._space import Outside
@@ -64,13 +72,24 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     metric_: Any
     start_metric_: Any
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: Any) -> NDArray[Any]:
         """Coordinates of new objects, in which the Euclidean distance is the learned one.
 
         Where only a subspace was learned (`rank`), the coordinates in it: the fixed part of the distance,
-        outside the subspace, is left out. `distances` and `pair_distance` contain it.
+        outside the subspace, is left out. `distances` and `pair_distance` contain it, and so do the
+        coordinates of `MetricLearner` and `OnlineLearner` with `whole=True`, as many as there are features.
+        Data in single precision have coordinates in single precision, computed in double.
+
+        Of a Dask array or dataframe, a Dask array of which nothing is computed yet.
         """
-        return self._fitted_metric().transform(self._checked(X))
+        metric = self._fitted_metric()
+        if is_dask(X):
+            if hasattr(X, "columns"):
+                _check_feature_names(self, X._meta, reset=False)
+            known = self.n_features_in_, type(self).__name__
+            return _in_pieces.transformed(X, metric, *known, whole=self._is_whole)
+        rows = self._checked(X, [np.float64, np.float32])  # what is neither becomes the first
+        return _in_pieces.coordinates(rows, metric, self._is_whole)
 
     def distances(self, X: Any, Y: Any = None, *, squared: bool = False) -> Array:
         """Learned distances of every row of X to every row of Y, by default of X.
@@ -87,7 +106,10 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         """
         metric = self._fitted_metric()
         X = self._checked(X)
-        found = metric.squared_distances(X, X if Y is None else self._checked(Y))
+        others = X if Y is None else self._checked(Y)
+        n, m = X.shape[0], others.shape[0]
+        foresee(8 * n * m, f"the matrix of distances between {n:,} and {m:,} objects")
+        found = metric.squared_distances(X, others)
         if Y is None:
             np.fill_diagonal(found, 0.0)
         return found if squared else np.sqrt(found)
@@ -103,9 +125,11 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
         Returns
         -------
-        (m,) array
+        (m,) array; a Dask array where X or the vectors are one
         """
         metric = self._fitted_metric()
+        if is_dask(X) or is_dask(pairs):
+            return _in_pieces.pair_distances(pairs, X, metric, self.n_features_in_, squared)
         if X is None:
             vectors = np.asarray(pairs, dtype=np.float64)
             if vectors.ndim != 3 or vectors.shape[1] != 2:
@@ -161,13 +185,23 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
     @property
     def _n_features_out(self) -> int:
-        return int(self.metric_.factor.shape[1])
+        return int(self.metric_.n_features if self._is_whole else self.metric_.factor.shape[1])
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether coordinates contain what lies outside a subspace."""
+        return bool(getattr(self, "whole", False)) and self.metric_.basis is not None
+
+    def _linear_map(self) -> Array:
+        """The linear map of `transform` of a `Metric`, one row per coordinate."""
+        metric: Any = self._fitted_metric()
+        return metric.isometric(np.eye(metric.n_features)).T if self._is_whole else metric.components
 
     def _learn(
         self,
         X: Any,
         y: Any,
-        features: Array,
+        features: Array | Vectors,
         side: _side.SideInformation,
         prior: Array | None,
         outside: Outside | None = None,
@@ -183,7 +217,9 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         if pairs == "none":
             why = "pairs='none' draws nothing from labels, and there are no constraints on these objects"
             side = replace(side, codes=None, useless=why)
-        if penalty != np.inf:
+        if isinstance(features, Vectors):
+            pass  # `Problem` leaves out what nothing can meet, and says so
+        elif penalty != np.inf:
             side = _side.without_unreachable(side, features, divergence, prior, outside)
         elif outside is not None:
             # hard constraints hold for what the basis contributes, or for nothing
@@ -236,6 +272,8 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             warn(f"{name}: {learned.result.message}", ConvergenceWarning)
 
     def _training_data(self, X: Any) -> Any:
+        refuse_dask(X, self)
+        refuse_tuples(X)
         X = validate_data(self, X, accept_sparse=self._accept_sparse, dtype=np.float64, ensure_min_samples=2)
         if not self._takes_a_kernel:
             _range.refuse_huge(X)
@@ -247,8 +285,9 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         metric: LearnedMetric = self.metric_
         return metric
 
-    def _checked(self, X: Any) -> Any:
-        X = validate_data(self, X, accept_sparse=self._accept_sparse, dtype=np.float64, reset=False)
+    def _checked(self, X: Any, dtype: Any = np.float64) -> Any:
+        refuse_dask(X, self)
+        X = validate_data(self, X, accept_sparse=self._accept_sparse, dtype=dtype, reset=False)
         if not self._takes_a_kernel:
             _range.refuse_huge(X)
         return X
@@ -265,6 +304,7 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = bool(self._accept_sparse)
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
 
@@ -272,6 +312,29 @@ def contradiction(found: Result) -> RowsError:
     """The error for a solve whose hard constraints contradict each other."""
     rows = [violation.stated for violation in found.certificate.worst]
     return RowsError(rows, before=CONTRADICTION, after="; a finite penalty lets them give way")
+
+
+def refuse_tuples(X: Any) -> None:
+    """Say how pairs and triplets of vectors are learned from, where they stand in place of the data."""
+    try:
+        shape: tuple[int, ...] = np.shape(X) if isinstance(X, list | tuple) else getattr(X, "shape", ())
+    except ValueError:  # rows of different lengths, which the check of the data names
+        return
+    if len(shape) == 3:
+        kind = {2: "pairs", 3: "triplets", 4: "quadruplets"}.get(shape[1], "tuples")
+        raise ValueError(
+            f"X must be an array of n rows and d columns, got shape {shape}; if these are {kind} of vectors, "
+            "write X, side = nearwise.constraints.from_tuples(tuples, y), and fit(X, constraints=side)"
+        )
+
+
+def refuse_dask(X: Any, learner: object) -> None:
+    """An error for a Dask array or dataframe, which would be collected in memory without a word."""
+    if is_dask(X):
+        raise TypeError(
+            f"{type(learner).__name__} cannot use Dask arrays here: MetricLearner's fit, transform and "
+            "pair_distance can; if it fits in memory, X.compute() is an ordinary array"
+        )
 
 
 def rank_wanted(rank: Any, largest: int) -> int | None:

@@ -22,7 +22,8 @@ from nearwise.fixed_rank.geometry import Flat
 from nearwise.fixed_rank.online import Schedule
 from nearwise.fixed_rank.regression import Regression, constraint_forms, root_mean_square
 from nearwise.learners import _side, fixed_rank as shared
-from nearwise.learners.base import PriorKeptWarning
+from nearwise.learners._whole import whole
+from nearwise.learners.base import PriorKeptWarning, refuse_dask
 from nearwise.linalg.directions import with_fixed_signs
 from nearwise.linalg.scaling import inner_products
 from nearwise.model.blocks import Block, Constraints
@@ -108,6 +109,7 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.callback = callback
 
+    @whole
     def fit(
         self,
         X: ArrayLike,
@@ -146,6 +148,7 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
             warn(f"{type(self).__name__}: {found.message}", ConvergenceWarning)
         return self
 
+    @whole
     def partial_fit(
         self,
         X: ArrayLike | None = None,
@@ -202,6 +205,7 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
     def _checked(self, X: ArrayLike, reset: bool) -> Array:
         one_of(self.input, "input", ("distances", "kernel"))
         allowed: Any = "allow-nan" if self.input == "distances" else True
+        refuse_dask(X, self)
         matrix = validate_data(
             self, X, dtype=np.float64, ensure_all_finite=allowed, ensure_min_samples=2, reset=reset
         )

@@ -10,13 +10,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_feature_names
 
 from nearwise._common.checks import one_of
 from nearwise._common.reading import symmetric
 from nearwise._common.types import Array
+from nearwise.distributed import Vectors, vectors_of
+from nearwise.distributed.vectors import is_dask
 from nearwise.learners import _bases, _side
 from nearwise.learners._progress import with_callbacks
 from nearwise.learners._space import Outside
+from nearwise.learners._whole import whole
 from nearwise.learners.base import Learner, rank_wanted
 from nearwise.learners.input_kernels import InputKernel, dense_product, first_equal_rows
 from nearwise.learners.metric import Metric, euclidean, root_of, symmetric_root
@@ -74,6 +78,9 @@ class MetricLearner(Learner):
         A file that keeps what a long fit has found so far. If the fit is interrupted, the same call goes on
         from there and ends with the same result; then the file is removed. Needs a whole number as
         `random_state`.
+    whole : bool, default=False
+        Where a subspace is learned: let `transform` give d coordinates, in which the Euclidean distance is
+        the whole learned one, instead of those in the subspace. It can be set after the fit.
 
     Attributes
     ----------
@@ -118,6 +125,7 @@ class MetricLearner(Learner):
         random_state: int | np.random.RandomState | None = None,
         callback: Callable[[Record], Any] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
+        whole: bool = False,
     ) -> None:
         self.divergence = divergence
         self.prior = prior
@@ -131,8 +139,10 @@ class MetricLearner(Learner):
         self.random_state = random_state
         self.callback = callback
         self.checkpoint = checkpoint
+        self.whole = whole
 
     @with_callbacks
+    @whole
     def fit(
         self,
         X: Any,
@@ -145,7 +155,8 @@ class MetricLearner(Learner):
 
         Parameters
         ----------
-        X : (n, d) data, dense or sparse
+        X : (n, d) data, dense or sparse; or a Dask array or dataframe, or rows in files
+            (`nearwise.distributed.open_vectors`), of which only few rows are ever in memory
         y : n labels of any type; None, NaN and -1 mean no label (-1 and +1 alone are two classes, with a
             warning), and measurements are refused
         constraints : what else is known; learned from together with the labels, if there are both
@@ -153,6 +164,9 @@ class MetricLearner(Learner):
             Constraints on ids that are not among them are left out and counted, with an `UnknownIdsWarning`;
             not so in scikit-learn's cross-validation, which hands over a part of the data.
         """
+        vectors = vectors_of(X)
+        if vectors is not None:
+            return self._fit_in_pieces(X, vectors, y, constraints, sample_ids)
         X = self._training_data(X)
         side = _side.read(X.shape[0], y, constraints, sample_ids)
         basis = self._subspace(X, side)
@@ -169,9 +183,36 @@ class MetricLearner(Learner):
         self.rank_ = features.shape[1]
         return self
 
+    def _fit_in_pieces(
+        self,
+        X: Any,
+        vectors: Vectors,
+        y: Any,
+        constraints: Constraints | None,
+        sample_ids: ArrayLike | None,
+    ) -> Self:
+        """The same for rows that are not in memory; all of M is learned."""
+        if self.rank is not None or not isinstance(self.basis, str) or self.basis != "auto":
+            raise ValueError("rank and basis need data in memory: of rows in pieces, all of M is learned")
+        if isinstance(self.prior, str) and self.prior == "covariance":
+            raise ValueError("prior='covariance' needs data in memory: give the matrix")
+        _check_feature_names(self, getattr(X, "_meta", None), reset=True)  # a Dask dataframe has them there
+        self.n_features_in_ = vectors.shape[1]
+        labels = y.compute() if is_dask(y) else y
+        names = vectors.ids if sample_ids is None else sample_ids
+        side = _side.read(len(vectors), labels, constraints, names)
+        prior = self.prior_matrix(np.empty((0, vectors.shape[1])))
+        factor = self._learn(X, labels, vectors, side, prior)
+        self.metric_ = Metric(symmetric_root(factor))
+        self.start_metric_ = euclidean(vectors.shape[1]) if prior is None else Metric(root_of(prior))
+        if self.kept_prior_ and prior is not None:
+            self.start_metric_ = self.metric_
+        self.rank_ = vectors.shape[1]
+        return self
+
     @property
     def components_(self) -> Array:
-        return self._fitted_metric().components  # type: ignore[attr-defined]
+        return self._linear_map()
 
     def get_mahalanobis_matrix(self) -> Array:
         """M, d x d, also where it was learned in a subspace only."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
@@ -13,10 +11,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from nearwise._common.checks import one_of, positive, share, whole_number_or_none
+from nearwise._common.errors import RowsError
 from nearwise._common.types import Array
 from nearwise._common.warning import warn
 from nearwise.learners import _side, starts
-from nearwise.learners.base import METADATA, Learner, PriorKeptWarning
+from nearwise.learners._whole import unchanged_on_error
+from nearwise.learners.base import METADATA, Learner, PriorKeptWarning, refuse_dask
 from nearwise.learners.input_kernels import paired_squared_distances
 from nearwise.learners.metric import Metric, euclidean, symmetric_root
 from nearwise.model import bounds, drawing
@@ -62,6 +62,8 @@ class OnlineLearner(Learner):
         How many pairs `fit` draws from labels; by default 40 c^2 for c classes.
     random_state : int, RandomState or None, default=None
         Seed of all random choices.
+    whole : bool, default=False
+        Coordinates of `transform` for the whole distance, as for `MetricLearner`.
 
     Attributes
     ----------
@@ -104,6 +106,7 @@ class OnlineLearner(Learner):
         bounds: tuple[float, float] | None = None,
         n_pairs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
+        whole: bool = False,
     ) -> None:
         self.update = update
         self.learning_rate = learning_rate
@@ -114,6 +117,7 @@ class OnlineLearner(Learner):
         self.bounds = bounds
         self.n_pairs = n_pairs
         self.random_state = random_state
+        self.whole = whole
 
     def fit(
         self,
@@ -127,7 +131,7 @@ class OnlineLearner(Learner):
 
         Parameters as in `MetricLearner.fit`.
         """
-        with self._unchanged_on_error():
+        with unchanged_on_error(self):
             n_pairs = whole_number_or_none(self.n_pairs, "n_pairs")
             X = self._training_data(X)
             side = _side.read(X.shape[0], y, constraints, sample_ids)
@@ -175,7 +179,8 @@ class OnlineLearner(Learner):
         sample_ids : ids by which the constraints name the rows; those on others are left out and counted
         squared_distances : of pairs: one number > 0, or one each
         """
-        with self._unchanged_on_error():
+        with unchanged_on_error(self):
+            refuse_dask(X, self)
             first = not hasattr(self, "state_")
             if np.ndim(X) == 3 and not sparse.issparse(X):
                 if constraints is not None or sample_ids is not None:
@@ -237,7 +242,7 @@ class OnlineLearner(Learner):
 
     @property
     def components_(self) -> Array:
-        return self._fitted_metric().components  # type: ignore[attr-defined]
+        return self._linear_map()
 
     @property
     def threshold_(self) -> float | None:
@@ -337,22 +342,10 @@ class OnlineLearner(Learner):
             raise ValueError(f"bounds must be two finite numbers > 0 or None, got {self.bounds!r}")
         return float(found[0]), float(found[1])
 
-    @contextmanager
-    def _unchanged_on_error(self) -> Iterator[None]:
-        before = dict(vars(self))
-        try:
-            yield
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
 
-
-def _overflow(row: int) -> ValueError:
-    return ValueError(
-        f"row {row} of the feedback: a squared distance is too large for a floating-point number; "
-        "scale X, or lower learning_rate"
-    )
+def _overflow(row: int) -> RowsError:
+    reason = "a squared distance is too large for a floating-point number; scale X, or lower learning_rate"
+    return RowsError([row], before="row ", after=f" of the feedback: {reason}")
 
 
 def _outside(X: Any, inside: Array, rows: NDArray[np.int64]) -> Array:

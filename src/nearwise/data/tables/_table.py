@@ -24,6 +24,9 @@ MISSING = frozenset(("", "?", "na", "n/a", "nan", "null", "none", "<na>", "#n/a"
 class TableError(ValueError):
     """A data file that cannot be used; the message names the file, its line or row, and what to do."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.splitlines()))  # names in a file may have line ends
+
 
 @dataclass(frozen=True, eq=False)
 class Table:
@@ -123,8 +126,8 @@ def select(
     identifier = None
     if ids is not None and not (ids_optional and _find(file, ids) is None):
         identifier = _column(file, ids)
-    dropped = _columns(file, drop)
-    asked = _columns(file, features)
+    dropped = find_columns(file, drop)
+    asked = find_columns(file, features)
     taken = {label: "label", identifier: "id"}
     for column in (*dropped, *asked):
         if column in taken and column is not None:
@@ -245,7 +248,7 @@ def _labels(texts: NDArray[np.object_]) -> NDArray[np.object_]:
     return found
 
 
-def _columns(file: Opened, wanted: Sequence[str]) -> list[int]:
+def find_columns(file: Opened, wanted: Sequence[str]) -> list[int]:
     """Column numbers of several names; a text that is no name may be several with commas between."""
     found: list[int] = []
     for text in wanted:
