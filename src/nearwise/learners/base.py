@@ -20,6 +20,7 @@ from nearwise.learners import _side
 from nearwise.learners._learning import Learned, learn
 from nearwise.learners._progress import Callbacks, progress
 from nearwise.learners._space import Outside
+from nearwise.learners.decisions import PairDecisions
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence, Frobenius, LogDet, VonNeumann
 from nearwise.solving.result import CONTRADICTION, Result, Status
@@ -52,7 +53,7 @@ class LearnedMetric(Protocol):
     def pair_squared_distances(self, X: Any, i: Index, j: Index) -> Array: ...
 
 
-class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class Learner(PairDecisions, Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """The common part of `MetricLearner` and `KernelLearner`; a subclass has `fit`, which sets `metric_`."""
 
     # With metadata routing, these names go to fit and score without being asked for: they have one meaning. A

@@ -70,7 +70,7 @@ class OnlineLearner(Learner):
     components_ : (n_components, d) array, the linear map of `transform`
     rank_ : dimensions of the learned subspace, d where all of M is learned
     n_feedback_, n_violated_ : pieces of feedback so far, and how many of them did not hold when they came
-    threshold_ : squared distance below which a pair counts as similar; None unless update="pola"
+    pola_threshold_ : squared distance below which a pair counts as similar; None unless update="pola"
     n_constraints_dropped_ : constraints so far that named objects which were not there
     n_features_in_, feature_names_in_ : as everywhere in scikit-learn
 
@@ -240,7 +240,7 @@ class OnlineLearner(Learner):
         return self._fitted_metric().components  # type: ignore[attr-defined]
 
     @property
-    def threshold_(self) -> float | None:
+    def pola_threshold_(self) -> float | None:
         """Between the distances of similar and of dissimilar pairs."""
         self._fitted_metric()
         if "threshold" not in self.state_:
