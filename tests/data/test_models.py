@@ -23,6 +23,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import nearwise as nw
+from nearwise._common.tensors import sealed
 from nearwise.data import models
 
 X, y = load_iris(return_X_y=True)
@@ -227,7 +228,7 @@ def rewritten(path: Path, **changes: str) -> Path:
     header = json.loads(content[8 : 8 + length])
     header["__metadata__"] |= changes
     new = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(new)) + new + content[8 + length :])
+    path.write_bytes(sealed(struct.pack("<Q", len(new)) + new + content[8 + length :]))
     return path
 
 

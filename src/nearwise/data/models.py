@@ -3,7 +3,8 @@
 A file is in the safetensors format: the arrays as tensors, bit by bit, and in its header, as JSON text, a
 schema version and a tree that says what the arrays belong to. The tree holds numbers, texts, lists, dicts,
 arrays, and objects of the classes in `_CLASSES`; a class that is to be saved needs its line there, and
-nothing else. A file cannot name any other class, nor run code. Equal models give equal files.
+nothing else. A file cannot name any other class, nor run code. Equal models give equal files, and a file that
+was damaged, by one bit or more, is refused.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import inspect
 import json
 import math
 import os
+import re
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -24,6 +26,7 @@ from scipy import sparse
 
 from nearwise import __version__
 from nearwise._common.files import write_whole
+from nearwise._common.tensors import DamagedFile, OtherFormat, read, to_bytes
 from nearwise._common.warning import warn
 from nearwise.model.certificate import Violation
 from nearwise.solving.result import Result
@@ -86,8 +89,6 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         estimator of nearwise and `StandardScaler`
     path : where to write; the customary suffix is .safetensors
     """
-    from safetensors.numpy import save as to_bytes
-
     if type(model).__name__ not in _CLASSES or not _is_known(type(model)):
         kinds = "not an estimator or metric of nearwise, nor a Pipeline of one"
         raise TypeError(f"cannot save a {type(model).__name__}: {kinds}")
@@ -99,7 +100,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         "version": __version__,
         "model": json.dumps(tree, allow_nan=False),
     }
-    write_whole(path, _in_order(to_bytes(writer.tensors, metadata=header)))
+    write_whole(path, to_bytes(writer.tensors, header))
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -109,7 +110,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     header, tensors = _read(Path(path))
     schema = header.get("schema", "")
-    if not schema.isdecimal() or int(schema) < 1:
+    if not re.fullmatch("[1-9][0-9]{0,5}", schema):
         raise ModelFileError(f"{path}: the schema version {schema!r} makes no sense")
     if int(schema) > SCHEMA:
         writer = header.get("version", "unknown")
@@ -119,7 +120,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         )
     try:
         tree = json.loads(header["model"])
-    except (KeyError, json.JSONDecodeError) as error:
+    except (KeyError, ValueError, RecursionError) as error:
         raise ModelFileError(f"{path}: the description of the model is missing or damaged") from error
     return _Reader(str(path), tensors).decoded(tree)
 
@@ -181,8 +182,9 @@ class _Reader:
             return self._decoded(tree)
         except ModelFileError:
             raise
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            raise ModelFileError(f"{self.path}: the description of the model is damaged: {error}") from error
+        except Exception as error:  # whatever a constructor says about what it was given
+            reason = " ".join(str(error).split())[:200] or type(error).__name__
+            raise ModelFileError(f"{self.path}: the description of the model is damaged: {reason}") from error
 
     def _decoded(self, tree: Any) -> Any:
         if not isinstance(tree, dict):
@@ -222,14 +224,6 @@ class _Reader:
         return _class_of(name)
 
 
-def _in_order(content: bytes) -> bytes:
-    """The file with its header sorted: safetensors writes metadata in an order that changes between runs."""
-    end = 8 + int.from_bytes(content[:8], "little")
-    header = json.dumps(json.loads(content[8:end]), sort_keys=True, separators=(",", ":")).encode()
-    header += b" " * (-len(header) % 8)  # the arrays behind it stay aligned
-    return len(header).to_bytes(8, "little") + header + content[end:]
-
-
 def _class_of(name: str) -> Any:
     return getattr(import_module(_CLASSES[name]), name)
 
@@ -264,7 +258,7 @@ def _restored(kind: Any, state: dict[str, Any]) -> Any:
     parameters = inspect.signature(kind).parameters
     model = kind(**{name: state.pop(name) for name in parameters if name in state})
     for name, value in state.items():
-        if callable(getattr(kind, name, None)):
+        if name.startswith("__") or callable(getattr(kind, name, None)):
             raise ValueError(f"{name!r} is not an attribute that a {kind.__name__} stores")
         setattr(model, name, value)
     return model
@@ -287,15 +281,14 @@ def _lacks_its_span(state: dict[str, Any]) -> bool:
 
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
-    from safetensors import SafetensorError, safe_open
-
     if not path.is_file():
         raise FileNotFoundError(f"no model file {path}")
     try:
-        with safe_open(str(path), framework="numpy") as file:
-            header = dict(file.metadata() or {})
-            if header.get("format") != "nearwise":
-                raise ModelFileError(f"{path} is a safetensors file, but not one that nearwise wrote")
-            return header, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
+        texts, arrays = read(path, "nearwise")
+    except OtherFormat:
+        raise ModelFileError(f"{path} is a safetensors file, but not one that nearwise wrote") from None
+    except DamagedFile as error:
         raise ModelFileError(f"{path} is damaged, or not a model file of nearwise: {error}") from error
+    if "digest" not in texts:
+        warn(f"{path} has no digest, as files of older versions, so damage would not be found: save it again")
+    return texts, arrays

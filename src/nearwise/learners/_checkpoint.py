@@ -20,6 +20,7 @@ import numpy as np
 from nearwise import __version__
 from nearwise._common.digest import digest
 from nearwise._common.files import write_whole
+from nearwise._common.tensors import DamagedFile, OtherFormat, read, to_bytes
 from nearwise._common.types import Array
 from nearwise.fixed_rank.driver import FixedRankResult
 from nearwise.solving.result import Result, Status
@@ -110,29 +111,24 @@ class Checkpoint:
         return self.records + [[row[0] + count, row[1] + seconds, *row[2:]] for row in rows]
 
     def _write(self) -> None:
-        from safetensors.numpy import save
-
         arrays = {f"finished {k}": factor for k, factor in enumerate(self.finished)}
         if self.factor is not None:
             arrays |= {"factor": self.factor, "records": np.array(self.records)}
         arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         counts = {"legs": self.legs, "n_iterations": self.n_iterations}
         header = {"format": _FORMAT, "job": self.job, "counts": json.dumps(counts)}
-        write_whole(self.path, save(arrays, metadata=header))
+        write_whole(self.path, to_bytes(arrays, header))
 
     def _read(self) -> None:
-        from safetensors import SafetensorError, safe_open
-
         try:
-            with safe_open(str(self.path), framework="numpy") as file:
-                header = dict(file.metadata() or {})
-                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except (SafetensorError, OSError) as error:
+            header, arrays = read(self.path, _FORMAT)
+        except OtherFormat:
+            what = "is another kind of file; name a file that is not there"
+            raise ValueError(f"checkpoint {self.path} {what}") from None
+        except DamagedFile as error:
             what = f"is damaged, or something else ({error}); name another file"
             raise ValueError(f"checkpoint {self.path} {what}") from error
-        if header.get("format") != _FORMAT:
-            raise ValueError(f"checkpoint {self.path} is another kind of file; name a file that is not there")
-        if header["job"] != self.job:
+        if header.get("job") != self.job:
             raise ValueError(
                 f"checkpoint {self.path} belongs to another fit: its data, constraints, settings or version "
                 "of nearwise differ; remove it, or name another file"

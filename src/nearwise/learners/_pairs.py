@@ -88,7 +88,8 @@ def _own_thresholds(space: Space, near: Pairs, far: Pairs, n_objects: int) -> Ar
     below = _medians(near[:, 0], space.distances(near), n_objects)
     above = _medians(far[:, 0], space.distances(far), n_objects)
     # An object without neighbours of one kind has the threshold that the other kind alone gives.
-    threshold = np.sqrt(np.where(below > 0, below, above) * np.where(above > 0, above, below))
+    # roots first: the product of two squared distances may not be a floating-point number
+    threshold = np.sqrt(np.where(below > 0, below, above)) * np.sqrt(np.where(above > 0, above, below))
     return np.maximum(threshold, _LEAST * np.median(threshold[threshold > 0]))
 
 

@@ -16,11 +16,12 @@ from nearwise._common.checks import one_of, positive_or_infinite, whole_number_o
 from nearwise._common.errors import RowsError
 from nearwise._common.types import Array, Index
 from nearwise._common.warning import warn
-from nearwise.learners import _side
+from nearwise.learners import _range, _side
 from nearwise.learners._learning import Learned, learn
 from nearwise.learners._progress import Callbacks, progress
 from nearwise.learners._space import Outside
 from nearwise.learners.decisions import PairDecisions
+from nearwise.learners.kernel_features import is_precomputed
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence, Frobenius, LogDet, VonNeumann
 from nearwise.solving.result import CONTRADICTION, Result, Status
@@ -117,6 +118,7 @@ class Learner(PairDecisions, Callbacks, ClassNamePrefixFeaturesOutMixin, Transfo
                     f"fitted with {self.n_features_in_}"
                 )
             X = check_array(vectors.reshape(-1, vectors.shape[2]), input_name="pairs")
+            _range.refuse_huge(X, "pairs")
             rows = np.arange(len(X)).reshape(-1, 2)
         else:
             X = self._checked(X)
@@ -235,9 +237,11 @@ class Learner(PairDecisions, Callbacks, ClassNamePrefixFeaturesOutMixin, Transfo
             warn(f"{name}: {learned.result.message}", ConvergenceWarning)
 
     def _training_data(self, X: Any) -> Any:
-        return validate_data(
-            self, X, accept_sparse=self._accept_sparse, dtype=np.float64, ensure_min_samples=2
-        )
+        X = validate_data(self, X, accept_sparse=self._accept_sparse, dtype=np.float64, ensure_min_samples=2)
+        if not self._takes_a_kernel:
+            _range.refuse_huge(X)
+            _range.refuse_tiny(X)
+        return X
 
     def _fitted_metric(self) -> LearnedMetric:
         check_is_fitted(self)
@@ -245,7 +249,15 @@ class Learner(PairDecisions, Callbacks, ClassNamePrefixFeaturesOutMixin, Transfo
         return metric
 
     def _checked(self, X: Any) -> Any:
-        return validate_data(self, X, accept_sparse=self._accept_sparse, dtype=np.float64, reset=False)
+        X = validate_data(self, X, accept_sparse=self._accept_sparse, dtype=np.float64, reset=False)
+        if not self._takes_a_kernel:
+            _range.refuse_huge(X)
+        return X
+
+    @property
+    def _takes_a_kernel(self) -> bool:
+        """Whether X holds inner products, which are squares already."""
+        return is_precomputed(getattr(self, "kernel", None))
 
     @property
     def _accept_sparse(self) -> str | bool:

@@ -95,10 +95,13 @@ class Units:
         return factor / self.feature * np.sqrt(self.target)
 
     def result(self, found: FixedRankResult) -> FixedRankResult:
-        """The result in the units of the user."""
-        square = self.target**2
-        history = tuple(replace(record, cost=record.cost * square) for record in found.history)
-        return replace(found, factor=self.outward(found.factor), cost=found.cost * square, history=history)
+        """The result in the units of the user; a cost too large for a floating-point number is infinite."""
+
+        def told(cost: float) -> float:
+            return cost * self.target * self.target  # no power: that of a float raises where a product is inf
+
+        history = tuple(replace(record, cost=told(record.cost)) for record in found.history)
+        return replace(found, factor=self.outward(found.factor), cost=told(found.cost), history=history)
 
 
 def batch(

@@ -21,9 +21,10 @@ from nearwise.fixed_rank.regression import Regression, constraint_forms, root_me
 from nearwise.learners import _side, fixed_rank as shared
 from nearwise.learners._checkpoint import open_checkpoint
 from nearwise.learners._progress import progress, with_callbacks
+from nearwise.learners._range import refuse_incomparable
 from nearwise.learners._selection import hold_out
 from nearwise.learners.base import METADATA, Learner, PriorKeptWarning, WorseThanEuclideanWarning
-from nearwise.learners.input_kernels import InputKernel
+from nearwise.learners.input_kernels import InputKernel, first_equal_rows
 from nearwise.learners.kernel_features import (
     KernelFeatures,
     LowRankKernelMetric,
@@ -303,7 +304,7 @@ class FixedRankLearner(Learner):
         if self.kernel is not None:
             n_basis = whole_number(self.n_basis, "n_basis")
             self.features_ = kernel_features(self.kernel, self.kernel_params, X, n_basis, rng)
-        rows = X if self.features_ is None else self.features_(X)
+        rows = X if self.features_ is None else self.features_(X)[first_equal_rows(X)]
         chosen = shared.settings(self, rows.shape[1])
         start = shared.start_factor(self.start, rows, rows.shape[1], chosen.rank, rng)
         H = np.asarray(rows @ start)
@@ -322,6 +323,7 @@ class FixedRankLearner(Learner):
         targets = bounds.OpenBounds(self.bounds_[0], self.margin_, self.bounds_[1]).fill(targets, relations)
         if not len(targets) or (all_open and self.bounds_[1] == 0.0):
             return None, units or shared.Units()
+        refuse_incomparable(side.constraints, targets, self.margin_)
         unit = None if units is None else units.feature
         forms = constraint_forms(side.constraints.blocks, rows, side.n_objects, unit)
         units = units or shared.Units(forms.unit, root_mean_square(targets))

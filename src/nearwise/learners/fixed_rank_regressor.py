@@ -21,6 +21,7 @@ from nearwise.fixed_rank.online import Schedule
 from nearwise.fixed_rank.regression import Regression, matrix_forms, root_mean_square, vector_forms
 from nearwise.learners import fixed_rank as shared
 from nearwise.learners._progress import Callbacks, progress, with_callbacks
+from nearwise.learners._range import refuse_huge, refuse_tiny
 from nearwise.learners.kernel_features import KernelFeatures, is_precomputed, kernel_features
 from nearwise.model.relations import signs_of
 from nearwise.solving.result import Status
@@ -195,13 +196,18 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
         X, y = validate_data(
             self, X, y, y_numeric=True, reset=reset, accept_sparse=self._accept_sparse, **_ACCEPTED
         )
-        return self._with_known_shape(X), y.astype(np.float64)
+        X = self._with_known_shape(X)
+        if X.ndim == 2 and not is_precomputed(self.kernel):
+            refuse_tiny(X)
+        return X, y.astype(np.float64)
 
     def _with_known_shape(self, X: Any) -> Any:
         if X.ndim > 3 or (X.ndim == 3 and X.shape[1] != X.shape[2]):
             raise ValueError(f"X must have shape (n, d) or (n, d, d), got {X.shape}")
         if X.ndim == 3 and self.kernel is not None:
             raise ValueError("a kernel needs vectors: X must have shape (n, d) where kernel is not None")
+        if X.ndim == 2 and not is_precomputed(self.kernel):
+            refuse_huge(X)
         return X
 
     def _kernel_features(self, X: Any, rng: np.random.RandomState) -> KernelFeatures | None:

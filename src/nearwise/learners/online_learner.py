@@ -295,7 +295,8 @@ class OnlineLearner(Learner):
             return inside, feedback.projected(X if inside is None else inside, self._prior_factor)
         if inside is not None:
             return inside, inside
-        return None, np.ascontiguousarray(X.toarray() if sparse.issparse(X) else X)
+        # numba compiles a loop anew for arrays that cannot be written, which takes many seconds
+        return None, np.require(X.toarray() if sparse.issparse(X) else X, requirements=["C", "W"])
 
     def _inside(self, X: Any, inside: Array | None, pieces: Pieces) -> Pieces:
         """Bounds on what the subspace contributes to distances."""

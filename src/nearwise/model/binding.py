@@ -23,7 +23,7 @@ from nearwise.model.measurements import InMemory, bind
 
 _RANK_TOLERANCE = 1e-12  # relative size below which an eigenvalue of a prior or kernel counts as zero
 _NEGATIVE_TOLERANCE = 1e-8  # relative size of a negative eigenvalue that is an error, not rounding
-_LARGEST_CHANGE = 1e25  # of a row's value under the prior that its bound may ask for
+LARGEST_CHANGE = 1e25  # of a row's value under the prior that its bound may ask for
 _COMPARABLE = 1e30  # how much larger than the divergence a cost may be
 _SMALLEST = 1e-300
 _NEEDED = ("scalar", "gradient", "gradient_inverse", "gradient_inverse_slope", "curvature")
@@ -343,14 +343,14 @@ def _refuse_incomparable(
     rows = sizes > 0
     ratio = np.abs(bounds) / np.where(rows, sizes, 1.0)
     limits = measurements.is_definite & (bounds > 0) & (constraints.relations <= 0)
-    small = limits & (ratio < 1 / _LARGEST_CHANGE)
-    far = np.flatnonzero(rows & ((ratio > _LARGEST_CHANGE) | small))
+    small = limits & (ratio < 1 / LARGEST_CHANGE)
+    far = np.flatnonzero(rows & ((ratio > LARGEST_CHANGE) | small))
     if far.size:
         row = int(far[0])
         raise RowsError(
             [constraints.stated(row)],
             after=f": its bound is {ratio[row]:.0e} times its size under the prior, and double precision "
-            f"bears a factor of {_LARGEST_CHANGE:.0e}; is the unit of the bounds that of the features "
+            f"bears a factor of {LARGEST_CHANGE:.0e}; is the unit of the bounds that of the features "
             "squared?",
         )
     degree = divergence.degree

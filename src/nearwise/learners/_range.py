@@ -1,0 +1,57 @@
+"""The sizes of numbers that a learner takes: those whose squared distances are floating-point numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from nearwise._common.errors import RowsError
+from nearwise._common.types import Array
+from nearwise.fixed_rank.regression import largest_entry
+from nearwise.model.binding import LARGEST_CHANGE
+from nearwise.model.blocks import Constraints
+
+# The square of a distance lies between the least and the largest normal number, 2e-308 and 1.8e308.
+_LARGEST = 5e153
+_LEAST = 1e-153
+
+
+def refuse_huge(X: Any, name: str = "X") -> None:
+    """Refuse rows so long that the square of a distance between two may be no finite number."""
+    size = _largest(X)
+    if size * math.sqrt(X.shape[1]) > _LARGEST:
+        raise ValueError(
+            f"{name} has an entry of size {size:.3g}, and squares of distances between such rows are too "
+            f"large for a floating-point number; divide {name} by a constant"
+        )
+
+
+def refuse_tiny(X: Any) -> None:
+    """Refuse data, other than zeros, so small that the squares of all distances vanish."""
+    size = _largest(X)
+    if 0.0 < size < _LEAST:
+        raise ValueError(
+            f"X has no entry above the size {size:.3g}, and squares of distances between such rows are too "
+            "small for a floating-point number; multiply X by a constant"
+        )
+
+
+def refuse_incomparable(constraints: Constraints, bounds: Array, typical: float) -> None:
+    """Refuse bounds beside which the typical squared distance of the objects is nothing."""
+    ratio = np.abs(bounds) / typical if typical > 0.0 else np.ones_like(bounds)
+    far = np.flatnonzero((ratio > LARGEST_CHANGE) | ((bounds != 0.0) & (ratio < 1.0 / LARGEST_CHANGE)))
+    if far.size:
+        row = int(far[0])
+        raise RowsError(
+            [constraints.stated(row)],
+            after=f": its bound is {ratio[row]:.0e} times the median squared distance, and double precision "
+            f"bears a factor of {LARGEST_CHANGE:.0e}; is the unit of the bounds that of the features "
+            "squared?",
+        )
+
+
+def _largest(X: Any) -> float:
+    return largest_entry(X.data if sparse.issparse(X) else X)
