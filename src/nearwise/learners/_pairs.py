@@ -75,8 +75,12 @@ def with_bounds(constraints: Constraints, prior: Space) -> Constraints:
         if open_rows.any():
             of_relation[block.relation].append(np.asarray(block.object_ids[open_rows], dtype=np.int64))
     near, far = (np.concatenate(found) if found else _NO_PAIRS for found in of_relation.values())
-    whole = bounds.of_pairs(prior.distances(near), prior.distances(far))
-    learned = bounds.of_pairs(Space(prior.rows).distances(near), Space(prior.rows).distances(far))
+    vacant, relations = np.isnan(constraints.bounds), constraints.relations
+    weights = tuple(constraints.weights[vacant & (relations == sign)] for sign in (-1, 1))
+    whole, learned = (
+        bounds.of_pairs(space.distances(near), space.distances(far), weights=weights)
+        for space in (prior, Space(prior.rows))
+    )
     if whole is None or learned is None:
         return constraints
     below, above = bounds.around(np.array(whole.threshold), np.array(learned.threshold))

@@ -106,7 +106,7 @@ def _without_constraints(
     problem = Problem(features, rest, fixed=fixed) if others else None
 
     def score(factor: Array | None) -> float:
-        parts: list[tuple[float, int]] = []
+        parts: list[tuple[float, float]] = []
         if ordering:
             rows = features if factor is None else np.asarray(features @ factor)
             space = Space(rows, outside)
@@ -115,11 +115,13 @@ def _without_constraints(
                 return space.distances(np.stack([i, j], axis=1))
 
             share = share_in_order(side, distances, np.random.RandomState(0))
-            parts.append((share, sum(map(len, ordering))))
+            parts.append((share, sum(float(block.counts.sum()) for block in ordering)))
         if problem is not None:
             M = np.eye(features.shape[1]) if factor is None else factor @ factor.T
             violations = problem.formulation.losses.violations(problem.values(M))
-            parts.append((1.0 - float(np.mean(np.minimum(violations, 1.0))), len(violations)))
+            counts = problem.constraints.weights
+            broken = float(np.average(np.minimum(violations, 1.0), weights=counts))
+            parts.append((1.0 - broken, float(counts.sum())))
         values, weights = np.array(parts).T
         return float(np.average(values, weights=weights))
 

@@ -163,25 +163,25 @@ def share_in_order(
 
     From labels and from bounds on distances: of all combinations of a similar with a dissimilar pair, the
     share in which the similar one is nearer (the area under the ROC curve). From comparisons: the share that
-    holds. Where there are both, their mean, weighted by the number of pairs and of comparisons. Where the
-    objects have weights, a pair or comparison counts with the product of those of its objects.
+    holds. Where there are both, their mean, weighted by the number of pairs and of comparisons. Constraints
+    count by their weights; where the objects have weights too, times the product of those of its objects.
     """
-    similar, dissimilar = (_counting(pairs, weights) for pairs in _graded_pairs(side, rng))
-    comparisons = [block.ids for block in side.constraints.blocks if block.of_kind.n_distances == 2]
+    similar, dissimilar = (_counting(rows, counts, weights) for rows, counts in _graded_pairs(side, rng))
     parts: list[tuple[float, float]] = []
-    if len(similar) and len(dissimilar):
-        pairs = np.concatenate([similar, dissimilar])
-        is_similar, weight = np.arange(len(pairs)) < len(similar), _weight(pairs, weights)
+    if len(similar[0]) and len(dissimilar[0]):
+        pairs, weight = (np.concatenate(both) for both in zip(similar, dissimilar, strict=True))
+        is_similar = np.arange(len(pairs)) < len(similar[0])
         share = roc_auc_score(is_similar, -squared_distances(*pairs.T), sample_weight=weight)
-        parts.append((share, len(pairs) if weight is None else float(weight.sum())))
-    for rows in comparisons:
-        assert rows is not None
-        rows = _counting(rows, weights)
+        parts.append((share, float(weight.sum())))
+    for block in side.constraints.blocks:
+        if block.of_kind.n_distances != 2:
+            continue
+        rows, weight = _counting(block.object_ids, block.counts, weights)
         if len(rows):
-            margin, weight = squared_distances(*rows[:, 2:].T), _weight(rows, weights)
+            margin = squared_distances(*rows[:, 2:].T)
             margin -= squared_distances(*rows[:, :2].T)
             share = float(np.average((np.sign(margin) + 1.0) / 2.0, weights=weight))
-            parts.append((share, len(rows) if weight is None else float(weight.sum())))
+            parts.append((share, float(weight.sum())))
     if not parts:
         raise ValueError(
             "nothing to score by: needs labels y with two classes and two objects of one class, or "
@@ -193,19 +193,15 @@ def share_in_order(
     return float(np.average(values, weights=sums))
 
 
-def _counting(rows: Index, weights: Array | None) -> Index:
-    """Those without an object of weight zero."""
-    return rows if weights is None else rows[(weights[rows] > 0).all(axis=1)]
-
-
-def _weight(rows: Index, weights: Array | None) -> Array | None:
-    """The product of the weights of the objects of every row, of each object once; None without weights."""
+def _counting(rows: Index, counts: Array, weights: Array | None) -> tuple[Index, Array]:
+    """Those without an object of weight zero, and their weights: times that of every object, once."""
     if weights is None:
-        return None
+        return rows, counts
+    kept = (weights[rows] > 0).all(axis=1)
+    rows, counts = rows[kept], counts[kept]
     ordered = np.sort(rows, axis=1)
     again = np.diff(ordered, axis=1, prepend=-1) == 0
-    product: Array = np.where(again, 1.0, weights[ordered]).prod(axis=1)
-    return product
+    return rows, counts * np.where(again, 1.0, weights[ordered]).prod(axis=1)
 
 
 def _tell_dropped(constraints: Constraints, dropped: int, sample_ids: ArrayLike) -> None:
@@ -256,16 +252,20 @@ def _codes(y: ArrayLike, n_objects: int, complete: bool) -> tuple[Codes | None, 
     return (None if labels.useless else labels.codes), labels.useless
 
 
-def _graded_pairs(side: SideInformation, rng: np.random.RandomState) -> tuple[Index, Index]:
+def _graded_pairs(
+    side: SideInformation, rng: np.random.RandomState
+) -> tuple[tuple[Index, Array], tuple[Index, Array]]:
+    """Similar and dissimilar pairs, each with their weights."""
     blocks = [block for block in side.constraints.blocks if block.tells_pairs]
-    similar = [block.ids for block in blocks if block.relation < 0 and block.ids is not None]
-    dissimilar = [block.ids for block in blocks if block.relation > 0 and block.ids is not None]
+    drawn: tuple[Index, ...] = (np.empty((0, 2), np.int64), np.empty((0, 2), np.int64))
     if side.codes is not None:
-        same, different = drawing.random_pairs(side.codes, _GRADED_PAIRS, rng)
-        similar.append(same)
-        dissimilar.append(different)
-    none = np.empty((0, 2), np.int64)
-    return np.concatenate([none, *similar]), np.concatenate([none, *dissimilar])
+        drawn = drawing.random_pairs(side.codes, _GRADED_PAIRS, rng)
+    found = []
+    for sign, others in zip((-1, 1), drawn, strict=True):
+        given = [block for block in blocks if block.relation == sign]
+        rows = np.concatenate([*(block.object_ids for block in given), others])
+        found.append((rows, np.concatenate([*(block.counts for block in given), np.ones(len(others))])))
+    return found[0], found[1]
 
 
 def _refuse_exceeded(

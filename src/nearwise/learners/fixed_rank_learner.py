@@ -328,7 +328,8 @@ class FixedRankLearner(Learner):
         forms = constraint_forms(side.constraints.blocks, rows, side.n_objects, unit)
         units = units or shared.Units(forms.unit, root_mean_square(targets))
         # relations of constraints count the allowed side, as those of the regression do
-        return Regression(forms, targets / units.target, relations if relations.any() else None), units
+        signs, weights = relations if relations.any() else None, side.constraints.weights
+        return Regression.weighted(forms, targets / units.target, signs, weights), units
 
     def _keep(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -211,7 +212,7 @@ class OnlineLearner(Learner):
                 shifted = bounded.rows
             bounded = self._inside(X, inside, bounded)
             self.n_constraints_dropped_ += side.n_dropped
-            self._follow(features, pieces + Pieces(shifted, bounded.relation, bounded.bound))
+            self._follow(features, pieces + replace(bounded, rows=shifted))
         return self
 
     @property
@@ -307,6 +308,7 @@ class OnlineLearner(Learner):
 
     def _follow(self, features: Array, pieces: Pieces) -> None:
         """Fill open bounds, and update the state."""
+        pieces, given = pieces.repeated()
         target, slope = pieces.bound.copy(), np.zeros(len(pieces))
         vacant = np.isnan(target)
         if self.bounds is not None:
@@ -315,7 +317,7 @@ class OnlineLearner(Learner):
         elif vacant.any():
             lengths = feedback.squared_lengths(features, pieces.rows[vacant])
             if not np.isfinite(lengths).all():
-                raise _overflow(int(np.flatnonzero(vacant)[np.argmin(np.isfinite(lengths))]))
+                raise _overflow(int(given[np.flatnonzero(vacant)[np.argmin(np.isfinite(lengths))]]))
             filled, self._calibration = feedback.calibrated(lengths, self._calibration)
             upper, unit, lower = filled.T
             relation = pieces.relation[vacant]
@@ -323,10 +325,11 @@ class OnlineLearner(Learner):
                 target[vacant], slope[vacant] = relation * unit, unit
             else:
                 target[vacant] = np.where(relation < 0, upper, lower)
-        stream = Stream(features, pieces.rows, pieces.relation, target, slope, self._rates(len(pieces)))
+        rates = pieces.weights * self._rates(len(pieces))
+        stream = Stream(features, pieces.rows, pieces.relation, target, slope, rates)
         state, done, missed = self._rule().follow(self.state_, stream)
         if done < len(pieces):
-            raise _overflow(done)
+            raise _overflow(int(given[done]))
         self.state_, self._made = state, {}
         self.n_feedback_ += len(pieces)
         self.n_violated_ += missed

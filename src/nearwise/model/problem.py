@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from nearwise._common.reading import finite
 from nearwise._common.types import Array
+from nearwise.linalg.medians import median
 from nearwise.model import binding
 from nearwise.model.blocks import Block, Constraints, Stated
 from nearwise.model.certificate import Certificate, InfeasibilityCheck, Violation
@@ -201,7 +202,8 @@ class Problem:
         It is the penalty that is 1 where the median constraint and the prior have size 1.
         """
         form = self.formulation
-        return form.unit / float(np.median(form.losses.sizes)) ** (self.divergence.degree or 0)
+        middle = median(form.losses.sizes, self.constraints.weights)
+        return form.unit / middle ** (self.divergence.degree or 0)
 
     @property
     def prior(self) -> Array:
