@@ -123,3 +123,87 @@ def test_scores_count_weights(with_objects: bool) -> None:
     learner = nw.MetricLearner(penalty=1.0).fit(X, constraints=side)
     whole = learner.score(X, constraints=repeated(side, counts), sample_weight=weights)
     assert learner.score(X, constraints=weighted(side, counts), sample_weight=weights) == pytest.approx(whole)
+
+
+LABELLED = {
+    "metric": lambda: nw.MetricLearner(
+        penalty=1.0, pairs="random", n_pairs=10_000, tol=1e-11, random_state=0
+    ),
+    "kernel": lambda: nw.KernelLearner(
+        "linear", penalty=1.0, pairs="random", n_pairs=10_000, tol=1e-11, random_state=0
+    ),
+    "reducer": lambda: nw.KernelReducer(
+        D, kernel="linear", penalty=10.0, trace_weight=0.1, n_pairs=10_000, tol=1e-11, random_state=0
+    ),
+    "fixed rank": lambda: nw.FixedRankLearner(
+        D, "flat", check=False, n_pairs=10_000, tol=1e-13, start=np.eye(D), random_state=0
+    ),
+}
+Y = np.array(["a", "b", "c", "d"]).repeat(3)
+Z = np.random.default_rng(4).normal(size=(12, D))
+
+
+@pytest.mark.parametrize("name", ["metric", "kernel"])
+def test_a_row_of_weight_k_is_there_k_times(name: str) -> None:
+    """Where all pairs are drawn, and bounds come from them; pairs of equal rows teach nothing."""
+    weights = np.array([1, 2, 1, 1, 3, 1, 2, 1, 1, 1, 1, 2])
+    found = LABELLED[name]().fit(Z, Y, sample_weight=weights)
+    again = LABELLED[name]().fit(np.repeat(Z, weights, axis=0), np.repeat(Y, weights))
+    plain = LABELLED[name]().fit(Z, Y)
+    np.testing.assert_allclose(found.distances(Z), again.distances(Z), rtol=1e-4, atol=1e-6)
+    assert np.abs(found.distances(Z) - plain.distances(Z)).max() > 1e-3
+
+
+@pytest.mark.parametrize("name", LABELLED)
+def test_weights_of_rows_are_weights_of_their_pairs(name: str) -> None:
+    weights = np.arange(1.0, 13.0)
+    i, j = np.triu_indices(12, 1)
+    same, counts = Y[i] == Y[j], weights[i] * weights[j]
+    pairs = np.stack([i, j], axis=1)
+    side = c.similar(pairs[same], counts[same]) + c.dissimilar(pairs[~same], counts[~same])
+    found = LABELLED[name]().fit(Z, Y, sample_weight=weights)
+    for other in (
+        LABELLED[name]().fit(Z, constraints=side),
+        LABELLED[name]().fit(
+            Z, constraints=c.similar(pairs[same]) + c.dissimilar(pairs[~same]), sample_weight=weights
+        ),
+    ):
+        np.testing.assert_allclose(found.distances(Z), other.distances(Z), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["metric", "kernel", "reducer"])
+def test_nothing_is_known_of_rows_of_weight_zero(name: str) -> None:
+    weights = np.array([1.0, 1.0, 0.0] * 4)
+    kept = weights > 0
+    side = c.closer([(0, 1, 2), (0, 3, 7)], 1.0)
+    found = LABELLED[name]().fit(Z, Y, constraints=side, sample_weight=weights)
+    labels = np.where(kept, Y, None)
+    without = LABELLED[name]().fit(Z, labels, constraints=c.closer([(0, 3, 7)], 1.0))
+    np.testing.assert_allclose(found.distances(Z), without.distances(Z), rtol=1e-4, atol=1e-6)
+
+
+def test_a_stream_repeats_rows_and_tuples() -> None:
+    weights = [2, 1, 0, 3]
+    tuples = Z[:8].reshape(4, 2, D)
+    found = nw.OnlineLearner().partial_fit(tuples, [1, -1, 1, 1], sample_weight=weights)
+    again = nw.OnlineLearner().partial_fit(np.repeat(tuples, weights, axis=0), [1, 1, -1, 1, 1, 1])
+    np.testing.assert_array_equal(found.distances(Z), again.distances(Z))
+    stream = nw.OnlineLearner().partial_fit(Z[:3], ["a", "b", "a"], sample_weight=[1, 1, 2])
+    assert stream.n_feedback_ == 1 + 2 + 2  # the second meets the first; the third meets both, twice
+    silent = nw.OnlineLearner().partial_fit(Z[:3], ["a", "b", "a"], sample_weight=[1, 1, 0])
+    assert silent.n_feedback_ == 1
+    side = c.similar([(0, 1)]) + c.dissimilar([(1, 2)])
+    objects = nw.OnlineLearner().partial_fit(Z[:3], constraints=side, sample_weight=[1, 2, 3])
+    assert objects.n_feedback_ == 2 + 6
+
+
+@pytest.mark.filterwarnings("ignore::nearwise.PriorKeptWarning", "ignore::nearwise.WorseThanEuclideanWarning")
+def test_the_choice_of_a_penalty_counts_weights() -> None:
+    """The held-out objects of a class that weighs nothing beside others do not choose."""
+    weights = np.where(Y == "a", 1e-6, 1.0)
+    found = nw.MetricLearner(random_state=0).fit(Z, Y, sample_weight=weights)
+    plain = nw.MetricLearner(random_state=0).fit(Z, Y)
+    assert found.penalty_scores_[0] != plain.penalty_scores_[0]
+    assert nw.FixedRankLearner(2, random_state=0).fit(Z, Y, sample_weight=weights).scores_ is not None
+    with pytest.raises(ValueError, match="Negative values"):
+        nw.MetricLearner().fit(Z, Y, sample_weight=-weights)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise._common.types import Array, Codes
+from nearwise.learners._side import weighed
 from nearwise.learners._space import Space
 from nearwise.model import bounds, constraints as c, drawing
 from nearwise.model.blocks import Constraints
@@ -57,14 +58,23 @@ def local_pairs(
     return c.at_most(near, lower[near[:, 0]]) + c.at_least(far, upper[far[:, 0]])
 
 
-def random_pairs(codes: Codes, prior: Space, n_pairs: int | None, rng: np.random.RandomState) -> Constraints:
-    """Pairs drawn uniformly, half of them similar where the labels permit; 40 c^2 by default (KSD09 7.2)."""
+def random_pairs(
+    codes: Codes,
+    prior: Space,
+    n_pairs: int | None,
+    rng: np.random.RandomState,
+    weights: Array | None = None,
+) -> Constraints:
+    """Pairs drawn uniformly, half of them similar where the labels permit; 40 c^2 by default (KSD09 7.2).
+
+    `weights` are those of the objects.
+    """
     same, different = drawing.random_pairs(codes, n_pairs, rng)
     is_different = _positive(prior, np.concatenate([same, different]))
     same, different = same[is_different[: len(same)]], different[is_different[len(same) :]]
     if len(same) == 0 or len(different) == 0:
         return Constraints()
-    return with_bounds(c.similar(same) + c.dissimilar(different), prior)
+    return with_bounds(weighed(c.similar(same) + c.dissimilar(different), weights), prior)
 
 
 def with_bounds(constraints: Constraints, prior: Space) -> Constraints:

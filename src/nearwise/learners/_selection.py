@@ -43,14 +43,16 @@ def hold_out(
     constraints: Constraints,
     rng: np.random.RandomState,
     outside: Outside | None = None,
+    weights: Array | None = None,
 ) -> Trial | None:
     """A trial on features, dense or sparse; None where there is too little to hold something out.
 
-    Distances are those of the features in the coordinates of a factor, plus those outside a basis.
+    Distances are those of the features in the coordinates of a factor, plus those outside a basis. `weights`
+    are those of the objects.
     """
     if codes is None:
         return _without_constraints(features, constraints, rng, outside)
-    return _without_objects(features, codes, constraints, rng, outside)
+    return _without_objects(features, codes, constraints, rng, outside, weights)
 
 
 def _without_objects(
@@ -59,6 +61,7 @@ def _without_objects(
     constraints: Constraints,
     rng: np.random.RandomState,
     outside: Outside | None,
+    weights: Array | None,
 ) -> Trial | None:
     labelled = np.flatnonzero(codes >= 0)
     sample = labelled[rng.permutation(len(labelled))[:_LARGEST_SAMPLE]]
@@ -79,7 +82,8 @@ def _without_objects(
     def score(factor: Array | None) -> float:
         space = Space(_centred(features, factor), outside)
         near = space.nearest(asking, learned_from, min(drawing.N_NEIGHBORS, len(learned_from)))
-        return float(np.mean(codes[near] == codes[asking, np.newaxis]))
+        right = np.mean(codes[near] == codes[asking, np.newaxis], axis=1)
+        return float(np.average(right, weights=None if weights is None else weights[asking]))
 
     return Trial(rows, codes[rows], Constraints(inside), score)
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import roc_auc_score
 from sklearn.utils import column_or_1d
+from sklearn.utils.validation import _check_sample_weight
 
 from nearwise._common.errors import RowsError
 from nearwise._common.reading import id_list, regular_array, show
@@ -46,6 +47,7 @@ class SideInformation:
     constraints : by row number
     n_dropped : how many constraints named objects that are not in the data
     useless : why labels that were given tell nothing, as a clause
+    weights : of the rows, by which drawn pairs count; None where all count 1. Constraints have their own.
     """
 
     n_objects: int
@@ -53,6 +55,7 @@ class SideInformation:
     constraints: Constraints
     n_dropped: int = 0
     useless: str = ""
+    weights: Array | None = None
 
     @property
     def nothing_known(self) -> str:
@@ -88,17 +91,22 @@ def read(
     constraints: Constraints | None,
     sample_ids: ArrayLike | None,
     complete: bool = True,
+    sample_weight: ArrayLike | None = None,
 ) -> SideInformation:
     """Labels as class numbers and constraints by row number.
 
     With `sample_ids`, constraints on other objects are dropped, with a warning unless it is scikit-learn
     that took a part of the data; without, they are an error, and so are all constraints in such a part, where
     row numbers are those of other objects. `complete` is false for a part of the data, which does not tell
-    how often a label occurs (`labelling.read`).
+    how often a label occurs (`labelling.read`). With `sample_weight`, a constraint counts times the weights
+    of its objects, and an object of weight 0 is one of which nothing is known.
     """
     codes, useless = (None, "") if y is None else _codes(y, n_objects, complete)
+    weights = read_weights(sample_weight, n_objects)
+    if codes is not None and weights is not None:
+        codes = np.where(weights > 0, codes, labelling.UNLABELLED)
     if constraints is None:
-        return SideInformation(n_objects, codes, Constraints(), useless=useless)
+        return SideInformation(n_objects, codes, Constraints(), useless=useless, weights=weights)
     if not isinstance(constraints, Constraints):
         kind = type(constraints).__name__
         raise TypeError(f"constraints must be made by nearwise.constraints, got {kind}")
@@ -124,7 +132,26 @@ def read(
         raise RowsError(error.rows, before=error.before, after=error.after + hint) from None
     if useless and complete and blocks:
         warn(f"the labels are not used: {useless}")
-    return SideInformation(n_objects, codes, Constraints(blocks), dropped, useless)
+    counting = weighed(Constraints(blocks), weights)
+    return SideInformation(n_objects, codes, counting, dropped, useless, weights)
+
+
+def weighed(constraints: Constraints, weights: Array | None) -> Constraints:
+    """Constraints by row number, each counting times the weights of its objects; none on one of weight 0.
+
+    Linear functions of all objects are about none of them.
+    """
+    if weights is None:
+        return constraints
+    blocks = []
+    for block in constraints.blocks:
+        if not block.of_kind.shares_objects:
+            kept = np.flatnonzero((weights[block.object_ids] > 0).all(axis=1))
+            _, counts = _counting(block.object_ids, block.counts, weights)
+            blocks.append(replace(block.part(kept), weights=counts))
+        else:
+            blocks.append(block)
+    return Constraints(tuple(block for block in blocks if len(block)))
 
 
 def without_unreachable(
@@ -239,6 +266,16 @@ def _is_in_fold(constraints: Constraints) -> bool:
             if any(value is constraints for parameters in passed for value in parameters.values()):
                 return True
     return False
+
+
+def read_weights(sample_weight: ArrayLike | None, n_objects: int) -> Array | None:
+    """Numbers >= 0, one per row; None where all are 1."""
+    if sample_weight is None:
+        return None
+    found = _check_sample_weight(
+        sample_weight, np.empty(n_objects), dtype=np.float64, ensure_non_negative=True
+    )
+    return None if (found == 1.0).all() else np.asarray(found)
 
 
 def _codes(y: ArrayLike, n_objects: int, complete: bool) -> tuple[Codes | None, str]:

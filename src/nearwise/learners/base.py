@@ -59,7 +59,7 @@ class Learner(PairDecisions, Callbacks, ClassNamePrefixFeaturesOutMixin, Transfo
 
     # With metadata routing, these names go to fit and score without being asked for: they have one meaning. A
     # pipeline passes sample_weight to the score of its last step in any case.
-    __metadata_request__fit = METADATA
+    __metadata_request__fit: ClassVar[dict[str, bool]] = {**METADATA, "sample_weight": True}
     __metadata_request__score: ClassVar[dict[str, bool]] = {**METADATA, "sample_weight": True}
 
     metric_: Any
@@ -205,6 +205,7 @@ class Learner(PairDecisions, Callbacks, ClassNamePrefixFeaturesOutMixin, Transfo
                 callback=report,
                 checkpoint=self.checkpoint,
                 outside=outside,
+                weights=side.weights,
             )
         self.result_ = learned.result
         self.status_ = Status.SOLVED if learned.result is None else learned.result.status

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -84,7 +84,7 @@ class OnlineLearner(Learner):
     0
     """
 
-    __metadata_request__partial_fit = METADATA
+    __metadata_request__partial_fit: ClassVar[dict[str, bool]] = {**METADATA, "sample_weight": True}
 
     state_: State
     _made: dict[str, Metric]  # the metric, once it was asked for
@@ -123,6 +123,7 @@ class OnlineLearner(Learner):
         *,
         constraints: Constraints | None = None,
         sample_ids: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Start anew and pass once over pairs drawn from labels, shuffled, and over constraints, in order.
 
@@ -131,7 +132,7 @@ class OnlineLearner(Learner):
         with self._unchanged_on_error():
             n_pairs = whole_number_or_none(self.n_pairs, "n_pairs")
             X = self._training_data(X)
-            side = _side.read(X.shape[0], y, constraints, sample_ids)
+            side = _side.read(X.shape[0], y, constraints, sample_ids, sample_weight=sample_weight)
             rng = check_random_state(self.random_state)
             self._start(X, side, rng)
             inside, features = self._features(X)
@@ -144,7 +145,8 @@ class OnlineLearner(Learner):
                 rows[:, :2] = np.concatenate([same, different])
                 relation = np.where(np.arange(len(rows)) < len(same), -1, 1).astype(np.int8)
                 order = rng.permutation(len(rows))
-                pieces = Pieces(rows[order], relation[order], np.full(len(rows), np.nan))
+                counts = None if side.weights is None else side.weights[rows[order, :2]].prod(axis=1)
+                pieces = Pieces(rows[order], relation[order], np.full(len(rows), np.nan), counts)
             pieces += self._inside(X, inside, feedback.of_blocks(side.constraints.blocks))
             self.n_constraints_dropped_ = side.n_dropped
             if not len(pieces):
@@ -161,6 +163,7 @@ class OnlineLearner(Learner):
         constraints: Constraints | None = None,
         sample_ids: ArrayLike | None = None,
         squared_distances: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Learn from one or more pieces of feedback, in their order.
 
@@ -175,6 +178,7 @@ class OnlineLearner(Learner):
         constraints : bounds on distances, and comparisons, of rows of the data
         sample_ids : ids by which the constraints name the rows; those on others are left out and counted
         squared_distances : of pairs: one number > 0, or one each
+        sample_weight : how often every tuple, or every row of data with what it says, comes: numbers >= 0
         """
         with self._unchanged_on_error():
             first = not hasattr(self, "state_")
@@ -182,6 +186,7 @@ class OnlineLearner(Learner):
                 if constraints is not None or sample_ids is not None:
                     raise ValueError("constraints and sample_ids refer to rows of (n, d) data, not to tuples")
                 vectors, pieces = feedback.of_tuples(X, y, squared_distances)
+                pieces = pieces.weighed(_side.read_weights(sample_weight, len(pieces)))
                 if first:
                     validate_data(self, vectors, dtype=np.float64, ensure_min_samples=0)
                 elif vectors.shape[1] != self.n_features_in_:
@@ -197,7 +202,11 @@ class OnlineLearner(Learner):
             if y is None and constraints is None:
                 raise ValueError("no feedback: give y, constraints, or tuples of vectors")
             labels = None if y is None else feedback.label_list(y, X.shape[0])
-            side = _side.read(X.shape[0], None, constraints, sample_ids)
+            side = _side.read(X.shape[0], None, constraints, sample_ids, sample_weight=sample_weight)
+            if labels is not None and side.weights is not None:
+                labels = [
+                    label if weight > 0 else None for label, weight in zip(labels, side.weights, strict=True)
+                ]
             bounded = feedback.of_blocks(side.constraints.blocks)
             self._start_once(X.shape[1])
             inside, features = self._features(X)
@@ -206,6 +215,8 @@ class OnlineLearner(Learner):
                 seen = len(self._seen_labels)
                 features = np.concatenate([self._seen_features, features])
                 pieces, self._seen_labels, latest = feedback.of_labels(labels, self._seen_labels)
+                if side.weights is not None:  # what a row says, it says when it comes, and as often
+                    pieces = pieces.weighed(side.weights[pieces.rows[:, 1] - seen])
                 self._seen_features = features[latest]
                 shifted = np.where(bounded.rows >= 0, bounded.rows + seen, -1)
             else:

@@ -71,6 +71,12 @@ class Pieces:
         which = np.repeat(np.arange(len(self)), counts)
         return replace(self.part(which), weight=weight), which
 
+    def weighed(self, weights: Array | None) -> Pieces:
+        """The same, each as often as its weight says; those of weight 0 left out."""
+        if weights is None:
+            return self
+        return replace(self, weight=weights).part(np.flatnonzero(weights > 0))
+
     def part(self, chosen: Index) -> Pieces:
         """Some of them, in this order."""
         weight = None if self.weight is None else self.weight[chosen]
