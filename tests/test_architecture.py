@@ -19,6 +19,7 @@ import nearwise
 ORDER = (
     ("_common",),
     ("linalg",),
+    ("distributed",),
     ("model",),
     ("solving",),
     ("fixed_rank",),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from . import (
         constraints as constraints,
         datasets as datasets,
+        distributed as distributed,
         inspection as inspection,
         online as online,
         plotting as plotting,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         study as study,
         tables as tables,
     )
+    from ._common.threads import threads as threads
     from .data.models import ModelFileError as ModelFileError, load as load, save as save
     from .learners import (
         FixedRankEmbedding as FixedRankEmbedding,
@@ -84,6 +86,7 @@ if TYPE_CHECKING:
 _EXPORTS: dict[str, str | None] = {
     "constraints": None,
     "datasets": None,
+    "distributed": None,
     "inspection": None,
     "online": None,
     "plotting": None,
@@ -105,6 +108,7 @@ _EXPORTS: dict[str, str | None] = {
     "Record": "solving.result",
     "Violation": "model.certificate",
     "solve": "solving.driver",
+    "threads": "_common.threads",
     "Metric": "learners.metric",
     "KernelMetric": "learners.metric",
     "KernelMap": "learners.metric",

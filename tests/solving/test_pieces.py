@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 import cases
 import nearwise as nw
 from nearwise.model.formulation import Formulation
-from nearwise.model.local import LocalAtoms
+from nearwise.model.local import LocalAtoms, curved_rows
 from nearwise.model.measurements import InMemory, Measurements, bind
 from nearwise.solving.reduction import reduced
 
@@ -63,6 +64,12 @@ class Pieces:
             np.concatenate([getattr(atoms, name) for atoms in found]) for name in ("x", "y", "coefficient")
         )
         return LocalAtoms(x, x if np.array_equal(x, y) else y, coefficient, row, len(rows))
+
+    def curved(self, *arguments: Any, single: bool) -> tuple[LocalAtoms, Array, bool]:
+        return curved_rows(self.local, *arguments, single)
+
+    def weight(self, dual: Array, B: Array, values: Array | None = None) -> float:
+        return float(np.abs(dual) @ self.parts_of_factor(B))
 
     def sizes(self, diagonal: Array) -> Array:
         return np.concatenate([part.sizes(diagonal) for part in self.parts])

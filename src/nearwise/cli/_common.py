@@ -167,11 +167,9 @@ def limit_threads(count: int | None) -> contextlib.AbstractContextManager[Any]:
         numba.set_num_threads(min(count, numba.get_num_threads()))
     else:  # numba reads the variable when it is imported, and refuses a change later
         os.environ["NUMBA_NUM_THREADS"] = str(count)
-    import numpy  # noqa: F401  # a BLAS that is not loaded cannot be limited
-    import scipy.linalg  # noqa: F401  # SciPy brings a BLAS of its own
-    from threadpoolctl import threadpool_limits
+    from nearwise._common.threads import threads
 
-    return threadpool_limits(limits=count)
+    return threads(count)
 
 
 def tell(notices: Iterable[str], quiet: bool) -> None:

@@ -57,6 +57,7 @@ _CLASSES = {
     "KernelMap": "nearwise.learners.metric",
     "ObjectSpan": "nearwise.learners.metric",
     "InputKernel": "nearwise.learners.input_kernels",
+    "SumKernel": "nearwise.learners.input_kernels",
     "LogDet": "nearwise.model.divergences",
     "VonNeumann": "nearwise.model.divergences",
     "Frobenius": "nearwise.model.divergences",

@@ -17,7 +17,16 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from nearwise._common.types import Array, Codes
+from nearwise.distributed import Vectors
 from nearwise.learners._checkpoint import Checkpoint, open_checkpoint
+from nearwise.learners._in_pieces import (
+    SpaceInPieces,
+    few_rows,
+    fingerprint,
+    rows_of,
+    sample_of_constraints,
+    what_is_named,
+)
 from nearwise.learners._pairs import local_pairs, random_pairs, with_bounds
 from nearwise.learners._selection import Trial, hold_out
 from nearwise.learners._side import weighed
@@ -65,7 +74,7 @@ class Learned:
 
 
 def learn(
-    features: Array,
+    features: Array | Vectors,
     *,
     codes: Codes | None,
     constraints: Constraints | None,
@@ -86,7 +95,7 @@ def learn(
 
     Parameters
     ----------
-    features : (n, r), one row per object
+    features : (n, r), one row per object, in memory or in pieces
     codes : the class of every object as a number, or None
     constraints : by row number, or None; open bounds are filled as `_pairs` explains
     divergence, prior : as in `Problem`
@@ -109,29 +118,36 @@ def learn(
     """
     rng = check_random_state(random_state)
     side = Constraints() if constraints is None else constraints
-    features, side, outside = _in_range(features, side, outside)
+    if isinstance(features, Vectors):
+        features, side = what_is_named(features, side, codes)
+    if not isinstance(features, Vectors):
+        features, side, outside = _in_range(features, side, outside)
     root = np.eye(features.shape[1]) if prior is None else root_of(prior)
     known = root if root.any() else np.eye(features.shape[1])
     seed = int(rng.randint(2**31 - 1))
-    task = _Task(
-        features, codes, side, known, "local" if pairs == "auto" else pairs, n_pairs, seed, outside, weights
-    )
-    if np.ptp(features, axis=0).max(initial=0.0) == 0.0 or len(drawn := task.side(known)) == 0:
+    drawing = "local" if pairs == "auto" else pairs
+    task = _Task(features, codes, side, known, drawing, n_pairs, seed, outside, weights)
+    if _are_equal(features) or len(drawn := task.side(known)) == 0:
         return Learned(root, None, None, (), True, 0)
     coarse_limit = _COARSE_ITERATIONS if max_iter is None else min(max_iter, _COARSE_ITERATIONS)
     every = np.arange(len(features))
     lengths = None if outside is None else outside.products(every, every)
     settings = (divergence, prior, penalty, pairs, n_pairs, tol, coarse_limit, lengths, weights)
-    memory = open_checkpoint(checkpoint, random_state, features, codes, side.blocks, *settings)
+    data = fingerprint(features) if isinstance(features, Vectors) else features
+    memory = open_checkpoint(checkpoint, random_state, data, codes, side.blocks, *settings)
     n_restored = 0 if memory is None else memory.n_restored
     run = _Run(divergence, prior, tol, max_iter, coarse_limit, callback, memory)
-    trial = hold_out(features, codes, side, rng, outside, weights) if penalty == "auto" else None
+    looked_at, tried = features, task
+    if penalty == "auto" and isinstance(features, Vectors) and codes is None:
+        looked_at, sample = sample_of_constraints(features, side, rng)
+        side, tried = sample, replace(task, features=looked_at, constraints=sample, weights=None)
+    trial = hold_out(looked_at, codes, side, rng, outside, weights) if penalty == "auto" else None
     steps: list[_Step] = []
     scores: tuple[tuple[float, float], ...] = ()
     share = UNTRIED
     try:
         if trial is not None:
-            run.path(task, trial, steps, keeps_prior=bool(root.any()))
+            run.path(tried, trial, steps, keeps_prior=bool(root.any()))
         if steps:
             scores = tuple((_per_row(step.share, task, drawn), step.score) for step in steps)
             best = _best(steps)
@@ -154,7 +170,7 @@ def learn(
 class _Task:
     """What is learned from."""
 
-    features: Array
+    features: Array | Vectors
     codes: Codes | None
     constraints: Constraints
     root: Array  # a factor of the metric that tells open bounds and the first neighbours: the prior
@@ -170,15 +186,20 @@ class _Task:
 
     def side(self, factor: Array) -> Constraints:
         """All constraints with their bounds, neighbours being those under a metric."""
-        prior = Space(self.features @ self.root, self.outside)
+        prior = self._space(self.root)
         given = with_bounds(self.constraints, prior)
         if self.codes is None:
             return given
         rng = np.random.RandomState(self.seed)
         if self.pairs == "random":
             return random_pairs(self.codes, prior, self.n_pairs, rng, self.weights) + given
-        space = Space(self.features @ factor, self.outside)
-        return weighed(local_pairs(self.codes, space, prior, self.n_pairs, rng), self.weights) + given
+        drawn = local_pairs(self.codes, self._space(factor), prior, self.n_pairs, rng)
+        return weighed(drawn, self.weights) + given
+
+    def _space(self, factor: Array) -> Space | SpaceInPieces:
+        if isinstance(self.features, Vectors):
+            return SpaceInPieces(self.features, factor)
+        return Space(self.features @ factor, self.outside)
 
     def part(self, rows: NDArray[np.int64], codes: Codes | None, constraints: Constraints) -> _Task:
         n_pairs = self.n_pairs
@@ -186,7 +207,7 @@ class _Task:
             n_pairs = max(1, n_pairs * len(rows) // len(self.features))
         return replace(
             self,
-            features=self.features[rows],
+            features=rows_of(self.features, rows),
             codes=codes,
             constraints=constraints,
             n_pairs=n_pairs,
@@ -263,6 +284,9 @@ class _Run:
 
     def _stated(self, task: _Task, side: Constraints, penalty: float) -> Problem:
         """The problem, at one of the penalties with which it will be solved."""
+        if isinstance(task.features, Vectors):
+            features, names = few_rows(task.features, side)
+            return Problem(features, side, self.divergence, self.prior, penalty, names)
         fixed = None if task.outside is None else task.outside.values(side)
         return Problem(task.features, side, self.divergence, self.prior, penalty, fixed=fixed)
 
@@ -306,10 +330,15 @@ def _per_row(share: float, task: _Task, side: Constraints) -> float:
     return share * min(r * (r + 1) / 2, total) / total / _learned_share(task, side) ** 2
 
 
+def _are_equal(features: Array | Vectors) -> bool:
+    """Whether all objects are; of those in pieces, whose pairs tell it too, it is not asked."""
+    return not isinstance(features, Vectors) and np.ptp(features, axis=0).max(initial=0.0) == 0.0
+
+
 def _learned_share(task: _Task, side: Constraints) -> float:
     """How much of the median distance that is bounded can be learned."""
     pairs = [np.asarray(b.ids)[:, -2:] for b in side.blocks if b.kind in ("distance", "comparison")]
-    if task.outside is None or not pairs:
+    if task.outside is None or isinstance(task.features, Vectors) or not pairs:
         return 1.0
     learned = np.median(Space(task.features @ task.root).distances(np.concatenate(pairs)))
     whole = np.median(Space(task.features @ task.root, task.outside).distances(np.concatenate(pairs)))

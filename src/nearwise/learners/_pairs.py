@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise._common.types import Array, Codes
+from nearwise.learners._in_pieces import SpaceInPieces
 from nearwise.learners._side import weighed
 from nearwise.learners._space import Space
 from nearwise.model import bounds, constraints as c, drawing
@@ -28,7 +29,11 @@ _EQUAL = 1e-12  # of the median squared distance, below which two objects count 
 
 
 def local_pairs(
-    codes: Codes, space: Space, prior: Space, n_pairs: int | None, rng: np.random.RandomState
+    codes: Codes,
+    space: Space | SpaceInPieces,
+    prior: Space | SpaceInPieces,
+    n_pairs: int | None,
+    rng: np.random.RandomState,
 ) -> Constraints:
     """Objects with their five nearest of their own class and of the others, at the objects' own thresholds.
 
@@ -45,22 +50,20 @@ def local_pairs(
     limit = LOCAL_PAIRS if n_pairs is None else n_pairs
     n_asking = min(len(labelled), -(-limit // (2 * drawing.N_NEIGHBORS)))
     asking = np.sort(labelled[rng.permutation(len(labelled))[:n_asking]])
-    # distances between rows round less when they are centred
-    centred = Space(space.rows - space.rows[labelled].mean(axis=0), space.outside)
-    near, far = drawing.neighbors(codes, centred.nearest, asking)
+    near, far = space.neighbors(codes, asking)
     is_different = _positive(prior, np.concatenate([near, far]))
     near, far = near[is_different[: len(near)]], far[is_different[len(near) :]]
     if len(near) == 0 or len(far) == 0:
         return Constraints()
     whole = _own_thresholds(prior, near, far, len(codes))
-    lower, upper = bounds.around(whole, _own_thresholds(Space(prior.rows), near, far, len(codes)))
+    lower, upper = bounds.around(whole, _own_thresholds(prior.inside, near, far, len(codes)))
     near, far = _at_most(near, limit - limit // 2, rng), _at_most(far, max(limit // 2, 1), rng)
     return c.at_most(near, lower[near[:, 0]]) + c.at_least(far, upper[far[:, 0]])
 
 
 def random_pairs(
     codes: Codes,
-    prior: Space,
+    prior: Space | SpaceInPieces,
     n_pairs: int | None,
     rng: np.random.RandomState,
     weights: Array | None = None,
@@ -77,7 +80,7 @@ def random_pairs(
     return with_bounds(weighed(c.similar(same) + c.dissimilar(different), weights), prior)
 
 
-def with_bounds(constraints: Constraints, prior: Space) -> Constraints:
+def with_bounds(constraints: Constraints, prior: Space | SpaceInPieces) -> Constraints:
     """The constraints, by row number, with their open bounds filled from the pairs in question."""
     of_relation: dict[int, list[Pairs]] = {-1: [], 1: []}
     for block in constraints.blocks:
@@ -89,7 +92,7 @@ def with_bounds(constraints: Constraints, prior: Space) -> Constraints:
     weights = tuple(constraints.weights[vacant & (relations == sign)] for sign in (-1, 1))
     whole, learned = (
         bounds.of_pairs(space.distances(near), space.distances(far), weights=weights)
-        for space in (prior, Space(prior.rows))
+        for space in (prior, prior.inside)
     )
     if whole is None or learned is None:
         return constraints
@@ -97,7 +100,7 @@ def with_bounds(constraints: Constraints, prior: Space) -> Constraints:
     return replace(whole, upper=float(below), lower=float(above)).filled(constraints)
 
 
-def _own_thresholds(space: Space, near: Pairs, far: Pairs, n_objects: int) -> Array:
+def _own_thresholds(space: Space | SpaceInPieces, near: Pairs, far: Pairs, n_objects: int) -> Array:
     """The threshold of every object, from the pairs in which it is the first."""
     below = _medians(near[:, 0], space.distances(near), n_objects)
     above = _medians(far[:, 0], space.distances(far), n_objects)
@@ -107,9 +110,9 @@ def _own_thresholds(space: Space, near: Pairs, far: Pairs, n_objects: int) -> Ar
     return np.maximum(threshold, _LEAST * np.median(threshold[threshold > 0]))
 
 
-def _positive(prior: Space, pairs: Pairs) -> NDArray[np.bool_]:
+def _positive(prior: Space | SpaceInPieces, pairs: Pairs) -> NDArray[np.bool_]:
     """Which pairs are of objects with different coordinates, without which nothing can be learned."""
-    distances = Space(prior.rows).distances(pairs)
+    distances = prior.inside.distances(pairs)
     found = distances[distances > 0]
     return distances > (_EQUAL * np.median(found) if len(found) else 0.0)
 

@@ -16,6 +16,8 @@ import numpy as np
 from scipy import sparse
 
 from nearwise._common.types import Array, Codes, Index
+from nearwise.distributed import Vectors
+from nearwise.learners._in_pieces import rows_of
 from nearwise.learners._side import SideInformation, share_in_order
 from nearwise.learners._space import Outside, Space
 from nearwise.model import constraints as c, drawing
@@ -79,9 +81,18 @@ def _without_objects(
         rows = np.union1d(learned_from, named[codes[named] < 0])
     inside = constraints.restricted_to(rows)[0].resolve(len(rows), rows)
 
+    known, place = features, np.arange(len(codes))
+    if isinstance(features, Vectors):  # only these are looked at
+        looked_at = np.union1d(learned_from, asking)
+        known = rows_of(features, looked_at)
+        place[looked_at] = np.arange(len(looked_at))
+    row_of = np.empty(known.shape[0], np.int64)
+    row_of[place[learned_from]] = learned_from
+
     def score(factor: Array | None) -> float:
-        space = Space(_centred(features, factor), outside)
-        near = space.nearest(asking, learned_from, min(drawing.N_NEIGHBORS, len(learned_from)))
+        space = Space(_centred(known, factor), outside)
+        count = min(drawing.N_NEIGHBORS, len(learned_from))
+        near = row_of[space.nearest(place[asking], place[learned_from], count)]
         right = np.mean(codes[near] == codes[asking, np.newaxis], axis=1)
         return float(np.average(right, weights=None if weights is None else weights[asking]))
 

@@ -103,6 +103,17 @@ class Space:
         inside = in_parts(paired_squared_distances, self.rows, i, j)
         return inside if self.outside is None else inside + self.outside.distances(i, j)
 
+    @property
+    def inside(self) -> Space:
+        """The same without what is outside."""
+        return Space(self.rows)
+
+    def neighbors(self, codes: Index, asking: Index) -> tuple[Index, Index]:
+        """Pairs of objects that ask with their nearest of their own class, and of the others."""
+        # distances between rows round less when they are centred
+        centred = Space(self.rows - self.rows[np.flatnonzero(codes >= 0)].mean(axis=0), self.outside)
+        return drawing.neighbors(codes, centred.nearest, asking)
+
     def nearest(self, asking: Index, among: Index, count: int) -> Index:
         """The nearest objects to each that asks, nearest first."""
         if self.outside is None:

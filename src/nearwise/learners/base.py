@@ -10,13 +10,20 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    _check_feature_names,
+    _check_sample_weight,
+    check_is_fitted,
+    validate_data,
+)
 
 from nearwise._common.checks import one_of, positive_or_infinite, whole_number_or_none
 from nearwise._common.errors import RowsError
 from nearwise._common.types import Array, Index
 from nearwise._common.warning import warn
-from nearwise.learners import _range, _side
+from nearwise.distributed import Vectors
+from nearwise.distributed.vectors import is_dask
+from nearwise.learners import _in_pieces, _range, _side
 from nearwise.learners._learning import Learned, learn
 from nearwise.learners._progress import Callbacks, progress
 from nearwise.learners._space import Outside
@@ -70,8 +77,15 @@ class Learner(PairDecisions, Callbacks, ClassNamePrefixFeaturesOutMixin, Transfo
 
         Where only a subspace was learned (`rank`), the coordinates in it: the fixed part of the distance,
         outside the subspace, is left out. `distances` and `pair_distance` contain it.
+
+        Of a Dask array or dataframe, a Dask array of which nothing is computed yet.
         """
-        return self._fitted_metric().transform(self._checked(X))
+        metric = self._fitted_metric()
+        if is_dask(X):
+            if hasattr(X, "columns"):
+                _check_feature_names(self, X._meta, reset=False)
+            return _in_pieces.transformed(X, metric, self.n_features_in_, type(self).__name__)
+        return metric.transform(self._checked(X))
 
     def distances(self, X: Any, Y: Any = None, *, squared: bool = False) -> Array:
         """Learned distances of every row of X to every row of Y, by default of X.
@@ -104,9 +118,11 @@ class Learner(PairDecisions, Callbacks, ClassNamePrefixFeaturesOutMixin, Transfo
 
         Returns
         -------
-        (m,) array
+        (m,) array; a Dask array where X or the vectors are one
         """
         metric = self._fitted_metric()
+        if is_dask(X) or is_dask(pairs):
+            return _in_pieces.pair_distances(pairs, X, metric, self.n_features_in_, squared)
         if X is None:
             vectors = np.asarray(pairs, dtype=np.float64)
             if vectors.ndim != 3 or vectors.shape[1] != 2:
@@ -168,7 +184,7 @@ class Learner(PairDecisions, Callbacks, ClassNamePrefixFeaturesOutMixin, Transfo
         self,
         X: Any,
         y: Any,
-        features: Array,
+        features: Array | Vectors,
         side: _side.SideInformation,
         prior: Array | None,
         outside: Outside | None = None,
@@ -184,7 +200,9 @@ class Learner(PairDecisions, Callbacks, ClassNamePrefixFeaturesOutMixin, Transfo
         if pairs == "none":
             why = "pairs='none' draws nothing from labels, and there are no constraints on these objects"
             side = replace(side, codes=None, useless=why)
-        if penalty != np.inf:
+        if isinstance(features, Vectors):
+            pass  # `Problem` leaves out what nothing can meet, and says so
+        elif penalty != np.inf:
             side = _side.without_unreachable(side, features, divergence, prior, outside)
         elif outside is not None:
             # hard constraints hold for what the basis contributes, or for nothing
@@ -238,6 +256,7 @@ class Learner(PairDecisions, Callbacks, ClassNamePrefixFeaturesOutMixin, Transfo
             warn(f"{name}: {learned.result.message}", ConvergenceWarning)
 
     def _training_data(self, X: Any) -> Any:
+        refuse_dask(X, self)
         X = validate_data(self, X, accept_sparse=self._accept_sparse, dtype=np.float64, ensure_min_samples=2)
         if not self._takes_a_kernel:
             _range.refuse_huge(X)
@@ -250,6 +269,7 @@ class Learner(PairDecisions, Callbacks, ClassNamePrefixFeaturesOutMixin, Transfo
         return metric
 
     def _checked(self, X: Any) -> Any:
+        refuse_dask(X, self)
         X = validate_data(self, X, accept_sparse=self._accept_sparse, dtype=np.float64, reset=False)
         if not self._takes_a_kernel:
             _range.refuse_huge(X)
@@ -274,6 +294,15 @@ def contradiction(found: Result) -> RowsError:
     """The error for a solve whose hard constraints contradict each other."""
     rows = [violation.stated for violation in found.certificate.worst]
     return RowsError(rows, before=CONTRADICTION, after="; a finite penalty lets them give way")
+
+
+def refuse_dask(X: Any, learner: object) -> None:
+    """An error for a Dask array or dataframe, which would be collected in memory without a word."""
+    if is_dask(X):
+        raise TypeError(
+            f"{type(learner).__name__} cannot use Dask arrays here: MetricLearner's fit, transform and "
+            "pair_distance can; if it fits in memory, X.compute() is an ordinary array"
+        )
 
 
 def rank_wanted(rank: Any, largest: int) -> int | None:

@@ -22,6 +22,7 @@ from nearwise.fixed_rank.regression import Regression, matrix_forms, root_mean_s
 from nearwise.learners import fixed_rank as shared
 from nearwise.learners._progress import Callbacks, progress, with_callbacks
 from nearwise.learners._range import refuse_huge, refuse_tiny
+from nearwise.learners.base import refuse_dask
 from nearwise.learners.kernel_features import KernelFeatures, is_precomputed, kernel_features
 from nearwise.model.relations import signs_of
 from nearwise.solving.result import Status
@@ -193,6 +194,7 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
         return np.asarray(self.factor_ @ self.factor_.T)
 
     def _training_data(self, X: Any, y: Any, reset: bool) -> tuple[Any, Array]:
+        refuse_dask(X, self)
         X, y = validate_data(
             self, X, y, y_numeric=True, reset=reset, accept_sparse=self._accept_sparse, **_ACCEPTED
         )

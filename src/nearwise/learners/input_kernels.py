@@ -1,12 +1,13 @@
 """Input kernels: the functions that a kernel learner starts from, on rows of data, dense or sparse.
 
 `InputKernel` names one of scikit-learn's kernels, a function of two rows, or "precomputed", and evaluates it
-on all pairs of rows or row by row. Functions on rows that metrics share stand at the end.
+on all pairs of rows or row by row; `SumKernel` adds several up. Functions on rows that metrics share stand at
+the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,7 @@ from scipy import sparse
 from nearwise._common.types import Array, Index
 
 _GATHERED = 2**22  # numbers gathered at a time
+_SAMPLE, _STRIDES = 500, 10  # rows that tell the variance of a kernel, and partners of each
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +83,57 @@ class InputKernel:
     def pair_products(self, X: Any, i: Index, j: Index) -> Array:
         """The kernel of the rows i of X with the rows j."""
         return in_parts(self.paired, X, i, j)
+
+
+@dataclass(frozen=True, eq=False)
+class SumKernel(InputKernel):
+    """The sum of kernels, each times a number; its space joins theirs.
+
+    Attributes
+    ----------
+    name : the names of the parts, joined by "+"
+    parts, scales : the kernels, none of them precomputed, and the numbers
+    """
+
+    parts: tuple[InputKernel, ...] = ()
+    scales: tuple[float, ...] = ()
+
+    @classmethod
+    def of(cls, parts: Sequence[InputKernel], X: Any) -> SumKernel:
+        """Kernels whose parts have the same total variance on the rows of X, that of the first.
+
+        A part without variance on these rows keeps its scale.
+        """
+        variances = [_total_variance(part, X) for part in parts]
+        scales = [variances[0] / v if v > 0 and variances[0] > 0 else 1.0 for v in variances]
+        name = "+".join(str(getattr(part.name, "__name__", part.name)) for part in parts)
+        return cls(name, {}, tuple(parts), tuple(scales))
+
+    def gram(self, X: Any, Y: Any) -> Array:
+        return self._sum(lambda part: part.gram(X, Y))
+
+    def paired(self, X: Any, Y: Any) -> Array:
+        return self._sum(lambda part: part.paired(X, Y))
+
+    def paired_squared_distances(self, X: Any, Y: Any) -> Array:
+        return self._sum(lambda part: part.paired_squared_distances(X, Y))
+
+    def _sum(self, values: Callable[[InputKernel], Array]) -> Array:
+        terms = [scale * values(part) for part, scale in zip(self.parts, self.scales, strict=True)]
+        return np.asarray(sum(terms[1:], start=terms[0]))
+
+
+def _total_variance(kernel: InputKernel, X: Any) -> float:
+    """Half the mean squared distance of two rows, in the space of the kernel.
+
+    From rows spread evenly over X, each with others at some strides from it: distances, unlike lengths, lose
+    no digits where all rows are far from zero.
+    """
+    n = X.shape[0]
+    rows = np.unique(np.linspace(0, n - 1, min(n, _SAMPLE)).astype(np.int64))
+    strides = np.unique(np.linspace(1, max(n - 1, 1), min(n, _STRIDES)).astype(np.int64))
+    i, j = np.repeat(rows, len(strides)), (rows[:, None] + strides).ravel() % n
+    return float(kernel.pair_squared_distances(X, i, j).mean()) / 2
 
 
 def dense_product(X: Any, A: Array) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -20,7 +20,7 @@ from nearwise.learners import _kernel_bases, _side
 from nearwise.learners._progress import with_callbacks
 from nearwise.learners._space import Outside
 from nearwise.learners.base import Learner, rank_wanted
-from nearwise.learners.input_kernels import InputKernel
+from nearwise.learners.input_kernels import InputKernel, SumKernel
 from nearwise.learners.metric import KernelMetric, ObjectSpan, symmetric_root
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence
@@ -39,16 +39,18 @@ class KernelLearner(Learner):
 
     Parameters
     ----------
-    kernel : str or callable, default="rbf"
+    kernel : str, callable or list of these, default="rbf"
         A kernel of `sklearn.metrics.pairwise`, a function of two rows (or a kernel object of
         `sklearn.gaussian_process`), or "precomputed": then X holds kernel values, n x n for `fit` and one
-        row per object, one column per training object for everything else.
+        row per object, one column per training object for everything else. A list, or names joined by "+"
+        as in "linear+rbf", is the sum of kernels, scaled so that all have the total variance that the
+        first has on X.
     gamma : "scale", number or None, default="scale"
         For rbf, poly, sigmoid and laplacian; "scale" is 1 / (d * variance of X), None is 1 / d.
     degree, coef0 : numbers, default=3 and 1
         For poly and sigmoid.
     kernel_params : dict, default=None
-        Further arguments of the kernel.
+        Further arguments of the kernel; not for a sum.
     divergence, penalty, pairs, n_pairs, tol, max_iter, random_state, callback,
     checkpoint : as for `MetricLearner`; pairs="auto" is "random" for the basis "class_means" and else "local"
     rank : int, default=None
@@ -86,7 +88,7 @@ class KernelLearner(Learner):
 
     def __init__(
         self,
-        kernel: str | Callable[..., float] = "rbf",
+        kernel: str | Callable[..., float] | Sequence[str | Callable[..., float]] = "rbf",
         gamma: float | str | None = "scale",
         degree: float = 3,
         coef0: float = 1,
@@ -215,7 +217,21 @@ class KernelLearner(Learner):
         return False if self._is_precomputed else "csr"
 
     def _input_kernel(self, X: Any) -> InputKernel:
-        name, parameters = self.kernel, dict(self.kernel_params or {})
+        names = self.kernel
+        if isinstance(names, str) and "+" in names:
+            names = [name.strip() for name in names.split("+")]
+        if not isinstance(names, (list, tuple)):
+            return self._single_kernel(names, X)
+        if not names:
+            raise ValueError("kernel must name at least one kernel, got an empty list")
+        if self.kernel_params:
+            raise ValueError("kernel_params belong to one kernel, and must be None beside a sum of kernels")
+        if "precomputed" in names:
+            raise ValueError("kernel='precomputed' cannot be a part of a sum; add the matrices before fit")
+        return SumKernel.of([self._single_kernel(name, X) for name in names], X)
+
+    def _single_kernel(self, name: Any, X: Any) -> InputKernel:
+        parameters = dict(self.kernel_params or {})
         if not isinstance(name, str):
             if not callable(name):
                 raise TypeError(f"kernel must be a name or a function of two rows, got {type(name).__name__}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -22,8 +22,8 @@ from nearwise.learners.metric import KernelMap
 from nearwise.linalg.directions import with_fixed_signs
 from nearwise.model import bounds, constraints as c, drawing
 from nearwise.model.blocks import Constraints
-from nearwise.model.certificate import SATISFIED
 from nearwise.model.divergences import Frobenius
+from nearwise.model.losses import SATISFIED
 from nearwise.model.problem import Problem
 from nearwise.solving.driver import solve
 from nearwise.solving.result import Record, Result, Status
@@ -85,7 +85,7 @@ class KernelReducer(KernelLearner):
     def __init__(
         self,
         n_components: int = 2,
-        kernel: str | Callable[..., float] = "rbf",
+        kernel: str | Callable[..., float] | Sequence[str | Callable[..., float]] = "rbf",
         gamma: float | str | None = "scale",
         degree: float = 3,
         coef0: float = 1,

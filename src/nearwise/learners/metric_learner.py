@@ -10,10 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_feature_names
 
 from nearwise._common.checks import one_of
 from nearwise._common.reading import symmetric
 from nearwise._common.types import Array
+from nearwise.distributed import Vectors, vectors_of
+from nearwise.distributed.vectors import is_dask
 from nearwise.learners import _bases, _side
 from nearwise.learners._progress import with_callbacks
 from nearwise.learners._space import Outside
@@ -146,7 +149,8 @@ class MetricLearner(Learner):
 
         Parameters
         ----------
-        X : (n, d) data, dense or sparse
+        X : (n, d) data, dense or sparse; or a Dask array or dataframe, or rows in files
+            (`nearwise.distributed.open_vectors`), of which only few rows are ever in memory
         y : n labels of any type; None, NaN and -1 mean no label (-1 and +1 alone are two classes, with a
             warning), and measurements are refused
         constraints : what else is known; learned from together with the labels, if there are both
@@ -157,6 +161,9 @@ class MetricLearner(Learner):
             count times the weights of their rows, as if a row of weight 2 were there twice. Of rows of weight
             0 nothing is known.
         """
+        vectors = vectors_of(X)
+        if vectors is not None:
+            return self._fit_in_pieces(X, vectors, y, constraints, sample_ids)
         X = self._training_data(X)
         side = _side.read(X.shape[0], y, constraints, sample_ids, sample_weight=sample_weight)
         basis = self._subspace(X, side)
@@ -171,6 +178,33 @@ class MetricLearner(Learner):
         if self.kept_prior_ and prior is not None:
             self.start_metric_ = self.metric_  # the same to the last digit, as a comparison expects
         self.rank_ = features.shape[1]
+        return self
+
+    def _fit_in_pieces(
+        self,
+        X: Any,
+        vectors: Vectors,
+        y: Any,
+        constraints: Constraints | None,
+        sample_ids: ArrayLike | None,
+    ) -> Self:
+        """The same for rows that are not in memory; all of M is learned."""
+        if self.rank is not None or not isinstance(self.basis, str) or self.basis != "auto":
+            raise ValueError("rank and basis need data in memory: of rows in pieces, all of M is learned")
+        if isinstance(self.prior, str) and self.prior == "covariance":
+            raise ValueError("prior='covariance' needs data in memory: give the matrix")
+        _check_feature_names(self, getattr(X, "_meta", None), reset=True)  # a Dask dataframe has them there
+        self.n_features_in_ = vectors.shape[1]
+        labels = y.compute() if is_dask(y) else y
+        names = vectors.ids if sample_ids is None else sample_ids
+        side = _side.read(len(vectors), labels, constraints, names)
+        prior = self.prior_matrix(np.empty((0, vectors.shape[1])))
+        factor = self._learn(X, labels, vectors, side, prior)
+        self.metric_ = Metric(symmetric_root(factor))
+        self.start_metric_ = euclidean(vectors.shape[1]) if prior is None else Metric(root_of(prior))
+        if self.kept_prior_ and prior is not None:
+            self.start_metric_ = self.metric_
+        self.rank_ = vectors.shape[1]
         return self
 
     @property

@@ -17,7 +17,7 @@ from nearwise._common.checks import one_of, positive, share, whole_number_or_non
 from nearwise._common.types import Array
 from nearwise._common.warning import warn
 from nearwise.learners import _side, starts
-from nearwise.learners.base import METADATA, Learner, PriorKeptWarning
+from nearwise.learners.base import METADATA, Learner, PriorKeptWarning, refuse_dask
 from nearwise.learners.input_kernels import paired_squared_distances
 from nearwise.learners.metric import Metric, euclidean, symmetric_root
 from nearwise.model import bounds, drawing
@@ -181,6 +181,7 @@ class OnlineLearner(Learner):
         sample_weight : how often every tuple, or every row of data with what it says, comes: numbers >= 0
         """
         with self._unchanged_on_error():
+            refuse_dask(X, self)
             first = not hasattr(self, "state_")
             if np.ndim(X) == 3 and not sparse.issparse(X):
                 if constraints is not None or sample_ids is not None:

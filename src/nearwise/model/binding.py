@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from nearwise._common.checks import not_negative, whole_number
@@ -15,7 +17,7 @@ from nearwise._common.types import Array, Mask
 from nearwise._common.warning import warn
 from nearwise.linalg.eigenpairs import eigenpairs
 from nearwise.model.atoms import is_rounding
-from nearwise.model.blocks import Constraints
+from nearwise.model.blocks import Constraints, Stated
 from nearwise.model.bounds import ALL_EQUAL, NO_MARGIN, of_sample, sampled_pairs
 from nearwise.model.divergences import Divergence
 from nearwise.model.losses import Losses
@@ -70,10 +72,9 @@ class BoundProblem:
         # The value of a lost row is always 0: as an upper bound it always holds, and costs nothing.
         relations = np.where(self.lost, np.int8(-1), self.constraints.relations)
         bounds = np.where(self.lost, np.abs(self.bounds), self.bounds)
-        reference, sizes = _reference(self.prior, self.divergence), self.sizes
-        _refuse_incomparable(
-            self.constraints, self.divergence, reference, self.measurements, sizes, bounds, penalties
-        )
+        reference, sizes = reference_of(self.prior, self.divergence), self.sizes
+        rows = Weighed(self.constraints.relations, self.measurements.is_definite, sizes, bounds, penalties)
+        refuse_incomparable(rows, self.divergence, reference, self.constraints.stated)
         return Losses(
             self.divergence,
             relations,
@@ -123,7 +124,7 @@ def bind_problem(
 ) -> BoundProblem:
     """Check features and prior, then bind the constraints to the features in the eigenbasis of the prior."""
     G = _checked_features(features)
-    values, basis = _checked_prior(prior, G.shape[1], divergence)
+    values, basis = checked_prior(prior, G.shape[1], divergence)
     offsets = _checked_offsets(fixed, constraints)
     return _bound(G, constraints, divergence, values, basis, sample_ids, offsets=offsets)
 
@@ -182,14 +183,14 @@ def _bound(
     offsets: Array | None = None,
 ) -> BoundProblem:
     measurements = bind(constraints.resolve(len(G), sample_ids), G, basis, scale)
-    reference = _reference(values, divergence)
+    reference = reference_of(values, divergence)
     sizes = measurements.sizes(reference)
     if not np.isfinite(sizes).all():
         row = int(np.flatnonzero(~np.isfinite(sizes))[0])
         reason = ": the squared size of its features overflows; rescale them"
         raise RowsError([constraints.stated(row)], after=reason)
     bounds = _filled_bounds(constraints, G, basis, reference, scale)
-    lost = _unreachable(constraints, bounds if offsets is None else bounds - offsets, sizes)
+    lost = lost_rows(constraints.relations, bounds if offsets is None else bounds - offsets, sizes)
     if offsets is not None:
         offsets = np.where(lost, 0.0, offsets)
         sizes, measurements = sizes + np.abs(offsets), replace(measurements, offsets=offsets)
@@ -209,12 +210,12 @@ def unreachable(
 
     That value is 0, or the fixed part. Open bounds are meant to be > 0, and more than the fixed part.
     """
-    values, basis = _checked_prior(prior, features.shape[1], divergence)
+    values, basis = checked_prior(prior, features.shape[1], divergence)
     scale = np.exp2(-np.frexp(np.abs(features).max(initial=0.0))[1])  # squares neither overflow nor vanish
     measured = bind(constraints.resolve(len(features)), features * scale, basis)
-    sizes = measured.sizes(_reference(values, divergence))
+    sizes = measured.sizes(reference_of(values, divergence))
     bounds = constraints.bounds if fixed is None else constraints.bounds - fixed
-    return _unreachable(constraints, np.nan_to_num(bounds, nan=1.0), sizes)
+    return lost_rows(constraints.relations, np.nan_to_num(bounds, nan=1.0), sizes)
 
 
 def random_orthonormal(n: int, rank: int, seed: int) -> Array:
@@ -264,7 +265,7 @@ def _checked_offsets(fixed: ArrayLike | None, constraints: Constraints) -> Array
     return offsets
 
 
-def _checked_prior(prior: ArrayLike | None, r: int, divergence: Divergence) -> tuple[Array, Array | None]:
+def checked_prior(prior: ArrayLike | None, r: int, divergence: Divergence) -> tuple[Array, Array | None]:
     """Eigenvalues and eigenvectors; only those of the range, where the divergence confines M to it."""
     if prior is None:
         return np.ones(r), None
@@ -290,7 +291,7 @@ def _confines(divergence: Divergence) -> bool:
     return bool(np.isinf(divergence.scalar(np.ones(1), np.zeros(1)))[0])
 
 
-def _reference(prior: Array, divergence: Divergence) -> Array:
+def reference_of(prior: Array, divergence: Divergence) -> Array:
     """The eigenvalues under which rows are sized: the prior's, or their mean where it is not definite."""
     if divergence.indefinite_prior or (prior <= 0).any():
         return np.full(len(prior), np.mean(np.abs(prior)) or 1.0)
@@ -301,24 +302,31 @@ def _filled_bounds(
     constraints: Constraints, G: Array, basis: Array | None, reference: Array, scale: Array | None
 ) -> Array:
     bounds = constraints.bounds
-    open_rows = np.isnan(bounds)
-    if not open_rows.any():
+    if not np.isnan(bounds).any():
         return bounds
     i, j = sampled_pairs(len(G)).T
-    z = G[i] - G[j]
+    whole = None if scale is None else scale[i] + scale[j]
+    return filled_bounds(constraints, G[i] - G[j], basis, reference, whole)
+
+
+def filled_bounds(
+    constraints: Constraints, z: Array, basis: Array | None, reference: Array, whole: Array | None = None
+) -> Array:
+    """The bounds, the open ones filled from differences z of sampled pairs."""
+    bounds = constraints.bounds
     inside = z if basis is None else z @ basis
-    whole = np.linalg.norm(z, axis=1) if scale is None else scale[i] + scale[j]
+    whole = np.linalg.norm(z, axis=1) if whole is None else whole
     distances = np.square(inside) @ reference
-    distances = distances[(distances > 0) & ~is_rounding(inside, whole, G.shape[1])]
+    distances = distances[(distances > 0) & ~is_rounding(inside, whole, z.shape[1])]
     if (found := of_sample(distances, NO_MARGIN)) is None:
         raise ValueError(ALL_EQUAL)
     return found.fill(bounds, constraints.relations)
 
 
-def _unreachable(constraints: Constraints, bounds: Array, sizes: Array) -> Mask:
+def lost_rows(relations: NDArray[np.int8], bounds: Array, sizes: Array) -> Mask:
     """Rows whose value is zero for every M in the range of the prior, and that do not allow it."""
-    forbids_zero = np.where(constraints.relations < 0, bounds < 0, bounds > 0)
-    forbids_zero |= (constraints.relations == 0) & (bounds != 0)
+    forbids_zero = np.where(relations < 0, bounds < 0, bounds > 0)
+    forbids_zero |= (relations == 0) & (bounds != 0)
     lost: Mask = (sizes == 0) & forbids_zero
     return lost
 
@@ -329,26 +337,31 @@ def left_out(count: int) -> str:
     return f"{subject} left out, because no matrix can meet {'it' if count == 1 else 'them'}"
 
 
+class Weighed(NamedTuple):
+    """Rows with what they are weighed by."""
+
+    relations: NDArray[np.int8]
+    definite: Mask
+    sizes: Array
+    bounds: Array
+    penalties: Array
+
+
 @np.errstate(all="ignore")
-def _refuse_incomparable(
-    constraints: Constraints,
-    divergence: Divergence,
-    reference: Array,
-    measurements: InMemory,
-    sizes: Array,
-    bounds: Array,
-    penalties: Array,
+def refuse_incomparable(
+    given: Weighed, divergence: Divergence, reference: Array, stated: Callable[[int], Stated]
 ) -> None:
     """Refuse rows beside which, in double precision, prior and divergence are nothing."""
+    relations, definite, sizes, bounds, penalties = given
     rows = sizes > 0
     ratio = np.abs(bounds) / np.where(rows, sizes, 1.0)
-    limits = measurements.is_definite & (bounds > 0) & (constraints.relations <= 0)
+    limits = definite & (bounds > 0) & (relations <= 0)
     small = limits & (ratio < 1 / LARGEST_CHANGE)
     far = np.flatnonzero(rows & ((ratio > LARGEST_CHANGE) | small))
     if far.size:
         row = int(far[0])
         raise RowsError(
-            [constraints.stated(row)],
+            [stated(row)],
             after=f": its bound is {ratio[row]:.0e} times its size under the prior, and double precision "
             f"bears a factor of {LARGEST_CHANGE:.0e}; is the unit of the bounds that of the features "
             "squared?",
@@ -370,7 +383,7 @@ def _refuse_incomparable(
     if wrong.size:
         row = int(wrong[0])
         raise RowsError(
-            [constraints.stated(row)],
+            [stated(row)],
             after=f": with the penalty {penalties[row]:.3g} its slack costs about {cost[row]:.0e}, where the "
             f"divergence is about {objective:.0e}, more than double precision can weigh against each other; "
             f"divide the penalty by the scale of the features to the power of {2 * degree:g}",

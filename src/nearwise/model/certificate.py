@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 
 from nearwise.model.blocks import Stated
 
-SATISFIED = 1e-3  # relative violation up to which a constraint counts as satisfied, KSD09 7.1
-
 
 @dataclass(frozen=True)
 class Violation:

@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from nearwise._common.types import Array
-from nearwise.model.certificate import SATISFIED, Certificate, InfeasibilityCheck
+from nearwise.model.certificate import Certificate, InfeasibilityCheck
 from nearwise.model.divergences import Divergence, spectral_value
 from nearwise.model.losses import Losses
 from nearwise.model.measurements import Measurements
@@ -125,14 +125,14 @@ class Formulation:
             if np.isfinite(gap):
                 break
             shrink /= 2
-        violations = self.losses.violations(point.values)
+        violated = self.losses.violated(point.values)
         return Certificate(
             primal=primal,
             dual=primal - gap,
             gap=self.relative_gap(gap, primal),
-            violation=float(np.max(violations, initial=0.0)),
-            hard_violation=float(np.max(violations[self.losses.is_hard], initial=0.0)),
-            satisfied=float(np.mean(violations <= SATISFIED)) if len(violations) else 1.0,
+            violation=violated.worst,
+            hard_violation=violated.hard,
+            satisfied=violated.satisfied,
         )
 
     def relative_gap(self, gap: float, primal: float) -> float:
@@ -149,11 +149,9 @@ class Formulation:
         relative to the unit of theta; the gap changes by about its square.
         """
         factor, invariant = point.factor, self.divergence.congruence_invariant
-        if invariant and self.measurements.is_definite.all():
-            parts = point.values
-        else:
-            parts = self.measurements.parts_of_factor(factor if invariant else np.eye(len(factor)))
-        delta = float(np.finfo(float).eps * np.abs(dual) @ parts)
+        whole = factor if invariant else np.eye(len(factor))
+        weight = self.measurements.weight(dual, whole, point.values if invariant else None)
+        delta = float(np.finfo(float).eps) * weight
         if not invariant:
             size = float(np.sum(factor**2))
             slope = self.divergence.curvature(np.array([max(size, _SMALLEST)]))[0]
@@ -162,8 +160,7 @@ class Formulation:
 
     def is_blurred(self, point: Iterate) -> bool:
         """Whether rounding of sum_i y_i A_i, as it is summed up, may open a gap that is not there."""
-        parts = self.measurements.parts_of_factor(np.eye(len(self.prior)))
-        delta = np.finfo(float).eps * float(np.abs(point.dual) @ parts)
+        delta = np.finfo(float).eps * self.measurements.weight(point.dual, np.eye(len(self.prior)))
         return self.divergence.congruence_invariant and not delta * float(np.sum(point.factor**2)) < 0.1
 
     @cached_property
@@ -243,8 +240,7 @@ def prior_point(form: Formulation) -> Iterate:
     x, r = np.maximum(form.prior, 0.0), len(form.prior)
     factor = np.diag(np.sqrt(x))
     values = form.measurements.values_of_factor(factor)
-    dual = form.losses.slopes(values)
-    dual = np.where(np.isfinite(dual), dual, 0.0)
+    dual = form.losses.finite_slopes(values)
     return Iterate(factor, values, dual, form.measurements.adjoint(dual), (x, np.eye(r)))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -11,11 +10,12 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from nearwise._common.types import Index
+from nearwise._common.threads import worker_threads
+from nearwise._common.types import Array, Index
 
 T = TypeVar("T")
 
-_WORKERS = min(os.cpu_count() or 1, 8)
+SINGLE = 200_000  # numbers in rows of Newton's system, from which on single precision is enough
 _SIDE_BY_SIDE = 500_000  # numbers touched in one pass, from which on blocks run side by side
 
 
@@ -87,10 +87,35 @@ class LocalAtoms:
         return np.bincount(self.row, weighted, self.n_rows).astype(weighted.dtype)
 
 
+def curved_rows(
+    local: Callable[[Index, Array, type], LocalAtoms],
+    curvature: Array,
+    most: int,
+    rng: np.random.Generator,
+    basis: Array,
+    single: bool,
+) -> tuple[LocalAtoms, Array, bool]:
+    """`Measurements.curved` where curvatures are an array, by what writes rows out in a basis."""
+    rows = np.flatnonzero(curvature)
+    weights = curvature[rows]
+    sampled = len(rows) > most
+    if sampled:
+        share, chosen = len(rows) / most, drawn_rows(len(rows), most, rng)
+        rows, weights = rows[chosen], weights[chosen] * share
+    few = not single or len(rows) * basis.shape[1] <= SINGLE
+    return local(rows, basis, np.float64 if few else np.float32), weights, sampled
+
+
+def drawn_rows(count: int, most: int, rng: np.random.Generator) -> Index:
+    """The rows of a sample, in order."""
+    return np.sort(rng.choice(count, most, replace=False))
+
+
 def in_blocks(n: int, task: Callable[[slice], T], large: bool) -> list[T]:
     """The task for blocks of range(n): side by side where there is much to do, else in one go."""
-    if not large or _WORKERS == 1:
+    workers = worker_threads() if large else 1
+    if workers == 1:
         return [task(slice(0, n))]
-    ends = np.linspace(0, n, _WORKERS + 1).astype(int)
-    with ThreadPoolExecutor(_WORKERS) as pool:
+    ends = np.linspace(0, n, workers + 1).astype(int)
+    with ThreadPoolExecutor(workers) as pool:
         return list(pool.map(task, map(slice, ends[:-1], ends[1:])))

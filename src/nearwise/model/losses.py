@@ -11,14 +11,25 @@ of its parts under the prior: d(i, j) + d(k, l) for a comparison, sqrt(K_ii K_jj
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from nearwise._common.types import Array, Mask
 from nearwise.model.divergences import Divergence, conjugate_slack
+
+SATISFIED = 1e-3  # relative violation up to which a constraint counts as satisfied, KSD09 7.1
+
+
+class Violated(NamedTuple):
+    """The worst relative violation, that of hard rows, and the share of rows that count as satisfied."""
+
+    worst: float
+    hard: float
+    satisfied: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +78,49 @@ class Losses:
         """`excess` relative to `references`."""
         return self.excess(p) / self.references
 
+    def violated(self, p: Array) -> Violated:
+        """What certificates report of the violations."""
+        found = self.violations(p)
+        return Violated(
+            float(np.max(found, initial=0.0)),
+            float(np.max(found[self.is_hard], initial=0.0)),
+            float(np.mean(found <= SATISFIED)) if len(found) else 1.0,
+        )
+
+    def most_violated(self, p: Array, count: int) -> list[int]:
+        """The rows with the largest relative violations, worst first, and none that holds."""
+        found = self.violations(p)
+        order = np.argsort(-found, kind="stable")[:count]
+        return [int(row) for row in order if found[row] > 0]
+
+    def measured(self, p: Array, rows: list[int]) -> list[tuple[float, float]]:
+        """Values and relative violations of some rows."""
+        relative = self.violations(p)
+        return [(float(p[row]), float(relative[row])) for row in rows]
+
+    def times(self, share: float) -> Losses:
+        """The same with a share of the penalties."""
+        return replace(self, penalties=self.penalties * share)
+
+    def in_unit(self, unit: float, stiffening: float) -> Losses:
+        """The same for values in another unit; soft penalties are multiplied by `stiffening`."""
+        penalties = self.penalties.copy()
+        with np.errstate(over="ignore", under="ignore"):
+            scaled = penalties[~self.is_hard] * stiffening
+        penalties[~self.is_hard] = np.maximum(scaled, np.finfo(float).tiny)
+        return replace(self, bounds=self.bounds / unit, sizes=self.sizes / unit, penalties=penalties)
+
+    @cached_property
+    def median_size(self) -> float:
+        """Of the rows; 1 where there are none."""
+        return float(np.median(self.sizes)) if len(self.sizes) else 1.0
+
+    @property
+    def soft_penalties(self) -> tuple[int, float]:
+        """How many soft rows there are, and what their penalties add up to."""
+        soft = self.penalties[~self.is_hard]
+        return len(soft), float(np.sum(soft))
+
     def total(self, p: Array) -> float:
         """The sum of the losses of the soft rows at p."""
         if self.is_hard.all():
@@ -85,6 +139,11 @@ class Losses:
         size = self.sizes[quadratic]
         out[quadratic] = self._stiffness[quadratic] * ((p[quadratic] - self.bounds[quadratic]) / size) / size
         return out
+
+    def finite_slopes(self, p: Array) -> Array:
+        """`slopes`, with zeros where they are not finite."""
+        found = self.slopes(p)
+        return np.where(np.isfinite(found), found, 0.0)
 
     def curvatures(self, p: Array) -> Array:
         """The second derivative of the loss of every row at p; zero for hard rows."""
@@ -132,8 +191,9 @@ class Losses:
         )
         return np.where(y == 0, self.violations(p), np.abs(p - reply) / self.references)
 
-    def signed(self, y: Array) -> Array:
-        """The multipliers nearest to y that have the right sign."""
+    def signed(self, dual: ArrayLike) -> Array:
+        """The multipliers nearest to the given ones that have the right sign."""
+        y = np.asarray(dual, dtype=np.float64)
         y = y if self.is_idle is None else np.where(self.is_idle, 0.0, y)
         return np.where(
             self.relations < 0, np.maximum(y, 0), np.where(self.relations > 0, np.minimum(y, 0), y)

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from nearwise._common.types import Array, Index
+from nearwise._common.types import Array, Index, Mask
 from nearwise.model.atoms import Atoms, Squares, constraint_atoms
 from nearwise.model.blocks import Block
-from nearwise.model.local import LocalAtoms, in_blocks
+from nearwise.model.local import LocalAtoms, curved_rows, in_blocks
 
 _BLOCK = 1 << 17  # numbers in a block of gathered rows: small enough to stay in the cache
 _FEW = 20_000  # numbers in the vectors of all atoms, up to which they are written out
@@ -29,7 +29,9 @@ class Measurements(Protocol):
     """The map M -> (<A_1, M>, ..., <A_m, M>) as certificates and solvers see it, wherever its rows are kept.
 
     What has a number per row is an array of m numbers; the rows themselves come in blocks, as `local` writes
-    them out, so that a map in pieces, on disk or on other machines can stand where `InMemory` does.
+    them out. Rows in pieces on disk or on other machines (`InBlocks`) have of it what Newton's method uses of
+    soft rows; there values and multipliers are what the numbers are computed from, and only measurements and
+    losses look inside.
     """
 
     @property
@@ -41,7 +43,7 @@ class Measurements(Protocol):
         """r, the order of M."""
 
     @property
-    def is_definite(self) -> NDArray[np.bool_]:
+    def is_definite(self) -> Mask:
         """Whether A_i is known to be positive semidefinite."""
 
     @property
@@ -68,6 +70,21 @@ class Measurements(Protocol):
 
     def parts_of_factor(self, B: Array) -> Array:
         """What the magnitudes of the parts of <A_i, B B^T> add up to: rounding errors are relative to it."""
+
+    def curved(
+        self, curvature: Array, most: int, rng: np.random.Generator, basis: Array, single: bool
+    ) -> tuple[LocalAtoms, Array, bool]:
+        """The rows with a curvature in a basis, with their curvatures, for Newton's system.
+
+        Where there are more than `most`, a sample of that many, whose weights make up for the others, and
+        True. Where there are many numbers and `single`, they come in single precision.
+        """
+
+    def weight(self, dual: Array, B: Array, values: Array | None = None) -> float:
+        """sum_i |dual_i| times the magnitudes of the parts of <A_i, B B^T>: what rounding is relative to.
+
+        `values` are those of B where they are known.
+        """
 
     def spanning_rows(self) -> Array:
         """Vectors that span the range of every A_i; not many more than r where that is cheap."""
@@ -186,6 +203,17 @@ class InMemory:
         y = x if np.array_equal(left, right) else right.astype(dtype) @ cast
         return LocalAtoms(x, y, coefficient, local_row, len(rows))
 
+    def curved(
+        self, curvature: Array, most: int, rng: np.random.Generator, basis: Array, single: bool
+    ) -> tuple[LocalAtoms, Array, bool]:
+        """The rows with a curvature in a basis, and their curvatures; of many a sample."""
+        return curved_rows(self.local, curvature, most, rng, basis, single)
+
+    def weight(self, dual: Array, B: Array, values: Array | None = None) -> float:
+        """sum_i |dual_i| times `parts_of_factor`."""
+        known = values is not None and self.is_definite.all()
+        return float(np.abs(dual) @ (values if known else self.parts_of_factor(B)))
+
     def in_coordinates(self, T: Array, unit: float = 1.0, own_workspace: bool = False) -> InMemory:
         """Those of M' where M = T M' T^T, for a matrix T or the diagonal of one; offsets in another unit."""
         features = self.features * T if T.ndim == 1 else self.features @ T
@@ -245,7 +273,7 @@ class InMemory:
         return _sum_by(atoms.row, np.abs(atoms.coefficient) * parts, self.n_rows)
 
     @cached_property
-    def is_definite(self) -> NDArray[np.bool_]:
+    def is_definite(self) -> Mask:
         """Whether A_i is positive semidefinite: a sum of squares with positive coefficients, or known so."""
         atoms = self.atoms
         square = atoms.is_difference | (atoms.first == atoms.second)

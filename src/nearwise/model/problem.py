@@ -13,12 +13,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from nearwise._common.reading import finite
 from nearwise._common.types import Array
+from nearwise.distributed.vectors import vectors_of
 from nearwise.linalg.medians import median
 from nearwise.model import binding
 from nearwise.model.blocks import Block, Constraints, Stated
+from nearwise.model.bound_in_blocks import BoundInBlocks, bind_in_blocks
 from nearwise.model.certificate import Certificate, InfeasibilityCheck, Violation
 from nearwise.model.divergences import Divergence, LogDet
 from nearwise.model.formulation import Formulation, Iterate
+from nearwise.model.losses import Losses
 
 _WORST = 10  # constraints named in a certificate
 
@@ -33,7 +36,9 @@ class Problem:
 
     Parameters
     ----------
-    features : (n, r) array, one row G_i per object
+    features : (n, r) array, one row G_i per object. What is memory-mapped, in files
+        (`nearwise.distributed.open_vectors`) or a Dask array or dataframe is used in pieces and never
+        copied as a whole; the constraints must be soft then.
     constraints : what is known, see `nearwise.constraints`
     divergence : `LogDet()`, `VonNeumann()`, `Frobenius()` or one of your own (`SpectralDivergence`)
     prior : (r, r) symmetric positive semidefinite M0; the identity by default. A singular M0 confines M to
@@ -53,11 +58,11 @@ class Problem:
     divergence: Divergence
     formulation: Formulation
     prior_basis: Array | None
-    _bound: binding.BoundProblem
+    _bound: binding.BoundProblem | BoundInBlocks
 
     def __init__(
         self,
-        features: ArrayLike,
+        features: Any,
         constraints: Constraints,
         divergence: Divergence | None = None,
         prior: ArrayLike | None = None,
@@ -67,17 +72,24 @@ class Problem:
     ) -> None:
         divergence = LogDet() if divergence is None else divergence
         binding.check_arguments(constraints, divergence, penalty)
-        bound = binding.bind_problem(features, constraints, divergence, prior, sample_ids, fixed)
+        vectors = vectors_of(features)
+        bound: binding.BoundProblem | BoundInBlocks
+        if vectors is None:
+            bound = binding.bind_problem(features, constraints, divergence, prior, sample_ids, fixed)
+        else:
+            bound = bind_in_blocks(vectors, constraints, divergence, prior, sample_ids, fixed)
         self._take(bound, penalty)
         bound.tell_of_lost()
 
-    def _take(self, bound: binding.BoundProblem, penalty: ArrayLike) -> None:
-        losses = bound.losses(penalty)
+    def _take(self, bound: binding.BoundProblem | BoundInBlocks, penalty: ArrayLike) -> None:
+        # in pieces, both have what the solvers of a formulation in pieces use
+        losses: Any = bound.losses(penalty)
+        measurements: Any = bound.measurements
         for name, value in (
             ("features", bound.features),
             ("constraints", bound.constraints),
             ("divergence", bound.divergence),
-            ("formulation", Formulation(bound.divergence, bound.prior, bound.measurements, losses)),
+            ("formulation", Formulation(bound.divergence, bound.prior, measurements, losses)),
             ("prior_basis", bound.prior_basis),
             ("_bound", bound),
         ):
@@ -183,17 +195,22 @@ class Problem:
     @property
     def bounds(self) -> Array:
         """The bound of every constraint, the open ones filled."""
-        return self.formulation.losses.bounds
+        bound = self._bound
+        return bound.bounds if isinstance(bound, BoundInBlocks) else self.formulation.losses.bounds
 
     @property
     def relations(self) -> NDArray[np.int8]:
         """-1 for "<=", +1 for ">=", 0 for "=="."""
-        return self.formulation.losses.relations
+        bound = self._bound
+        in_pieces = isinstance(bound, BoundInBlocks)
+        return bound.constraints.relations if in_pieces else self.formulation.losses.relations
 
     @property
     def penalties(self) -> Array:
         """The penalty of every constraint."""
-        return self.formulation.losses.penalties
+        losses: Any = self.formulation.losses
+        in_pieces = isinstance(self._bound, BoundInBlocks)
+        return losses.terms.penalty * self.constraints.weights if in_pieces else losses.penalties
 
     @property
     def penalty_unit(self) -> float:
@@ -202,8 +219,10 @@ class Problem:
         It is the penalty that is 1 where the median constraint and the prior have size 1.
         """
         form = self.formulation
-        middle = median(form.losses.sizes, self.constraints.weights)
-        return form.unit / middle ** (self.divergence.degree or 0)
+        losses = form.losses
+        if isinstance(losses, Losses):
+            return form.unit / median(losses.sizes, self.constraints.weights) ** (self.divergence.degree or 0)
+        return form.unit / losses.median_size ** (self.divergence.degree or 0)
 
     @property
     def prior(self) -> Array:
@@ -223,8 +242,9 @@ class Problem:
         x, V = self._spectrum(M)
         if x is None:
             return np.inf
-        distance = self.formulation.distance_to_prior(V * np.sqrt(x), (x, V))
-        return distance + self.formulation.losses.total(self.values(M))
+        form, factor = self.formulation, V * np.sqrt(x)
+        distance = form.distance_to_prior(factor, (x, V))
+        return distance + form.losses.total(form.measurements.values_of_factor(factor))
 
     def certificate(self, M: ArrayLike, dual: ArrayLike) -> Certificate:
         """What M and the multipliers prove: objective, dual bound, gap, violations and the worst rows."""
@@ -238,22 +258,18 @@ class Problem:
     def certificate_of_factor(self, factor: Array, dual: ArrayLike) -> Certificate:
         """The same for M = factor factor^T, with the factor in the eigenbasis of the prior's range."""
         form = self.formulation
-        y = form.losses.signed(np.asarray(dual, dtype=np.float64))
+        y = form.losses.signed(dual)
         values = form.measurements.values_of_factor(factor)
         bare = form.certificate(Iterate(factor, values, y, form.measurements.adjoint(y)))
-        violations = form.losses.violations(values)
-        order = np.argsort(-violations, kind="stable")[:_WORST]
-        worst = self.violations_of([int(row) for row in order if violations[row] > 0], values)
+        worst = self.violations_of(form.losses.most_violated(values, _WORST), values)
         return replace(bare, worst=worst)
 
     def violations_of(self, rows: list[int], values: Array) -> tuple[Violation, ...]:
         """The given rows by name, with their values and bounds."""
-        relative = self.formulation.losses.violations(values)
         found = []
-        for row in rows:
+        for row, (value, share) in zip(rows, self.formulation.losses.measured(values, rows), strict=True):
             stated = self.stated(row)
-            value, bound, share = (float(numbers[row]) for numbers in (values, self.bounds, relative))
-            found.append(Violation(row, str(stated), value, bound, share, stated))
+            found.append(Violation(row, str(stated), value, float(self.bounds[row]), share, stated))
         return tuple(found)
 
     def describe(self, row: int) -> str:

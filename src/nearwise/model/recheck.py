@@ -17,7 +17,7 @@ from nearwise._common.types import Array
 from nearwise.linalg.eigenpairs import eigenpairs
 from nearwise.linalg.pairs import PRECISION, Pair, product, two_sum
 from nearwise.model.blocks import Block, Linear
-from nearwise.model.certificate import SATISFIED, Certificate
+from nearwise.model.certificate import Certificate
 from nearwise.model.formulation import spectrum_of_factor
 from nearwise.model.problem import Problem
 
@@ -66,14 +66,14 @@ class Recheck:
         primal = self.form.distance_to_prior(self.problem.lower(factor)) + total
         gap = distance + losses.fenchel_residual(p, y, total, values.plus(-losses.bounds).rounded)
         gap = gap if np.isfinite(gap) else np.inf
-        violations = losses.violations(p)
+        violated = losses.violated(p)
         found = Certificate(
             primal=primal,
             dual=primal - gap,
             gap=self.form.relative_gap(gap, primal),
-            violation=float(np.max(violations, initial=0.0)),
-            hard_violation=float(np.max(violations[losses.is_hard], initial=0.0)),
-            satisfied=float(np.mean(violations <= SATISFIED)) if len(violations) else 1.0,
+            violation=violated.worst,
+            hard_violation=violated.hard,
+            satisfied=violated.satisfied,
         )
         return found, y
 

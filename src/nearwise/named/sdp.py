@@ -17,8 +17,9 @@ from nearwise._common import checks, reading
 from nearwise._common.types import Array
 from nearwise.model import constraints
 from nearwise.model.blocks import Constraints
-from nearwise.model.certificate import SATISFIED, Certificate
+from nearwise.model.certificate import Certificate
 from nearwise.model.divergences import LogDet
+from nearwise.model.losses import SATISFIED
 from nearwise.model.problem import Problem
 from nearwise.named import _logdet_program
 from nearwise.named._arguments import stacked

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from nearwise._common.types import Array
 from nearwise.model.divergences import Frobenius, LogDet, VonNeumann
 from nearwise.model.formulation import Formulation, Iterate
+from nearwise.model.measurements import InMemory
 from nearwise.solving.interior import InteriorPoint
 from nearwise.solving.newton import Newton
 from nearwise.solving.projections import CyclicProjections
@@ -107,6 +108,7 @@ def _is_slow(records: Sequence[Record], tol: float) -> bool:
 def _can_be_written_out(form: Formulation) -> bool:
     r, m = len(form.prior), form.measurements.n_rows
     known = isinstance(form.divergence, LogDet | VonNeumann | Frobenius)
+    known = known and isinstance(form.measurements, InMemory)
     return known and r <= _LARGEST_ORDER and m * r * (r + 1) // 2 <= _WRITTEN_OUT
 
 

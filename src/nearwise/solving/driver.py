@@ -18,6 +18,7 @@ from nearwise._common.threads import LARGE_MATRIX, one_blas_thread
 from nearwise._common.types import Array
 from nearwise.model.certificate import Certificate
 from nearwise.model.formulation import Formulation, Iterate
+from nearwise.model.measurements import InMemory
 from nearwise.model.problem import Problem
 from nearwise.model.recheck import Recheck
 from nearwise.solving.automatic import Stage, stages
@@ -120,7 +121,8 @@ class _Run(Loop[Iterate, _Graded, Record]):
         self.ray: Array | None = None
         self.certificate: Certificate | None = None
         self.note = ""
-        self.recheck = Recheck(problem) if Recheck.suits(problem) else None
+        in_memory = isinstance(problem.formulation.measurements, InMemory)
+        self.recheck = Recheck(problem) if in_memory and Recheck.suits(problem) else None
 
     def status(self, solver: Any, start: Array | None) -> Status:
         """How the run of a solver ends, or of those that suit the problem where it is None."""

@@ -165,15 +165,9 @@ class _Run:
 
     def _newton(self) -> bool:
         chart, gradient = self.chart, self.gradient
-        rows = np.flatnonzero(self.curvature)
-        weights = self.curvature[rows]
-        sampled = len(rows) > self.hessian_rows
-        if sampled:
-            share = len(rows) / self.hessian_rows
-            chosen = np.sort(self.rng.choice(len(rows), self.hessian_rows, replace=False))
-            rows, weights = rows[chosen], weights[chosen] * share
-        single = len(rows) * len(gradient) > 200_000 and not self.cost.any_hard
-        local = self.form.measurements.local(rows, chart.basis, np.float32 if single else np.float64)
+        local, weights, sampled = self.form.measurements.curved(
+            self.curvature, self.hessian_rows, self.rng, chart.basis, single=not self.cost.any_hard
+        )
         relative = self.inner_gap / max(abs(self.merit), self.form.unit)
         coarse = 0.3 if sampled and chart.omega is None else 0.1  # a sample deserves no more
         accuracy = coarse if sampled else float(np.clip(np.sqrt(relative), 1e-10, coarse))
@@ -251,21 +245,25 @@ class _AugmentedLosses:
     def __init__(self, losses: Losses, stiffness: float, unknowns: int) -> None:
         self.full = losses
         self.any_hard = losses.any_hard
+        if self.any_hard:
+            self._take_hard(losses)
+        self.stiffness = stiffness
+        self.updates = 0
+        self.last_error = np.inf
+        n_soft, total = losses.soft_penalties
+        # as much at first as all unknowns together weigh, or all rows, if there are fewer
+        freedom = min(unknowns, n_soft)
+        self._set_share(min(1.0, 2 * freedom / max(total, 1e-300)) if n_soft else 1.0)
+
+    def _take_hard(self, losses: Losses) -> None:
         self.hard = np.flatnonzero(losses.is_hard)
         self.signs = losses.relations[self.hard]
         self.bounds = losses.bounds[self.hard]
         self.references = losses.references[self.hard]
+        self.estimate = np.zeros(len(self.hard))
         if not losses.divergence.congruence_invariant:
             # Only a barrier bears rows that are stiff because their bounds are small.
             self.references = np.maximum(self.references, losses.sizes[self.hard])
-        self.estimate = np.zeros(len(self.hard))
-        self.stiffness = stiffness
-        self.updates = 0
-        self.last_error = np.inf
-        soft = losses.penalties[~losses.is_hard]
-        # as much at first as all unknowns together weigh, or all rows, if there are fewer
-        freedom = min(unknowns, len(soft))
-        self._set_share(min(1.0, 2 * freedom / max(float(np.sum(soft)), 1e-300)) if len(soft) else 1.0)
 
     @property
     def can_stiffen(self) -> bool:
@@ -304,7 +302,7 @@ class _AugmentedLosses:
 
     def _set_share(self, share: float) -> None:
         self.share = share
-        self.losses = replace(self.full, penalties=self.full.penalties * share)
+        self.losses = self.full.times(share)
 
     def _multipliers(self, p: Array) -> tuple[Array, Array]:
         """The multipliers at p, and k."""

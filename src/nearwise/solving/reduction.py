@@ -9,7 +9,7 @@ prior (the representer theorem, JKDD12 theorem 1), which needs a prior that is a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -53,23 +53,20 @@ class Reduction:
 def reduced(form: Formulation) -> Reduction:
     """The three steps, as far as the divergence allows them."""
     divergence, prior, losses = form.divergence, form.prior, form.losses
+    measured = form.measurements.n_rows > 0
     invariant, degree = divergence.congruence_invariant, divergence.degree
     matrix_scale = feature_scale = 1.0
     root = np.sqrt(prior) if invariant else np.ones_like(prior)
     if degree is not None:
         matrix_scale = 1.0 if invariant else _power_of_four(float(np.mean(np.abs(prior))))
-        feature_scale = (
-            _power_of_four(float(np.median(losses.sizes)) / matrix_scale) if len(losses.sizes) else 1.0
-        )
+        feature_scale = _power_of_four(losses.median_size / matrix_scale) if measured else 1.0
     new_prior = np.ones_like(prior) if invariant else prior / matrix_scale
     unit = feature_scale * matrix_scale
     measurements, span = _spanned(form.measurements, root / np.sqrt(feature_scale), new_prior, unit)
     with np.errstate(over="ignore", under="ignore"):
-        scaled = losses.penalties[~losses.is_hard] * np.float64(feature_scale) ** (degree or 0.0)
+        stiffening = np.float64(feature_scale) ** (degree or 0.0)
         dual_scale = np.float64(matrix_scale) ** (degree or 0.0) / unit
-    penalties = losses.penalties.copy()
-    penalties[~losses.is_hard] = np.maximum(scaled, np.finfo(float).tiny)
-    new_losses = replace(losses, bounds=losses.bounds / unit, sizes=losses.sizes / unit, penalties=penalties)
+    new_losses = losses.in_unit(unit, float(stiffening))
     small = Formulation(divergence, new_prior[: measurements.rank], measurements, new_losses)
     return Reduction(small, root, matrix_scale, float(dual_scale), span)
 

@@ -1,0 +1,166 @@
+"""Vectors in files: `.npy`, memory-mapped, and Parquet, of which one row group is in memory at a time.
+
+Parquet cannot be read a row at a time, and the two objects of a pair may be in different files. So its
+numbers are copied once, in their own precision, to a file of plain rows that is memory-mapped from then on
+and removed at the end; it takes as much room on disk as the numbers have bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearwise.distributed.vectors import MappedRows, Stacked
+
+_SUFFIXES = (".npy", ".parquet", ".pq")
+
+
+def open_vectors(
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    ids: str | None = None,
+    columns: Sequence[str] | None = None,
+    scratch: str | os.PathLike[str] | None = None,
+    client: Any = None,
+) -> Stacked:
+    """Rows of numbers in one or several files, or in all files of a folder in the order of their names.
+
+    Parameters
+    ----------
+    source : `.npy` files of one (n, d) array, or Parquet files of columns of numbers or a column of vectors
+    ids : of Parquet files, the column of what rows are called
+    columns : of Parquet files, the columns to use; by default all others
+    scratch : the folder for a copy of Parquet's numbers by rows; by default the system's for temporary files
+    client : a Dask client whose workers see these files and `scratch`; by default threads of this process
+
+    >>> import numpy as np, tempfile, pathlib
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> np.save(folder / "a.npy", np.zeros((3, 2), np.float32))
+    >>> np.save(folder / "b.npy", np.ones((2, 2), np.float32))
+    >>> open_vectors(folder)
+    <Stacked: 5 rows of 2 float32 in 2 parts>
+    """
+    paths = files_of(source)
+    if all(path.suffix == ".npy" for path in paths):
+        for name, value in (("ids", ids), ("columns", columns)):
+            if value is not None:
+                raise ValueError(f"{name} names columns of Parquet files, and {paths[0]} has no names")
+        return Stacked([_npy(path) for path in paths], client=client)
+    if any(path.suffix == ".npy" for path in paths):
+        raise ValueError("files must be of one kind, .npy or Parquet")
+    return _parquet(paths, ids, columns, scratch, client)
+
+
+def files_of(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Path]:
+    """The files that are meant: themselves, or those of a folder; an error for what is not there."""
+    given = [source] if isinstance(source, str | os.PathLike) else list(source)
+    found: list[Path] = []
+    for path in map(Path, given):
+        own = [path]
+        if path.is_dir():
+            own = sorted(child for child in path.iterdir() if child.suffix in _SUFFIXES)
+            if not own:
+                raise ValueError(f"{path} has no files that end in {', '.join(_SUFFIXES)}")
+        for one in own:
+            if not one.exists():
+                raise FileNotFoundError(f"{one}: there is no such file")
+            if one.suffix not in _SUFFIXES:
+                raise ValueError(f"{one}: only files that end in {', '.join(_SUFFIXES)} are read in pieces")
+        found += own
+    if not found:
+        raise ValueError("expected one file or more, got none")
+    return found
+
+
+def _npy(path: Path) -> MappedRows:
+    opened = np.load(path, mmap_mode="r")
+    if opened.ndim != 2 or opened.dtype.kind != "f":
+        raise ValueError(
+            f"{path} must have rows of floating-point numbers, got shape {opened.shape} {opened.dtype}"
+        )
+    if not opened.flags.c_contiguous:
+        raise ValueError(f"{path} is stored by columns; save numpy.ascontiguousarray of it")
+    return MappedRows(str(path.absolute()), opened.offset, opened.shape, opened.dtype)
+
+
+def _parquet(
+    paths: list[Path],
+    ids: str | None,
+    columns: Sequence[str] | None,
+    scratch: str | os.PathLike[str] | None,
+    client: Any,
+) -> Stacked:
+    from pyarrow import parquet
+
+    used: list[str] | None = None if columns is None else list(columns)
+    names: list[NDArray[Any]] = []
+    folder = tempfile.mkdtemp(prefix="nearwise-", dir=scratch)
+    target = Path(folder) / "rows"
+    shape, dtype = (0, 0), np.dtype(np.float32)
+    try:
+        with target.open("wb") as out:
+            for path in paths:
+                file = parquet.ParquetFile(path)
+                present = file.schema_arrow.names
+                used = used if used is not None else [name for name in present if name != ids]
+                missing = [name for name in [*used, *([] if ids is None else [ids])] if name not in present]
+                if missing:
+                    raise ValueError(f"{path} has no column {missing[0]!r}; it has {', '.join(present)}")
+                for group in range(file.num_row_groups):
+                    table = file.read_row_group(group, columns=[*used, *([] if ids is None else [ids])])
+                    rows = _rows(table, used, path)
+                    if shape[0] == 0:
+                        dtype = rows.dtype
+                    elif rows.dtype != dtype or rows.shape[1] != shape[1]:
+                        raise ValueError(
+                            f"{path}, row group {group}: {rows.shape[1]} columns of {rows.dtype}, where "
+                            f"those before have {shape[1]} of {dtype}"
+                        )
+                    out.write(np.ascontiguousarray(rows).tobytes())
+                    shape = (shape[0] + len(rows), rows.shape[1])
+                    if ids is not None:
+                        names.append(_names(table.column(ids)))
+        mapped = MappedRows(str(target.absolute()), 0, shape, dtype)
+        found = Stacked([mapped], np.concatenate(names) if names else None, client=client)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    weakref.finalize(found, shutil.rmtree, folder, ignore_errors=True)
+    return found
+
+
+def _rows(table: Any, columns: list[str], path: Path) -> NDArray[Any]:
+    """The numbers of a row group, in single precision where all of them are."""
+    import pyarrow as pa
+
+    kinds = [table.schema.field(name).type for name in columns]
+    if len(columns) == 1 and (pa.types.is_list(kinds[0]) or pa.types.is_fixed_size_list(kinds[0])):
+        column = table.column(columns[0]).combine_chunks()
+        flat = column.flatten().to_numpy(zero_copy_only=False)
+        if column.null_count or len(flat) % max(len(column), 1):
+            raise ValueError(f"{path}: the vectors of column {columns[0]!r} are not all of one length")
+        lengths = np.diff(np.asarray(column.offsets)) if pa.types.is_list(kinds[0]) else np.empty(0)
+        if len(lengths) and np.ptp(lengths):
+            raise ValueError(f"{path}: the vectors of column {columns[0]!r} are not all of one length")
+        rows = flat.reshape(len(column), -1)
+        return rows if rows.dtype.kind == "f" and rows.dtype.itemsize >= 4 else rows.astype(np.float64)
+    single = all(pa.types.is_float32(kind) or pa.types.is_float16(kind) for kind in kinds)
+    rows = np.empty((table.num_rows, len(columns)), np.float32 if single else np.float64)
+    for k, (name, kind) in enumerate(zip(columns, kinds, strict=True)):
+        if not (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
+            raise ValueError(f"{path}: column {name!r} holds {kind}, not numbers; name those to use")
+        rows[:, k] = table.column(name).to_numpy()
+    return rows
+
+
+def _names(column: Any) -> NDArray[Any]:
+    values = column.to_numpy(zero_copy_only=False) if hasattr(column, "to_numpy") else np.asarray(column)
+    return values.astype(np.int64) if values.dtype.kind in "iu" else values.astype(str)

@@ -1,0 +1,253 @@
+"""Rows and pieces on a Dask cluster.
+
+`Chunked` are the rows of a Dask array or dataframe; they stay where they are, and each piece of the
+constraints gets the rows that it names, once. `OnDask` keeps pieces as tasks that Dask can compute again:
+where a worker dies, what it held is computed anew from the source, and a run goes on.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearwise import __version__
+from nearwise._common.types import Index
+from nearwise.distributed.running import InThreads, Runner
+from nearwise.distributed.vectors import Stacked, Vectors
+
+R = TypeVar("R")
+
+
+class LostSchedulerError(RuntimeError):
+    """The Dask scheduler does not answer any more."""
+
+
+class VersionError(RuntimeError):
+    """A worker has another version of nearwise than the client."""
+
+
+class Chunked:
+    """`Vectors` in the chunks of a Dask array.
+
+    Parameters
+    ----------
+    array : (n, d), with known sizes of its chunks
+    client : whose workers do the work; None for Dask's own threads
+    """
+
+    def __init__(self, array: Any, client: Any) -> None:
+        self.array, self.client = array.rechunk({1: -1}), client
+        self.ids: NDArray[Any] | None = None
+        self.shape: tuple[int, int] = (int(array.shape[0]), int(array.shape[1]))
+        self.dtype: np.dtype[Any] = array.dtype
+        self._ends = np.cumsum([0, *self.array.chunks[0]])
+
+    def take(self, rows: Index) -> NDArray[Any]:
+        """Some of the rows, in that order, here."""
+        return np.asarray(compute([self.gathered(np.asarray(rows))], self.client)[0])
+
+    def runner(self, pieces: Sequence[Any]) -> Runner:
+        """The pieces, each with the rows that it names, on the workers."""
+        from dask.delayed import delayed
+
+        tasks = []
+        for piece in pieces:
+            rows = piece.objects()
+            small = piece.renumbered(rows)
+            tasks.append(delayed(_holding)(small, self.gathered(rows), __version__))
+        if self.client is None:
+            return InThreads(compute(tasks, None))
+        return OnDask(self.client, tasks)
+
+    def over_rows(self, job: Callable[..., R], *arguments: Any, beside: Index) -> list[R]:
+        """job(first row, rows, their part of `beside`, *arguments) of every chunk, in order."""
+        from dask.delayed import delayed
+
+        shared = delayed((job, arguments), pure=False, traverse=False)
+        parts = zip(itertools.pairwise(self._ends.tolist()), self.array.to_delayed().ravel(), strict=True)
+        tasks = [
+            delayed(_on_chunk)(__version__, shared, low, chunk, beside[low:high])
+            for (low, high), chunk in parts
+            if low < high
+        ]
+        return compute(tasks, self.client)
+
+    def gathered(self, rows: Index) -> Any:
+        """A task that makes an array of some rows."""
+        from dask.delayed import delayed
+
+        order = np.argsort(rows, kind="stable")
+        ends = np.searchsorted(rows[order], self._ends)
+        blocks = self.array.to_delayed().ravel()
+        parts = []
+        for k in np.flatnonzero(np.diff(ends)):
+            own = rows[order[ends[k] : ends[k + 1]]] - self._ends[k]
+            parts.append(delayed(_some)(blocks[k], own))
+        return delayed(_assembled)(parts, order, self.shape[1], self.dtype)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "client": None}
+
+    def __repr__(self) -> str:
+        n, d = self.shape
+        return f"<Chunked: {n} rows of {d} {self.dtype} in {len(self._ends) - 1} chunks>"
+
+
+class OnDask:
+    """Pieces as tasks of a cluster.
+
+    Parameters
+    ----------
+    client : a `distributed.Client`
+    pieces : tasks that make a piece each, or pieces
+    """
+
+    def __init__(self, client: Any, pieces: Sequence[Any]) -> None:
+        from dask.delayed import delayed
+
+        self.client = client
+        tasks = [piece if hasattr(piece, "dask") else delayed(piece, pure=False) for piece in pieces]
+        self._pieces = _guarded(client, lambda: client.compute(tasks))
+
+    def run(self, job: Callable[..., R], *arguments: Any, each: Sequence[Any] | None = None) -> list[R]:
+        """job(piece, *arguments) of every piece, in order."""
+        places = [k for k in range(len(self._pieces)) if each is None or each[k] is not None]
+
+        def asked() -> list[R]:
+            submit = self.client.submit
+            shared = submit(_as_it_is, (job, arguments), pure=False)  # travels once to each worker
+            own = [() if each is None else (each[k],) for k in places]
+            tasks = [
+                submit(_one, __version__, shared, self._pieces[k], *more, pure=False)
+                for k, more in zip(places, own, strict=True)
+            ]
+            answers: list[R] = self.client.gather(tasks)
+            return answers
+
+        found = _guarded(self.client, asked)
+        results: list[Any] = [None] * len(self._pieces)
+        for k, value in zip(places, found, strict=True):
+            results[k] = value
+        return results
+
+
+def chunked(data: Any, client: Any = None) -> Chunked:
+    """The rows of a Dask array or dataframe; chunks of unknown size are counted."""
+    array = data.to_dask_array(lengths=True) if hasattr(data, "to_dask_array") else data
+    if getattr(array, "ndim", 0) != 2:
+        raise ValueError(f"a Dask array must have rows and columns, got {data!r}")
+    if array.dtype.kind not in "fiu":
+        raise TypeError(f"a Dask array must hold real numbers, got {array.dtype}")
+    array = array if array.dtype.kind == "f" else array.astype(np.float64)
+    if np.isnan(array.shape).any():
+        array = array.compute_chunk_sizes()
+    return Chunked(array, current_client() if client is None else client)
+
+
+def current_client() -> Any:
+    """The client that Dask would use; None where there is none."""
+    try:
+        from distributed import get_client
+    except ImportError:  # dask alone has threads only
+        return None
+    try:
+        return get_client()
+    except ValueError:
+        return None
+
+
+def compute(tasks: Sequence[Any], client: Any) -> list[Any]:
+    """The results of tasks, here."""
+    if client is None:
+        from dask.base import compute as computed
+
+        return list(computed(*tasks, scheduler="threads"))
+    return list(_guarded(client, lambda: client.gather(client.compute(list(tasks)))))
+
+
+def taken_with(piece: Any, vectors: Vectors) -> Any:
+    """A piece with the rows that it names, which travel with it."""
+    rows = piece.objects()
+    return piece.renumbered(rows).holding(Stacked([vectors.take(rows)]))
+
+
+def _guarded(client: Any, ask: Callable[[], R]) -> R:
+    """What is asked of the cluster, or a clear error where it is gone."""
+    from asyncio import CancelledError
+    from concurrent.futures import CancelledError as Cancelled
+
+    from distributed.comm.core import CommClosedError
+
+    try:
+        return ask()
+    except (CancelledError, Cancelled, CommClosedError, TimeoutError, OSError) as error:
+        if client.status == "running":
+            raise
+        raise LostSchedulerError(
+            f"the Dask scheduler at {_address(client)} does not answer any more; start it and fit again: "
+            "with checkpoint=, a fit goes on where it was"
+        ) from error
+
+
+def _address(client: Any) -> str:
+    scheduler = getattr(client, "scheduler", None)
+    return str(getattr(scheduler, "address", "an unknown address"))
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _one(version: str, shared: Any, piece: Any, *own: Any) -> Any:
+    """One job on one piece; runs on a worker."""
+    from nearwise._common.threads import threads
+
+    _refuse_other(version)
+    job, arguments = shared
+    with threads(1):
+        return job(piece, *arguments, *own)
+
+
+def _on_chunk(version: str, shared: Any, start: int, chunk: Any, beside: Index) -> Any:
+    _refuse_other(version)
+    job, arguments = shared
+    return job(start, np.asarray(chunk), beside, *arguments)
+
+
+def _refuse_other(version: str) -> None:
+    if version == _theirs():
+        return
+    from distributed import get_worker
+
+    raise VersionError(
+        f"worker {get_worker().address} has nearwise {_theirs()}, and the client has {version}: "
+        "install the same version everywhere"
+    )
+
+
+def _theirs() -> str:
+    """The version of nearwise where this runs."""
+    return __version__
+
+
+def _holding(piece: Any, rows: NDArray[Any], version: str) -> Any:
+    _refuse_other(version)
+    return piece.holding(Stacked([rows]))
+
+
+def _some(chunk: Any, rows: Index) -> NDArray[Any]:
+    return np.asarray(chunk)[rows]
+
+
+def _assembled(parts: list[NDArray[Any]], order: Index, width: int, dtype: Any) -> NDArray[Any]:
+    out = np.empty((len(order), width), dtype)
+    if parts:
+        out[order] = np.concatenate(parts)
+    return out

@@ -1,0 +1,177 @@
+"""`Vectors`: rows of numbers that need not be in memory, of which some are taken at a time.
+
+`Stacked` has them in arrays and memory-mapped files, one after the other. What is on a Dask cluster is
+`nearwise.distributed.on_dask.Chunked`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearwise._common.types import Index
+from nearwise.distributed.running import InThreads, Runner
+
+R = TypeVar("R")
+
+_ROWS_AT_A_TIME = 1 << 22  # numbers
+
+
+@runtime_checkable
+class Vectors(Protocol):
+    """(n, d) rows of numbers, in single or double precision."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """n and d."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the numbers."""
+
+    @property
+    def ids(self) -> NDArray[Any] | None:
+        """What the rows are called, where that was read with them."""
+
+    def take(self, rows: Index) -> NDArray[Any]:
+        """Some of the rows, in that order, in memory."""
+
+    def runner(self, pieces: Sequence[Any]) -> Runner:
+        """What works on pieces, each with attributes and methods as `model.pieces.Piece`, of these rows."""
+
+    def over_rows(self, job: Callable[..., R], *arguments: Any, beside: Index) -> list[R]:
+        """job(first row, rows, their part of `beside`, *arguments) over all rows, in parts, in order."""
+
+    def __len__(self) -> int: ...
+
+
+@dataclass(frozen=True, eq=False)
+class MappedRows:
+    """An (n, d) array in a file, by rows; it is opened where it is read, and travels as its name."""
+
+    path: str
+    offset: int
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+
+    def opened(self) -> NDArray[Any]:
+        """The array, memory-mapped."""
+        if 0 in self.shape:
+            return np.empty(self.shape, self.dtype)
+        known = self.__dict__.get("_map")
+        if known is None:
+            known = np.memmap(self.path, self.dtype, "r", self.offset, self.shape)
+            self.__dict__["_map"] = known
+        return np.asarray(known)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_map"}
+
+
+class Stacked:
+    """Rows of several arrays, one after the other.
+
+    Parameters
+    ----------
+    parts : arrays of the same width, in memory or in files
+    ids : what the rows are called
+    keeps : what has to live as long as the rows, such as the folder of their files
+    client : a Dask client whose workers see the same files; None for threads of this process
+    """
+
+    def __init__(
+        self,
+        parts: list[NDArray[Any] | MappedRows],
+        ids: NDArray[Any] | None = None,
+        keeps: object = None,
+        client: Any = None,
+    ) -> None:
+        self.parts, self.ids, self._keeps, self.client = parts, ids, keeps, client
+        self._ends = np.cumsum([0, *(part.shape[0] for part in parts)])
+        widths = {part.shape[1] for part in parts}
+        if len(widths) != 1:
+            raise ValueError(f"all parts of the data must have as many columns, got {sorted(widths)}")
+        self.dtype: np.dtype[Any] = np.result_type(*(part.dtype for part in parts))
+        self.shape: tuple[int, int] = (int(self._ends[-1]), int(widths.pop()))
+
+    def take(self, rows: Index) -> NDArray[Any]:
+        """Some of the rows, in that order."""
+        arrays = [part.opened() if isinstance(part, MappedRows) else part for part in self.parts]
+        if len(arrays) == 1:
+            return np.take(arrays[0], rows, axis=0)
+        out = np.empty((len(rows), self.shape[1]), self.dtype)
+        part_of = np.searchsorted(self._ends, rows, side="right") - 1
+        for k in np.unique(part_of):
+            chosen = np.flatnonzero(part_of == k)
+            out[chosen] = arrays[k][rows[chosen] - self._ends[k]]
+        return out
+
+    def runner(self, pieces: Sequence[Any]) -> Runner:
+        """Threads of this process, or the workers of the client."""
+        if self.client is None:
+            return InThreads(pieces)
+        from nearwise.distributed.on_dask import OnDask, taken_with
+
+        mapped = all(isinstance(part, MappedRows) for part in self.parts)
+        return OnDask(self.client, list(pieces) if mapped else [taken_with(piece, self) for piece in pieces])
+
+    def over_rows(self, job: Callable[..., R], *arguments: Any, beside: Index) -> list[R]:
+        """job(first row, rows, their part of `beside`, *arguments) over all rows, a slice at a time."""
+        step = max(_ROWS_AT_A_TIME // max(self.shape[1], 1), 1)
+        starts = range(0, self.shape[0], step)
+        return InThreads(starts).run(_on_slice, self, job, step, beside, arguments)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "ids": None, "_keeps": None, "client": None}  # only the rows travel
+
+    def __repr__(self) -> str:
+        return f"<Stacked: {self.shape[0]} rows of {self.shape[1]} {self.dtype} in {len(self.parts)} parts>"
+
+
+def _on_slice(
+    start: int, rows: Stacked, job: Callable[..., R], step: int, beside: Index, arguments: tuple[Any, ...]
+) -> R:
+    chosen = np.arange(start, min(start + step, len(rows)))
+    return job(start, rows.take(chosen), beside[start : start + step], *arguments)
+
+
+def vectors_of(data: Any, client: Any = None) -> Vectors | None:
+    """Rows that are used in pieces: what is memory-mapped or on Dask; None for anything else.
+
+    Parameters
+    ----------
+    data : a `numpy.memmap`, a Dask array or dataframe, or what this function returned before
+    client : the Dask client whose workers do the work. By default the current one for what is on Dask, or, if
+        there is none, Dask's own threads; for files, which other machines may not see, threads of this
+        process.
+    """
+    if isinstance(data, Vectors) and not isinstance(data, np.ndarray):
+        return data
+    if isinstance(data, np.memmap):
+        return Stacked([_mapped(data)], client=client)
+    if is_dask(data):
+        from nearwise.distributed.on_dask import chunked
+
+        return chunked(data, client)
+    return None
+
+
+def is_dask(data: Any) -> bool:
+    """Whether it is a Dask collection, such as an array or a dataframe."""
+    return callable(getattr(data, "__dask_graph__", None))
+
+
+def _mapped(data: np.memmap[Any, Any]) -> NDArray[Any] | MappedRows:
+    if data.ndim != 2:
+        raise ValueError(f"memory-mapped data must have rows and columns, got shape {data.shape}")
+    if data.dtype.kind != "f":
+        raise TypeError(f"memory-mapped data must be floating-point numbers, got {data.dtype}")
+    whole = data.flags.c_contiguous and data.filename is not None and type(data.base).__name__ == "mmap"
+    return MappedRows(str(data.filename), data.offset, data.shape, data.dtype) if whole else np.asarray(data)

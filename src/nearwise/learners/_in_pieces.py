@@ -1,0 +1,214 @@
+"""Learning from rows in pieces: which of them are taken here, and neighbours found where the rows are.
+
+A learner looks at few rows closely: those that its constraints name, if these are few, those among which the
+penalty is chosen, and the objects that ask for neighbours. Only these are taken; all others are passed over
+once for each round of neighbours, a chunk at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearwise._common.digest import digest
+from nearwise._common.types import Array, Codes, Index
+from nearwise.distributed import Vectors
+from nearwise.learners.input_kernels import paired_squared_distances
+from nearwise.model.blocks import Constraints
+from nearwise.model.drawing import N_NEIGHBORS
+
+_TAKEN = 1 << 22  # numbers in rows that are taken here, at most: 32 MB
+_AT_A_TIME = 1 << 22  # distances that are compared at a time
+_LOOKED_AT = 1000  # rows that tell the data of one fit from those of another
+
+
+@dataclass(frozen=True, eq=False)
+class SpaceInPieces:
+    """Objects in pieces with the distances that a factor gives them; like `Space`."""
+
+    vectors: Vectors
+    factor: Array
+    outside = None
+
+    @property
+    def inside(self) -> SpaceInPieces:
+        """Itself: nothing is outside."""
+        return self
+
+    def distances(self, pairs: Index) -> Array:
+        """Squared, of pairs of row numbers; few rows are here at a time."""
+        out = np.empty(len(pairs))
+        step = max(_TAKEN // (2 * self.vectors.shape[1]), 1)
+        for low in range(0, len(pairs), step):
+            part = pairs[low : low + step]
+            rows, place = np.unique(part, return_inverse=True)
+            coordinates = rows_of(self.vectors, rows) @ self.factor
+            i, j = place.reshape(part.shape).T
+            out[low : low + step] = paired_squared_distances(coordinates[i], coordinates[j])
+        return out
+
+    def neighbors(self, codes: Codes, asking: Index) -> tuple[Index, Index]:
+        """Pairs of objects that ask with their nearest of their own class, and of the others.
+
+        Each chunk finds its own nearest; the nearest of these are the nearest of all.
+        """
+        taken = rows_of(self.vectors, asking)
+        centre = taken.mean(axis=0)  # distances between rows round less when they are centred
+        coordinates = (taken - centre) @ self.factor
+        arguments = coordinates, asking, codes[asking], centre, self.factor
+        found = self.vectors.over_rows(_nearest_in, *arguments, beside=codes)
+        pairs = []
+        for kind in (0, 1):
+            distance = np.concatenate([part[kind][0] for part in found], axis=1)
+            row = np.concatenate([part[kind][1] for part in found], axis=1)
+            order = np.argsort(distance, axis=1, kind="stable")[:, :N_NEIGHBORS]
+            near, far_off = (
+                np.take_along_axis(row, order, axis=1),
+                np.take_along_axis(distance, order, axis=1),
+            )
+            place, column = np.nonzero(np.isfinite(far_off))
+            pairs.append(np.stack([asking[place], near[place, column]], axis=1))
+        return pairs[0], pairs[1]
+
+
+def rows_of(features: Any, rows: Index) -> Array:
+    """Some rows in memory, in double precision."""
+    return features.take(rows).astype(np.float64) if isinstance(features, Vectors) else features[rows]
+
+
+def what_is_named(
+    vectors: Vectors, constraints: Constraints, codes: Codes | None
+) -> tuple[Vectors | Array, Constraints]:
+    """Only the objects that constraints name, where there are no labels and they are few; else the same."""
+    if codes is not None:
+        return vectors, constraints
+    named = _named(constraints)
+    if not len(named) or len(named) * vectors.shape[1] > _TAKEN:
+        return vectors, constraints
+    return rows_of(vectors, named), Constraints(constraints.resolve(len(named), named))
+
+
+def few_rows(vectors: Vectors, constraints: Constraints) -> tuple[Vectors | Array, Index | None]:
+    """The objects that constraints name and their row numbers, where they are few; else the vectors."""
+    named = _named(constraints)
+    if len(named) * vectors.shape[1] > _TAKEN:
+        return vectors, None
+    return rows_of(vectors, named), named
+
+
+def sample_of_constraints(
+    vectors: Vectors, constraints: Constraints, rng: np.random.RandomState
+) -> tuple[Array, Constraints]:
+    """As many of the constraints, drawn at random, as name few objects, and these objects."""
+    most = _TAKEN // (4 * vectors.shape[1])
+    share = min(1.0, most / len(constraints))
+    blocks = []
+    for block in constraints.blocks:
+        count = max(1, int(share * len(block))) if len(block) else 0
+        blocks.append(block.part(np.sort(rng.permutation(len(block))[:count])))
+    sample = Constraints(tuple(blocks))
+    named = _named(sample)
+    return rows_of(vectors, named), Constraints(sample.resolve(len(named), named))
+
+
+def fingerprint(vectors: Vectors) -> str:
+    """A digest of the shape and of some rows."""
+    chosen = np.unique(np.linspace(0, len(vectors) - 1, _LOOKED_AT).astype(np.int64))
+    return digest(vectors.shape, vectors.take(chosen))
+
+
+def transformed(X: Any, metric: Any, n_features: int, name: str) -> Any:
+    """Coordinates of the rows of a Dask array or dataframe, lazily."""
+    array = _checked_array(X, n_features, name)
+    return array.map_blocks(
+        _coordinates, metric, dtype=np.float64, chunks=(array.chunks[0], (metric.factor.shape[1],))
+    )
+
+
+def pair_distances(pairs: Any, X: Any, metric: Any, n_features: int, squared: bool) -> Any:
+    """Learned distances of pairs of vectors, or of pairs of row numbers of a Dask array, lazily."""
+    import dask.array as da
+    from dask.delayed import delayed
+
+    if X is None:
+        if pairs.ndim != 3 or pairs.shape[1:] != (2, n_features):
+            raise ValueError(f"pairs must have shape (m, 2, {n_features}), got {pairs.shape}")
+        whole = pairs.rechunk({1: -1, 2: -1})
+        return whole.map_blocks(_between, metric, squared, dtype=np.float64, drop_axis=[1, 2])
+    from nearwise.distributed.on_dask import chunked
+
+    vectors = chunked(_checked_array(X, n_features, "the learner"))
+    rows = np.asarray(pairs)
+    if rows.ndim != 2 or rows.shape[1] != 2 or rows.dtype.kind not in "iu":
+        raise ValueError(f"with X, pairs must be row numbers of shape (m, 2), got {rows.dtype} {rows.shape}")
+    if rows.size and not (rows.min() >= 0 and rows.max() < len(vectors)):
+        wrong = int(np.flatnonzero(((rows < 0) | (rows >= len(vectors))).any(axis=1))[0])
+        raise ValueError(f"pair {wrong}: X has {len(vectors)} rows, and pair {wrong} is {rows[wrong]}")
+    step = max(_TAKEN // (2 * n_features), 1)
+    parts = []
+    for low in range(0, len(rows), step):
+        named, place = np.unique(rows[low : low + step], return_inverse=True)
+        own = place.reshape(-1, 2)
+        task = delayed(_among)(vectors.gathered(named), own, metric, squared)
+        parts.append(da.from_delayed(task, (len(own),), np.float64))
+    return da.concatenate(parts) if parts else da.zeros(0)
+
+
+def _checked_array(X: Any, n_features: int, name: str) -> Any:
+    array = X.to_dask_array() if hasattr(X, "to_dask_array") else X
+    if array.ndim != 2 or array.shape[1] != n_features:
+        raise ValueError(f"X must have {n_features} columns, as {name} was fitted with, got {array.shape}")
+    return array.rechunk({1: -1})
+
+
+def _coordinates(rows: Any, metric: Any) -> Array:
+    return np.asarray(metric.transform(np.asarray(rows, dtype=np.float64)))
+
+
+def _between(pairs: Any, metric: Any, squared: bool) -> Array:
+    flat = np.asarray(pairs, dtype=np.float64).reshape(-1, pairs.shape[2])
+    return _among(flat, np.arange(len(flat)).reshape(-1, 2), metric, squared)
+
+
+def _among(rows: Any, pairs: Index, metric: Any, squared: bool) -> Array:
+    found = metric.pair_squared_distances(np.asarray(rows, dtype=np.float64), *pairs.T)
+    return np.asarray(found if squared else np.sqrt(found))
+
+
+def _named(constraints: Constraints) -> Index:
+    ids = [np.asarray(block.object_ids, dtype=np.int64).ravel() for block in constraints.blocks]
+    return np.unique(np.concatenate([np.empty(0, np.int64), *ids]))
+
+
+def _nearest_in(
+    first: int,
+    rows: NDArray[Any],
+    codes: Codes,
+    coordinates: Array,
+    asking: Index,
+    own: Codes,
+    centre: Array,
+    factor: Array,
+) -> list[tuple[Array, Index]]:
+    """Of a chunk, the nearest objects of the same class as each that asks, and of the others."""
+    from sklearn.metrics.pairwise import euclidean_distances  # slow to import, and needed only here
+
+    labelled = np.flatnonzero(codes >= 0)
+    others = (rows[labelled] - centre) @ factor
+    count = min(N_NEIGHBORS, len(labelled))
+    found = [(np.empty((len(asking), count)), np.empty((len(asking), count), np.int64)) for _ in range(2)]
+    step = max(_AT_A_TIME // max(len(labelled), 1), 1)
+    for low in range(0, len(asking) if count else 0, step):
+        part = slice(low, low + step)
+        distances = euclidean_distances(coordinates[part], others, squared=True)
+        distances[asking[part, None] == first + labelled] = np.inf
+        same = own[part, None] == codes[labelled]
+        for kind, wanted in ((0, same), (1, ~same)):
+            open_to = np.where(wanted, distances, np.inf)
+            near = np.argpartition(open_to, count - 1, axis=1)[:, :count]
+            found[kind][0][part] = np.take_along_axis(open_to, near, axis=1)
+            found[kind][1][part] = first + labelled[near]
+    return found

@@ -1,0 +1,228 @@
+"""Binds constraints to vectors in pieces: cuts them, surveys their rows once, and says what nothing can meet.
+
+How rows are cut depends on their number alone, so that sums over them are the same however many workers there
+are and however the data are stored.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nearwise._common.errors import RowsError
+from nearwise._common.types import Array, Index
+from nearwise._common.warning import warn
+from nearwise.distributed.vectors import Vectors
+from nearwise.model import binding
+from nearwise.model.binding import LeftOutWarning, Weighed
+from nearwise.model.blocks import Block, Constraints
+from nearwise.model.bounds import sampled_pairs
+from nearwise.model.divergences import Divergence
+from nearwise.model.in_blocks import InBlocks, LossesInBlocks
+from nearwise.model.pieces import Piece, Terms, sliced, slices
+
+_PIECES = 256  # about as many are cut, within these limits of their rows
+_FEWEST, _MOST = 1 << 13, 1 << 20
+_ALL_SIZES = 1 << 22  # rows up to which the median of all sizes is taken; beyond, that of every k-th row
+_SIZES = 1 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class BoundInBlocks:
+    """The checked parts of a problem whose vectors are in pieces, as `BoundProblem` has them.
+
+    Attributes
+    ----------
+    features, constraints, divergence : as given
+    prior, prior_basis : eigenvalues of the prior, and their vectors; None for the columns of the features
+    measurements : the constraints, in pieces
+    bounds : the open ones filled
+    sample_ids : by which the constraints name the objects
+    survey : what was found about the rows
+    """
+
+    features: Vectors
+    constraints: Constraints
+    divergence: Divergence
+    prior: Array
+    prior_basis: Array | None
+    measurements: InBlocks
+    bounds: Array
+    sample_ids: ArrayLike | None
+    survey: Survey
+    of_kernel = False
+
+    def losses(self, penalty: ArrayLike) -> LossesInBlocks:
+        """What the rows cost, for one finite penalty."""
+        gamma = np.asarray(penalty, dtype=np.float64)
+        if gamma.ndim:
+            raise ValueError(
+                f"constraints in pieces have one penalty in common, got an array of shape {gamma.shape}"
+            )
+        if not np.isfinite(gamma):
+            raise ValueError(
+                "hard constraints (penalty inf) need data in memory, because each has a state of its own: "
+                "give a finite penalty, or the features as one array"
+            )
+        survey, reference = self.survey, binding.reference_of(self.prior, self.divergence)
+        extreme = survey.extreme
+        penalties = float(gamma) * extreme.weights
+        rows = Weighed(extreme.relations, extreme.definite, extreme.sizes, extreme.bounds, penalties)
+
+        def stated(place: int) -> Any:
+            return self.constraints.stated(int(extreme.rows[place]))
+
+        binding.refuse_incomparable(rows, self.divergence, reference, stated)
+        basis, median = self.prior_basis, survey.median_size
+        terms = Terms(self.divergence, float(gamma), 1.0, basis, reference, median, survey.lost)
+        return LossesInBlocks(terms, self.measurements.n_rows, survey.weight, median)
+
+    def tell_of_lost(self) -> None:
+        """Warn of rows that nothing can meet."""
+        lost = self.survey.lost
+        if len(lost):
+            sentence = f"{self.constraints.stated(int(lost[0]))}: its value is always 0"
+            warn(f"{binding.left_out(len(lost))} ({sentence})", LeftOutWarning)
+
+
+def bind_in_blocks(
+    vectors: Vectors,
+    constraints: Constraints,
+    divergence: Divergence,
+    prior: ArrayLike | None,
+    sample_ids: ArrayLike | None,
+    fixed: ArrayLike | None = None,
+) -> BoundInBlocks:
+    """Check and bind constraints to vectors in pieces."""
+    if fixed is not None:
+        raise ValueError("a fixed part of the values needs data in memory: give the features as one array")
+    if 0 in vectors.shape:
+        raise ValueError(f"features must be a non-empty (n, r) array, got shape {vectors.shape}")
+    for block in constraints.blocks:
+        if block.matrices:
+            raise ValueError(
+                f"{constraints.stated(0)}: general linear constraints need data in memory; distances, "
+                "comparisons and inner products can be in pieces"
+            )
+    values, basis = binding.checked_prior(prior, vectors.shape[1], divergence)
+    reference = binding.reference_of(values, divergence)
+    names = vectors.ids if sample_ids is None else sample_ids
+    resolved = constraints.resolve(len(vectors), names)
+    bounds = constraints.bounds
+    if np.isnan(bounds).any():
+        i, j = sampled_pairs(len(vectors)).T
+        rows, place = np.unique(np.concatenate([i, j]), return_inverse=True)
+        found = vectors.take(rows).astype(np.float64)
+        z = found[place[: len(i)]] - found[place[len(i) :]]
+        bounds = binding.filled_bounds(constraints, z, basis, reference)
+    cut, starts = _cut(resolved, bounds, vectors)
+    runner = vectors.runner(cut)
+    r = vectors.shape[1] if basis is None else basis.shape[1]
+    coordinates = np.eye(r) if basis is None else basis
+    measurements = InBlocks(runner, starts, coordinates, basis, max(3 * r * (r + 1) // 2, 4096))
+    m = len(constraints)
+    stride = 1 if m <= _ALL_SIZES else -(-m // _SIZES)
+    parts = runner.run(survey_of, Terms(divergence, 1.0, 1.0, basis, reference, 1.0), stride)
+    survey = _joined(parts, constraints)
+    return BoundInBlocks(vectors, constraints, divergence, values, basis, measurements, bounds, names, survey)
+
+
+class Extreme(NamedTuple):
+    """Rows that are extreme in some respect, with what they are weighed by."""
+
+    rows: Index
+    relations: NDArray[np.int8]
+    definite: NDArray[np.bool_]
+    sizes: Array
+    bounds: Array
+    weights: Array
+
+
+class Survey(NamedTuple):
+    """What one pass finds about the rows of a piece, or of all.
+
+    Attributes
+    ----------
+    sizes : of every k-th row
+    median_size : of those that are not zero
+    weight : of all rows together
+    lost : rows whose value is always zero, and that do not allow it
+    extreme : rows whose bounds and sizes are the most out of proportion
+    wrong : a row whose vectors are not finite numbers, or whose squares overflow; -1 for none
+    """
+
+    sizes: Array
+    median_size: float
+    weight: float
+    lost: Index
+    extreme: Extreme
+    wrong: int
+
+
+@np.errstate(all="ignore")
+def survey_of(piece: Piece, terms: Terms, stride: int) -> Survey:
+    """Look at all rows of a piece once."""
+    sizes_found, lost, wrong, total = [np.empty(0)], [np.empty(0, np.int64)], -1, 0.0
+    extremes = [_no_extreme()]
+    for rows, block, parts in slices(piece, terms.basis):
+        weights = np.ones(len(block)) if block.weights is None else block.weights
+        total += float(weights.sum())
+        sizes, relations = terms.sizes(parts), np.full(len(block), block.relation, np.int8)
+        bad = ~np.isfinite(sizes)
+        if bad.any() and wrong < 0:
+            wrong = int(rows[np.flatnonzero(bad)[0]])
+        sizes_found.append(sizes[rows % stride == 0])
+        is_lost = binding.lost_rows(relations, block.bounds, sizes)
+        lost.append(rows[is_lost])
+        kept = np.flatnonzero((sizes > 0) & ~is_lost)
+        if not len(kept):
+            continue
+        own, b = sizes[kept], np.abs(block.bounds[kept])
+        ratio = b / own
+        small = np.where(b > 0, ratio, np.inf)
+        cost = weights[kept] * np.maximum(own, b) ** (terms.divergence.degree or 0.0)
+        extreme_in = ((np.argmax, ratio), (np.argmin, small), (np.argmax, cost), (np.argmin, cost))
+        at = kept[sorted({int(find(of)) for find, of in extreme_in})]
+        definite = block.of_kind.is_definite(block)[at]
+        extremes.append(Extreme(rows[at], relations[at], definite, sizes[at], block.bounds[at], weights[at]))
+    extreme = Extreme(*(np.concatenate(column) for column in zip(*extremes, strict=True)))
+    return Survey(np.concatenate(sizes_found), np.nan, total, np.concatenate(lost), extreme, wrong)
+
+
+def _joined(parts: list[Survey], constraints: Constraints) -> Survey:
+    wrong = next((part.wrong for part in parts if part.wrong >= 0), -1)
+    if wrong >= 0:
+        reason = ": its vectors have entries that are not finite, or whose squares overflow"
+        raise RowsError([constraints.stated(wrong)], after=reason)
+    sizes = np.concatenate([np.empty(0), *(part.sizes for part in parts)])
+    lost = np.concatenate([np.empty(0, np.int64), *(part.lost for part in parts)])
+    median = float(np.median(sizes[sizes > 0])) if sizes.any() else 1.0
+    columns = zip(_no_extreme(), *(part.extreme for part in parts), strict=True)
+    extreme = Extreme(*(np.concatenate(column) for column in columns))
+    return Survey(np.empty(0), median, sum(part.weight for part in parts), lost, extreme, -1)
+
+
+def _no_extreme() -> Extreme:
+    none = np.empty(0, np.int64)
+    return Extreme(none, none.astype(np.int8), none != 0, np.empty(0), np.empty(0), np.empty(0))
+
+
+def _cut(blocks: tuple[Block, ...], bounds: Array, vectors: Vectors) -> tuple[list[Piece], Index]:
+    """Pieces of rows, and where they begin."""
+    m = len(bounds)
+    size = int(np.clip(-(-m // _PIECES), _FEWEST, _MOST))
+    ends = np.cumsum([0, *map(len, blocks)])
+    starts = np.append(np.arange(0, m, size), m)
+    found = []
+    for low, high in itertools.pairwise(starts):
+        own = []
+        for block, (begin, end) in zip(blocks, itertools.pairwise(ends), strict=True):
+            a, b = max(low, begin), min(high, end)
+            if a < b:
+                own.append(replace(sliced(block, int(a - begin), int(b - begin)), bounds=bounds[a:b]))
+        found.append(Piece(int(low), tuple(own), vectors))
+    return found, starts

@@ -1,0 +1,366 @@
+"""A piece of the constraints with the vectors that it names, and the jobs that are run on pieces.
+
+A piece is a run of constraint rows. What a solver needs of it are sums: the losses, sum_i y_i A_i with
+y the slopes of the losses, how many rows are curved, how far rows are violated. `evaluate` has them all in
+one pass, a few thousand rows at a time: x = f_i - f_j, h = x B, p = |h|^2 and sum y x x^T, so that a pass
+over m rows costs O(m r^2) and needs no memory that grows with m. Vectors in single precision are widened a
+slice at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearwise._common.types import Array, Index
+from nearwise.distributed.vectors import Stacked, Vectors
+from nearwise.model.atoms import is_rounding
+from nearwise.model.blocks import Block
+from nearwise.model.divergences import Divergence
+from nearwise.model.local import LocalAtoms
+from nearwise.model.losses import SATISFIED, Losses
+
+WORST = 10  # rows of the largest violations that an evaluation names
+_NUMBERS = 1 << 18  # of a slice of vectors: small enough to stay in the cache
+_NONE = np.empty((0, 0))
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Some rows of the constraints.
+
+    Attributes
+    ----------
+    start : the number of the first row among all constraints
+    blocks : the rows, of which ids are row numbers of `vectors` and bounds are filled
+    vectors : rows of features
+    """
+
+    start: int
+    blocks: tuple[Block, ...]
+    vectors: Vectors
+
+    def __len__(self) -> int:
+        return sum(map(len, self.blocks))
+
+    def objects(self) -> Index:
+        """The rows of the vectors that it names, in order."""
+        return np.unique(
+            np.concatenate([np.empty(0, np.int64), *(b.object_ids.ravel() for b in self.blocks)])
+        )
+
+    def renumbered(self, objects: Index) -> Piece:
+        """The same for vectors of which only these rows are left; it holds none."""
+        blocks = [replace(block, ids=np.searchsorted(objects, block.object_ids)) for block in self.blocks]
+        return Piece(self.start, tuple(blocks), Stacked([np.empty((0, self.vectors.shape[1]))]))
+
+    def holding(self, vectors: Vectors) -> Piece:
+        """The same with other vectors."""
+        return replace(self, vectors=vectors)
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """What rows cost, as `Losses` of all of them has it.
+
+    Attributes
+    ----------
+    divergence : gives the slack
+    penalty : of every row of weight 1, in the unit of the values
+    unit : by which bounds and sizes are divided
+    basis : of the range of the prior; None for the columns of the features
+    reference : eigenvalues under which rows are sized
+    typical : the size of rows that have none
+    lost : rows whose value is always zero and that do not allow it, in order
+    """
+
+    divergence: Divergence
+    penalty: float
+    unit: float
+    basis: Array | None
+    reference: Array
+    typical: float
+    lost: Index = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def losses(self, rows: Index, block: Block, parts: Parts) -> Losses:
+        """Of the rows of a slice."""
+        bounds, relations = block.bounds, np.full(len(block), block.relation, dtype=np.int8)
+        definite = block.of_kind.is_definite(block)
+        if len(self.lost):
+            lost = np.isin(rows, self.lost)
+            bounds, relations = np.where(lost, np.abs(bounds), bounds), np.where(lost, np.int8(-1), relations)
+        plain = bool((definite & (bounds > 0)).all())
+        sizes = np.full(len(block), self.typical) if plain else self.sizes(parts)
+        return Losses(
+            self.divergence,
+            relations,
+            bounds / self.unit,
+            np.full(len(block), self.penalty) if block.weights is None else self.penalty * block.weights,
+            np.where(sizes > 0, sizes, self.typical) / self.unit,
+            definite,
+        )
+
+    def sizes(self, parts: Parts) -> Array:
+        """Of the rows under the prior."""
+        root = np.sqrt(self.reference)
+        return parts.in_basis(root if self.basis is None else self.basis * root).parts()
+
+
+class Parts(NamedTuple):
+    """Rows of a slice written out: value_i = sum_t c_t (x_t B) . (y_t B)."""
+
+    x: NDArray[Any]
+    y: NDArray[Any]  # the same object as x where every atom is a square
+    coefficient: Array
+    row: Index | None  # None where atom t is row t
+    n_rows: int
+
+    def in_basis(self, T: Array) -> Parts:
+        """After a linear map, a matrix or the diagonal of one."""
+        x = self.x * T if T.ndim == 1 else self.x @ T
+        same = self.y is self.x
+        return self._replace(x=x, y=x if same else self.y * T if T.ndim == 1 else self.y @ T)
+
+    def values(self) -> Array:
+        """Of every row under the identity."""
+        return self._summed(self.coefficient * np.einsum("ij,ij->i", self.x, self.y))
+
+    def parts(self) -> Array:
+        """What the magnitudes of its parts add up to."""
+        xx = np.einsum("ij,ij->i", self.x, self.x)
+        size = xx if self.y is self.x else np.sqrt(xx) * np.sqrt(np.einsum("ij,ij->i", self.y, self.y))
+        return self._summed(np.abs(self.coefficient) * size)
+
+    def adjoint(self, weights: Array) -> Array:
+        """sum_i weights_i A_i; only rows with a weight are multiplied out."""
+        per_atom = self.coefficient * (weights if self.row is None else weights[self.row])
+        used = np.flatnonzero(per_atom)
+        x = self.x if len(used) == len(per_atom) else self.x[used]
+        y = x if self.y is self.x else self.y[used]
+        total = x.T @ (per_atom[used, None] * y)
+        return np.asarray((total + total.T) / 2)
+
+    def _summed(self, per_atom: Array) -> Array:
+        if self.row is None:
+            return per_atom
+        return np.asarray(np.bincount(self.row, per_atom, self.n_rows), dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """What a pass over a piece, or over all of them, finds at one point.
+
+    Attributes
+    ----------
+    total : of the losses
+    pullback : sum_i y_i A_i, y the slopes of the losses
+    weight : sum_i |y_i| times the magnitudes of the parts of row i
+    residual : the sum of conjugate(s y) - s y p, for the share s that was asked for
+    curved : how many rows have a curvature
+    curved_rows : which, where they are not too many
+    satisfied : how many rows are violated by no more than 1e-3
+    worst : rows, values and relative violations of the most violated ones, worst first
+    """
+
+    total: float
+    pullback: Array
+    weight: float
+    residual: float
+    curved: int
+    curved_rows: Index
+    satisfied: int
+    worst: tuple[tuple[int, float, float], ...]
+
+
+def evaluate(piece: Piece, B: Array, terms: Terms, share: float, most: int) -> Sums:
+    """Everything that a solver and its certificate need at M = B B^T, where B has a row per feature."""
+    d = piece.vectors.shape[1]
+    total = weight = residual = 0.0
+    pullback, curved, satisfied = np.zeros((d, d)), [np.empty(0, np.int64)], 0
+    worst: list[tuple[int, float, float]] = []
+    for rows, block, parts in slices(piece, terms.basis):
+        images = parts.in_basis(B)
+        p, losses = images.values(), terms.losses(rows, block, parts)
+        with np.errstate(all="ignore"):  # what overflows makes the total infinite, and is refused
+            total += (own := losses.total(p))
+            y = losses.finite_slopes(p)
+            pullback += parts.adjoint(y)
+            weight += float(np.abs(y) @ (p if losses.is_definite.all() else images.parts()))
+            if share != 1.0:
+                residual += losses.fenchel_residual(p, share * y, own) - own
+            curved.append(rows[losses.curvatures(p) != 0])
+            violations = losses.violations(p)
+        satisfied += int(np.count_nonzero(violations <= SATISFIED))
+        for place in losses.most_violated(p, WORST):
+            worst.append((int(rows[place]), float(p[place]), float(violations[place])))
+    found = np.concatenate(curved)
+    few = found if len(found) <= most else found[:0]
+    return Sums(total, pullback, weight, residual, len(found), few, satisfied, _worst(worst))
+
+
+def added(found: list[Sums], most: int) -> Sums:
+    """The sums of all pieces, always added in the order of the rows."""
+    rows = np.concatenate([np.empty(0, np.int64), *(sums.curved_rows for sums in found)])
+    n_curved = sum(sums.curved for sums in found)
+    return Sums(
+        float(sum(sums.total for sums in found)),
+        np.sum([sums.pullback for sums in found], axis=0),
+        float(sum(sums.weight for sums in found)),
+        float(sum(sums.residual for sums in found)),
+        n_curved,
+        rows if len(rows) == n_curved <= most else rows[:0],
+        sum(sums.satisfied for sums in found),
+        _worst([one for sums in found for one in sums.worst]),
+    )
+
+
+class Slopes(NamedTuple):
+    """Multipliers as what they are computed from: `scale` times the slopes of losses at B B^T."""
+
+    B: Array
+    terms: Terms
+    scale: float
+
+
+def residual(piece: Piece, B: Array, terms: Terms, dual: Slopes | None, given: Array | None = None) -> float:
+    """The sum of conjugate(y) - y p at M = B B^T, for multipliers of another point or given ones."""
+    total, start = 0.0, 0
+    for rows, block, parts in slices(piece, terms.basis):
+        p, losses = parts.in_basis(B).values(), terms.losses(rows, block, parts)
+        with np.errstate(all="ignore"):
+            y = given[start : start + len(rows)] if given is not None else _slopes(rows, block, parts, dual)
+            own = losses.total(p)
+            total += losses.fenchel_residual(p, y, own) - own
+        start += len(rows)
+    return total
+
+
+def multipliers(piece: Piece, dual: Slopes) -> Array:
+    """One number per row."""
+    found = [_slopes(rows, block, parts, dual) for rows, block, parts in slices(piece, dual.terms.basis)]
+    return np.concatenate([np.empty(0), *found])
+
+
+def values(piece: Piece, B: Array, basis: Array | None) -> Array:
+    """<A_i, B B^T> of every row."""
+    found = [parts.in_basis(B).values() for _, _, parts in slices(piece, basis)]
+    return np.concatenate([np.empty(0), *found])
+
+
+def weighed(piece: Piece, B: Array, basis: Array | None, weights: Array) -> tuple[Array, float]:
+    """sum_i w_i A_i for given weights, and sum_i |w_i| times the magnitudes of the parts at B."""
+    d = piece.vectors.shape[1]
+    total, size, start = np.zeros((d, d)), 0.0, 0
+    for rows, _, parts in slices(piece, basis):
+        own = weights[start : start + len(rows)]
+        total += parts.adjoint(own)
+        size += float(np.abs(own) @ parts.in_basis(B).parts())
+        start += len(rows)
+    return total, size
+
+
+def curved_atoms(
+    piece: Piece, B: Array, terms: Terms, basis: Array, dtype: type, rows: Index
+) -> tuple[LocalAtoms, Array]:
+    """Of the given rows those with a curvature at B B^T, in a basis, and their curvatures."""
+    found, curvatures = [], [np.empty(0)]
+    for of, block, parts in slices(_chosen(piece, rows), terms.basis):
+        losses = terms.losses(rows[of - piece.start], block, parts)
+        curvature = losses.curvatures(parts.in_basis(B).values())
+        kept = np.flatnonzero(curvature)
+        found.append(_rows_of(parts, kept).in_basis(basis))
+        curvatures.append(curvature[kept])
+    return _joined(found, basis.shape[1], dtype), np.concatenate(curvatures)
+
+
+def slices(piece: Piece, basis: Array | None) -> Iterator[tuple[Index, Block, Parts]]:
+    """The rows of a piece, a few at a time: their numbers, themselves, and their vectors."""
+    width, start = piece.vectors.shape[1], piece.start
+    step = max(_NUMBERS // max(width, 1), 64)
+    for block in piece.blocks:
+        for low in range(0, len(block), step):
+            own = sliced(block, low, low + step)
+            yield np.arange(start, start + len(own)), own, _written(own, piece.vectors, basis)
+            start += len(own)
+
+
+def sliced(block: Block, low: int, high: int) -> Block:
+    """Consecutive rows of a block that names its objects row by row; nothing is copied."""
+    ids = None if block.ids is None else block.ids[low:high]
+    weights = None if block.weights is None else block.weights[low:high]
+    return replace(block, ids=ids, bounds=block.bounds[low:high], weights=weights)
+
+
+def _written(block: Block, vectors: Vectors, basis: Array | None) -> Parts:
+    part = block.of_kind.atoms(block, _NONE, None)
+    left, right = vectors.take(part.first), vectors.take(part.second)
+    if part.is_difference:
+        x = np.subtract(left, right, dtype=np.float64)
+        if basis is not None and basis.shape[1] < len(basis):  # what the prior's range lacks is rounding
+            lost = is_rounding(x @ basis, np.linalg.norm(x, axis=1), len(basis))
+            x[lost] = 0.0
+        y = x
+    else:
+        x, y = left.astype(np.float64), right.astype(np.float64)
+    row = None if len(part.row) == len(block) else part.row
+    return Parts(x, y, part.coefficient, row, len(block))
+
+
+def _slopes(rows: Index, block: Block, parts: Parts, dual: Slopes | None) -> Array:
+    assert dual is not None
+    p = parts.in_basis(dual.B).values()
+    return dual.scale * dual.terms.losses(rows, block, parts).finite_slopes(p)
+
+
+def _worst(found: list[tuple[int, float, float]]) -> tuple[tuple[int, float, float], ...]:
+    return tuple(sorted(found, key=lambda one: (-one[2], one[0]))[:WORST])
+
+
+def _chosen(piece: Piece, rows: Index) -> Piece:
+    """A piece of some of the rows, numbered from the first row of the piece on."""
+    blocks, start = [], piece.start
+    for block in piece.blocks:
+        own = rows[(rows >= start) & (rows < start + len(block))] - start
+        if len(own):
+            blocks.append(block.part(own))
+        start += len(block)
+    return replace(piece, blocks=tuple(blocks))
+
+
+def _rows_of(parts: Parts, rows: Index) -> Parts:
+    """Some of the rows of a slice."""
+    atoms, row = rows, None
+    if parts.row is not None:
+        place = np.full(parts.n_rows, -1)
+        place[rows] = np.arange(len(rows))
+        atoms = np.flatnonzero(place[parts.row] >= 0)
+        row = place[parts.row[atoms]]
+    x = parts.x[atoms]
+    y = x if parts.y is parts.x else parts.y[atoms]
+    return Parts(x, y, parts.coefficient[atoms], row, len(rows))
+
+
+def _joined(found: list[Parts], width: int, dtype: type) -> LocalAtoms:
+    """Rows of several slices as one."""
+    empty = np.empty((0, width))
+    squares = all(parts.x is parts.y for parts in found)
+    x: NDArray[Any] = np.concatenate([empty, *(parts.x for parts in found)]).astype(dtype)
+    y = x if squares else np.concatenate([empty, *(parts.y for parts in found)]).astype(dtype)
+    coefficient: NDArray[Any] = np.concatenate([np.empty(0), *(parts.coefficient for parts in found)]).astype(
+        dtype
+    )
+    row = None
+    if any(parts.row is not None for parts in found):
+        starts = np.cumsum([0, *(parts.n_rows for parts in found)])
+        own = [np.arange(p.n_rows) if p.row is None else p.row for p in found]
+        row = np.concatenate([part + start for part, start in zip(own, starts, strict=False)])
+    return LocalAtoms(x, y, coefficient, row, sum(parts.n_rows for parts in found))
+
+
+def joined_atoms(found: list[LocalAtoms], width: int, dtype: type) -> LocalAtoms:
+    """Those of several pieces as one."""
+    return _joined([Parts(a.x, a.y, a.coefficient, a.row, a.n_rows) for a in found], width, dtype)
