@@ -43,7 +43,9 @@ def flower_pairs(n: int = 300) -> c.Constraints:
 
 def expected_failures(estimator: object) -> dict[str, str]:
     """Two checks feed matrices as kernels that are none, two repeat rows from which pairs are drawn."""
-    drawn = "pairs are drawn from labels, and other ones where rows are repeated; test_weights draws all"
+    drawn = (
+        "pairs are drawn from labels, and other ones where rows are repeated; test_learner_weights draws all"
+    )
     repeating = (
         "check_sample_weight_equivalence_on_dense_data",
         "check_sample_weight_equivalence_on_sparse_data",
