@@ -56,7 +56,7 @@ def meaningless_checks(estimator: Any) -> dict[str, str]:
         return dict.fromkeys(checks, "it gives a matrix that is not positive semidefinite")
     if isinstance(estimator, nw.FixedRankLearner):
         kinds = ("dense", "sparse")
-        reason = "pairs are drawn from labels, and other ones where rows are repeated; test_learner_weights draws all"
+        reason = "pairs are drawn from labels, others where rows are repeated; test_learner_weights draws all"
         return {f"check_sample_weight_equivalence_on_{kind}_data": reason for kind in kinds}
     return {}
 
