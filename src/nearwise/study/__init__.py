@@ -2,8 +2,9 @@
 
 `from_files` and `from_arrays` gather what is `Known` about some data; `learn` holds a part of it out, fits,
 and measures the distance before and after on that part: an `Outcome`. `load` opens a model file to apply it
-to other data, `measure` gives its figures there, and `nearest` the nearest rows. `calibrated` finds the
-`Rule` by which `decide` calls pairs the same or not, and `near_duplicates` searches for all that are.
+to other data, `measure` gives its figures there, and `nearest` the nearest rows. `suspects` are the labels
+and answers that an outcome contradicts most. `calibrated` finds the `Rule` by which `decide` calls pairs the
+same or not, and `near_duplicates` searches for all that are.
 """
 
 from nearwise._common.refused import Refused
@@ -25,6 +26,7 @@ from nearwise.study.measuring import Measurement, measure
 from nearwise.study.neighbors import nearest
 from nearwise.study.outcome import Outcome, learn
 from nearwise.study.resampling import Figure, Interval
+from nearwise.study.suspicion import Suspect, suspects
 
 __all__ = [
     "Decisions",
@@ -40,6 +42,7 @@ __all__ = [
     "Rule",
     "Settings",
     "Split",
+    "Suspect",
     "Watch",
     "calibrated",
     "decide",
@@ -53,5 +56,6 @@ __all__ = [
     "near_duplicates",
     "nearest",
     "rule_of_model",
+    "suspects",
     "with_files",
 ]
