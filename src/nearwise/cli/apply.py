@@ -61,7 +61,9 @@ def run(arguments: argparse.Namespace) -> int:
                 "them leave out the rest, which nearwise neighbors includes"
             )
         with refusing_bad_input():
-            tables.write(arguments.output, names, coordinates, ids=table.ids, force=arguments.force)
+            notices += tables.write(
+                arguments.output, names, coordinates, ids=table.ids, force=arguments.force
+            )
     rows, width = coordinates.shape
     if arguments.json:
         summary = {"output": arguments.output, "rows": rows, "coordinates": names, "notices": notices}
