@@ -169,5 +169,6 @@ def test_columns_of_other_names_are_refused(learner: str) -> None:
             ValueError, match=r"^The feature names should match those that were passed during fit"
         ):
             ask(other)
-    with pytest.raises(ValueError, match=r"^X has 2 features, but .* is expecting 3 features as input"):
+    few = pytest.raises(ValueError, match=r"^X has 2 features, but .* is expecting 3 features as input")
+    with few, pytest.warns(UserWarning, match="X does not have valid feature names"):
         ask(ROWS[:, :2])
