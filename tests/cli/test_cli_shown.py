@@ -112,7 +112,7 @@ def test_answers_that_differ_are_on_the_page(capsys: Capture) -> None:
     page = Path("p.html").read_text(encoding="utf-8")
     found = re.search(r"<h2>Repeated and different answers</h2><ul><li>(.*?)</li>", page)[1]
     assert "answers.csv: 27 answers to 25 pairs" in found
-    assert "They differ in lines 2, 27." in found
+    assert "They differ in lines (or rows) 2, 27." in found
 
 
 def test_rows_that_were_left_out_leave_the_others_their_texts(capsys: Capture) -> None:

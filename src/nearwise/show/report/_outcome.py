@@ -82,7 +82,7 @@ def _told(answers: Answers) -> str:
     """What a file of answers holds, and where they differ."""
     some = ", ".join(map(str, answers.conflicting_lines[:_LINES]))
     more = ", and more" if len(answers.conflicting_lines) > _LINES else ""
-    return answers.sentence() + (f". They differ in lines {some}{more}" if some else "") + "."
+    return answers.sentence() + (f". They differ in lines (or rows) {some}{more}" if some else "") + "."
 
 
 def _with_origin(found: Mapping[str, Any]) -> str:
