@@ -237,13 +237,16 @@ def _write(arguments: argparse.Namespace, outcome: Outcome, target: str, beside:
     from nearwise.study import suspicion
 
     page = None
+    doubts = suspicion.suspects(outcome) if arguments.suspects and not arguments.report else ()
     if arguments.report is not None:
         from nearwise.show.report import from_outcome, render
 
         command = shlex.join(["nearwise", *arguments.words])
         title = f"A distance learned from {outcome.known.table.source}"
-        page = render(from_outcome(outcome, title, {"command": command}, beside)).encode()
-    listed = suspicion.as_columns(suspicion.suspects(outcome), outcome.known) if arguments.suspects else {}
+        found = from_outcome(outcome, title, {"command": command}, beside)
+        page = render(found).encode()
+        doubts = () if isinstance(found.suspects, str) else tuple(found.suspects)
+    listed = suspicion.as_columns(doubts, outcome.known)
     with refusing_bad_input():
         nw.save(outcome.model(), target)
         if page is not None:
