@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nearwise.cli._common import (
     DONE,
@@ -19,6 +21,11 @@ from nearwise.cli._common import (
     refusing_bad_input,
     tell,
 )
+
+if TYPE_CHECKING:
+    from nearwise.study.fitted import Fitted
+
+_LARGE = 64_000_000  # bytes of a file from which on it is transformed a part at a time
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -36,6 +43,33 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_options(parser.add_argument_group("running"), "threads", "force", "quiet", "json")
 
 
+def _in_pieces(arguments: argparse.Namespace) -> bool:
+    """Whether the data are a folder, or a file so large that it is transformed a part at a time."""
+    path = Path(arguments.data)
+    if path.is_dir():
+        return True
+    large = path.suffix in (".npy", ".parquet", ".pq") and path.is_file() and path.stat().st_size >= _LARGE
+    return large and arguments.output.lower().endswith((".npy", ".parquet")) and not arguments.drop
+
+
+def _run_in_pieces(arguments: argparse.Namespace, fitted: Fitted) -> int:
+    from nearwise.study import in_pieces
+
+    if not arguments.output.lower().endswith((".npy", ".parquet")) or arguments.drop:
+        raise BadInput("a folder is transformed in parts, to a .npy or .parquet file and without --drop")
+    vectors = in_pieces.open_files(
+        [arguments.data], ids=arguments.id, features=arguments.features, known=fitted.names
+    )
+    names = in_pieces.write_coordinates(fitted, vectors, arguments.output)
+    rows = len(vectors)
+    if arguments.json:
+        summary = {"output": arguments.output, "rows": rows, "coordinates": names, "notices": []}
+        print(json.dumps(summary, indent=2))
+    elif not arguments.quiet:
+        print(f"wrote {arguments.output}: {rows} rows of {len(names)} coordinates")
+    return DONE
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Load, read, transform, write."""
     if arguments.json and arguments.output == STANDARD:
@@ -51,6 +85,8 @@ def run(arguments: argparse.Namespace) -> int:
             if arguments.id is not None and arguments.output.lower().endswith(".npy"):
                 raise BadInput(f"{arguments.output} cannot hold ids; write .npz, .parquet or .csv")
             fitted = study.load(arguments.model)
+            if _in_pieces(arguments):
+                return _run_in_pieces(arguments, fitted)
             table = fitted.read(arguments.data, **columns(arguments))
         coordinates = fitted.transform(table.X)
         names = [f"{type(fitted.learner).__name__.lower()}{k}" for k in range(coordinates.shape[1])]

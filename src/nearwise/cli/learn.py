@@ -9,7 +9,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nearwise.cli import _side
+from nearwise.cli import _in_pieces, _side
 from nearwise.cli._common import (
     STANDARD,
     BadInput,
@@ -90,6 +90,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="store the state in FILE while learning, and go on from there if it exists",
     )
     add_options(outputs, "force", "quiet", "json")
+    _in_pieces.add_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -97,6 +98,8 @@ def run(arguments: argparse.Namespace) -> int:
     _check(arguments)
     target = default_output(arguments.data) if arguments.output is None else arguments.output
     _check_outputs(arguments, target)
+    if _in_pieces.wanted(arguments):
+        return _in_pieces.run(arguments, target)
     from rich.console import Console
 
     from nearwise import study

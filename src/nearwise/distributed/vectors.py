@@ -78,7 +78,7 @@ class Stacked:
     Parameters
     ----------
     parts : arrays of the same width, in memory or in files
-    ids : what the rows are called
+    ids : what the rows are called; the attribute `labels` has their classes, where these were read
     keeps : what has to live as long as the rows, such as the folder of their files
     client : a Dask client whose workers see the same files; None for threads of this process
     """
@@ -91,6 +91,7 @@ class Stacked:
         client: Any = None,
     ) -> None:
         self.parts, self.ids, self._keeps, self.client = parts, ids, keeps, client
+        self.labels: NDArray[Any] | None = None
         self._ends = np.cumsum([0, *(part.shape[0] for part in parts)])
         widths = {part.shape[1] for part in parts}
         if len(widths) != 1:
@@ -129,7 +130,13 @@ class Stacked:
         return self.shape[0]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "ids": None, "_keeps": None, "client": None}  # only the rows travel
+        return {
+            **self.__dict__,
+            "ids": None,
+            "labels": None,
+            "_keeps": None,
+            "client": None,
+        }  # only the rows travel
 
     def __repr__(self) -> str:
         return f"<Stacked: {self.shape[0]} rows of {self.shape[1]} {self.dtype} in {len(self.parts)} parts>"

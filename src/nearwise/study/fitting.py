@@ -207,14 +207,14 @@ def fit(
     # a fit that was asked to end with its last iteration has reached its end
     ended = getattr(learner, "status_", None) in (Status.SOLVED, Status.STATIONARY)
     if ended or not watch.stopped:
-        return Fit(model, rows, seconds, "", False, _notices(caught, learner))
+        return Fit(model, rows, seconds, "", False, notices_of(caught, learner))
     choosing = watch.phase == CHOOSING and not learner.penalty_scores_
     if choosing and labels is not None and learner.result_ is not None:
         learner.result_ = _unnamed(learner.result_)
     resume = "" if settings.checkpoint is None else f", and {settings.checkpoint} to go on from"
     phase = CHOOSING if choosing else LEARNING
     stopped = f"{watch.stopped} while {phase}; the best found so far is kept{resume}"
-    return Fit(model, rows, seconds, stopped, choosing, _notices(caught, learner))
+    return Fit(model, rows, seconds, stopped, choosing, notices_of(caught, learner))
 
 
 def estimator(settings: Settings, n_features: int, n_classes: int = 0) -> Any:
@@ -246,7 +246,7 @@ def _unnamed(result: Result) -> Result:
     return replace(result, certificate=replace(result.certificate, worst=()))
 
 
-def _notices(caught: list[warnings.WarningMessage], learner: Any) -> tuple[str, ...]:
+def notices_of(caught: list[warnings.WarningMessage], learner: Any) -> tuple[str, ...]:
     """Warnings as sentences, each once. Those on convergence say what the status says."""
     found: dict[str, None] = {}
     for warning in caught:
