@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 import runpy
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
+import nearwise as nw
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 CALLS = {
@@ -66,6 +69,9 @@ def percentages(text: str) -> list[float]:
 def test_a_learned_metric_errs_less_in_the_same_folds(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    whole = nw.datasets.load("digits")
+    part = replace(whole, X=whole.X[::5], y=whole.y[::5])
+    monkeypatch.setattr(nw.datasets, "load", lambda name: part)
     text = printed("labels_in_a_pipeline.py", capsys, monkeypatch)
     assert text.endswith("it transforms the same: True\n")
     plain, learned, best = percentages(text)

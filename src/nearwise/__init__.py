@@ -45,7 +45,6 @@ if TYPE_CHECKING:
         KernelMetric as KernelMetric,
         Metric as Metric,
     )
-    from .model.binding import LeftOutWarning as LeftOutWarning
     from .model.certificate import (
         Certificate as Certificate,
         InfeasibilityCheck as InfeasibilityCheck,
@@ -58,6 +57,7 @@ if TYPE_CHECKING:
         SpectralDivergence as SpectralDivergence,
         VonNeumann as VonNeumann,
     )
+    from .model.left_out import LeftOutWarning as LeftOutWarning
     from .model.problem import Problem as Problem, check_infeasibility as check_infeasibility
     from .named import (
         BoostResult as BoostResult,
@@ -119,7 +119,7 @@ _EXPORTS: dict[str, str | None] = {
     "KernelLearner": "learners",
     "OnlineLearner": "learners",
     "KernelReducer": "learners",
-    "LeftOutWarning": "model.binding",
+    "LeftOutWarning": "model.left_out",
     "PriorKeptWarning": "learners",
     "TruncationWarning": "learners",
     "UnknownIdsWarning": "learners",

@@ -13,6 +13,12 @@ from nearwise.model.constraints import (
     similar,
     similarity,
 )
+from nearwise.model.drawn import (
+    from_chunks,
+    quadruplets_from_labels,
+    triplets_from_labels,
+    triplets_from_targets,
+)
 from nearwise.model.kinds import KindName as Kind
 from nearwise.model.relations import Relation
 
@@ -27,9 +33,13 @@ __all__ = [
     "closer",
     "dissimilar",
     "equal",
+    "from_chunks",
     "from_labels",
     "from_tuples",
     "linear",
+    "quadruplets_from_labels",
     "similar",
     "similarity",
+    "triplets_from_labels",
+    "triplets_from_targets",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import nearwise as nw
 from nearwise import constraints as c
 from nearwise._common.errors import RowsError
+from nearwise.study.fitting import Contradiction, Settings, Watch, fit
 
 X = np.array([[0.0], [1.0], [2.0], [2.0]])
 
@@ -71,3 +73,59 @@ def test_what_is_wrong_with_a_constraint_says_which(attempt: object, row: int) -
     with pytest.raises(RowsError, match=f"^row {row}: ") as caught, np.errstate(over="ignore"):
         attempt()  # type: ignore[operator]
     assert [stated.row for stated in caught.value.rows] == [row]
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        lambda side: nw.Problem(X, side, penalty=1.0),
+        lambda side: nw.MetricLearner(penalty=1.0).fit(X, constraints=side),
+    ],
+    ids=["Problem", "MetricLearner"],
+)
+def test_a_warning_of_constraints_left_out_carries_them(attempt: Any) -> None:
+    side = c.at_most([(0, 1)], 4.0) + c.at_least([(2, 3), (0, 3), (3, 2)], 1.0)
+    with pytest.warns(nw.LeftOutWarning, match=r"^2 constraints are left out, .*d\(2, 3\) >= 1") as caught:
+        attempt(side)
+    for warning in (caught[0].message, pickle.loads(pickle.dumps(caught[0].message))):
+        assert [(stated.row, stated.text()) for stated in warning.rows] == [
+            (1, "d(2, 3) >= 1"),
+            (3, "d(3, 2) >= 1"),
+        ]
+
+
+def test_an_overflow_of_an_update_carries_its_row() -> None:
+    rows = np.array([[1.0, 0.0], [1.0, 1.0], [1e200, 0.0]])
+    y = np.ones(3)
+    attempts = [
+        lambda: nw.online.LogDetOnline(2).update(rows, y),
+        lambda: nw.online.Pola(2).update(rows, y),
+        lambda: nw.online.OnlinePCA(2, 1).update(rows),
+        lambda: nw.online.ExponentiatedGradient(2, normalised=False).update_many(rows, y),
+        lambda: nw.OnlineLearner().partial_fit(rows, constraints=c.similar([(0, 1), (1, 0), (0, 2)])),
+    ]
+    for attempt in attempts:
+        with pytest.raises(RowsError, match=r"^row 2\b") as caught, np.errstate(all="ignore"):
+            attempt()
+        assert caught.value.rows == (2,)
+
+
+def test_a_pass_over_feedback_names_the_constraint_that_overflows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pass is in random order, and in parts: a number of a row of these would say nothing."""
+    given: list[c.Constraints] = []
+
+    def overflowing(learner: nw.OnlineLearner, X: Any, *, constraints: c.Constraints) -> None:
+        given.append(constraints)
+        raise RowsError([3], before="row ", after=" of the feedback: too large")
+
+    monkeypatch.setattr(nw.OnlineLearner, "partial_fit", overflowing)
+    rows = np.random.default_rng(0).standard_normal((20, 2))
+    side = c.similar([(i, i + 1) for i in range(19)])
+    settings = Settings(method="online")
+    with pytest.raises(Contradiction) as caught:
+        fit(rows, None, np.arange(20), side, settings, Watch(settings))
+    error = caught.value.cause
+    assert isinstance(error, RowsError)
+    [stated] = error.rows
+    assert stated.text() == given[0].stated(3).text() != side.stated(3).text()
+    assert str(error).endswith("from the data of the feedback: too large")

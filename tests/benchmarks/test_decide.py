@@ -40,9 +40,14 @@ def listed(outcomes: list[Outcome], test: Callable[[Outcome], object]) -> list[s
     return [f"{o.label}: {o.ending}: {o.fault or o.text or o.warned}: {o.name}" for o in outcomes if test(o)]
 
 
-@pytest.fixture(scope="module")
-def campaign() -> list[Outcome]:
-    return [_judge.run(SEED, k, wild) for wild, count in ((False, 60), (True, 30)) for k in range(count)]
+@pytest.fixture(scope="module", params=[(36, 18), pytest.param((120, 60), marks=pytest.mark.slow)], ids=str)
+def campaign(request: pytest.FixtureRequest) -> list[Outcome]:
+    """Of so many problems, and so many wild ones."""
+    return [
+        _judge.run(SEED, k, wild)
+        for wild, count in zip((False, True), request.param, strict=True)
+        for k in range(count)
+    ]
 
 
 @pytest.mark.parametrize("failure", decide.SEVERE)
@@ -52,18 +57,19 @@ def test_no_answer_of_the_campaign_is_wrong(campaign: list[Outcome], failure: st
 
 def test_the_campaign_is_decided(campaign: list[Outcome]) -> None:
     accepted = [o for o in campaign if o.ending != "refused"]
-    assert len(accepted) > 75
+    assert len(accepted) > 5 / 6 * len(campaign)
     undecided = listed(accepted, lambda o: not o.is_decided)
-    assert len(undecided) <= 1, undecided
+    assert len(undecided) <= len(campaign) // 54, undecided
 
 
-def test_hard_problems_agree_with_clarabel() -> None:
+@pytest.mark.parametrize("count", [14, pytest.param(40, marks=pytest.mark.slow)])
+def test_hard_problems_agree_with_clarabel(count: int) -> None:
     pytest.importorskip("cvxpy")
     found: list[str] = []
     compared = 0
     for number in range(400):
         case = draw(SEED, number, False)
-        if compared == 40:
+        if compared == count:
             break
         if isinstance(case.divergence, nw.VonNeumann) or not np.all(np.isinf(case.penalty)):
             continue
@@ -78,7 +84,7 @@ def test_hard_problems_agree_with_clarabel() -> None:
         missed = peer.status == "optimal" and peer.violation <= 1e-7 and not both.is_common
         if both.disagrees or missed or outcome.fault:
             found.append(f"{number}: {outcome.ending}, {peer.status}, {both.difference:.1e}: {case.name}")
-    assert compared == 40
+    assert compared == count
     assert found == []
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nearwise import cli
-from nearwise.benchmarks import _fixed_rank_peers as peers, fixed_rank
+from nearwise.benchmarks import _fixed_rank_peers as peers, _fixed_rank_trials as trials, fixed_rank
 
 
 def figures(path: Path, section: str) -> dict:
@@ -32,7 +32,13 @@ def test_pymanopt_minimises_the_same_cost_from_the_same_start(optimizer: str) ->
 
 @pytest.mark.parametrize(
     ("section", "n_rows", "verdicts"),
-    [("pymanopt", 3, 3), ("descent", 8, 16), ("streams", 2, 2), ("dimension", 3, 3), ("usps", 6, 2)],
+    [
+        ("pymanopt", 3, 3),
+        pytest.param("descent", 8, 16, marks=pytest.mark.slow),  # tests/fixed_rank runs such problems too
+        ("streams", 2, 2),
+        ("dimension", 3, 3),
+        ("usps", 6, 2),
+    ],
 )
 def test_tables(tmp_path: Path, section: str, n_rows: int, verdicts: int) -> None:
     if section == "pymanopt":
@@ -49,6 +55,35 @@ def test_tables(tmp_path: Path, section: str, n_rows: int, verdicts: int) -> Non
     if section == "usps":
         nmi = {row["method"]: row["NMI"] for row in table["rows"]}
         assert nmi["polar"] > nmi["kernel PCA"]
+
+
+def test_the_table_of_descents_counts_what_rises_and_what_ends_too_high(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def run(geometry: str, rank: str, rises: bool = False, excess: float = 0.0) -> trials.Trial:
+        return trials.Trial("vectors", rank, geometry, rises, excess, 0.5, 2.0)
+
+    made = [
+        run("flat", "1"),
+        run("flat", "1", excess=0.009),
+        run("flat", "d", rises=True),
+        run("polar", "1", excess=0.02),
+        run("polar", "1", rises=True, excess=0.5),
+    ]
+    monkeypatch.setattr(trials, "trials", lambda *_: iter(made))
+    [table] = fixed_rank.descent(fixed_rank.QUICK)
+    shown = [
+        (row["geometry"], row["rank"], row["runs"], row["rising"], row["over Armijo"], row["largest excess"])
+        for row in table.rows
+    ]
+    assert shown == [
+        ("flat", "1", 2, 0, 0, 0.009),
+        ("flat", "d", 1, 1, 0, 0.0),
+        ("polar", "1", 2, 1, 2, 0.5),
+    ]
+    verdicts = [[cell for cell in row.values() if cell in ("met", "missed")] for row in table.rows]
+    assert verdicts == [["met", "met"], ["missed", "met"], ["missed", "missed"]]
+    assert table.rows[2]["seconds, Armijo"] == 4.0
 
 
 def test_every_target_is_used() -> None:

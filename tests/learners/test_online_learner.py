@@ -16,6 +16,7 @@ from sklearn.datasets import load_iris
 from sklearn.exceptions import NotFittedError
 
 import nearwise as nw
+from crossing import crossed
 from nearwise import constraints as c
 from nearwise.linalg import eigenupdate
 
@@ -70,10 +71,9 @@ def same_state(first: nw.OnlineLearner, second: nw.OnlineLearner) -> None:
     assert first.threshold_ == second.threshold_
 
 
-@every_update
-@pytest.mark.parametrize("kind", ["pairs", "distances", "triplets", "quadruplets"])
-@pytest.mark.parametrize("rank", [None, 3])
-@pytest.mark.parametrize("fast", [False, True])
+@crossed(
+    update=UPDATES, kind=["pairs", "distances", "triplets", "quadruplets"], rank=[None, 3], fast=[False, True]
+)
 def test_a_stream_may_be_cut_anywhere(
     update: str, kind: str, rank: int | None, fast: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold, cross_
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import nearwise as nw
@@ -53,10 +54,10 @@ def not_semidefinite(estimator: object) -> dict[str, str]:
 @pytest.mark.filterwarnings("ignore:Skipping check:sklearn.exceptions.SkipTestWarning")
 @parametrize_with_checks(
     [
-        nw.MetricLearner(),
+        nw.MetricLearner(penalty=1.0),
         nw.MetricLearner(rank=2, penalty=1.0),
         nw.MetricLearner(prior="covariance", penalty=1.0),
-        nw.KernelLearner(),
+        nw.KernelLearner(penalty=1.0),
         nw.KernelLearner(rank=5, penalty=1.0),
         nw.KernelLearner(kernel="precomputed", penalty=1.0),
         nw.OnlineLearner(),
@@ -69,6 +70,23 @@ def not_semidefinite(estimator: object) -> dict[str, str]:
 )
 def test_scikit_learn_s_own_checks(estimator: object, check: object) -> None:
     check(estimator)
+
+
+@pytest.mark.slow  # every fit of every check chooses a penalty
+@pytest.mark.filterwarnings("ignore::nearwise.PriorKeptWarning")
+@pytest.mark.filterwarnings("ignore:Skipping check:sklearn.exceptions.SkipTestWarning")
+@parametrize_with_checks([nw.MetricLearner(), nw.KernelLearner()])
+def test_scikit_learn_s_own_checks_where_the_penalty_is_chosen(estimator: object, check: object) -> None:
+    check(estimator)
+
+
+@pytest.mark.filterwarnings("ignore::nearwise.PriorKeptWarning")
+@pytest.mark.parametrize("learner", [nw.MetricLearner, nw.KernelLearner])
+def test_a_penalty_that_is_chosen_leaves_the_parameters_alone(learner: type) -> None:
+    name = learner.__name__
+    estimator_checks.check_parameters_default_constructible(name, learner())
+    estimator_checks.check_no_attributes_set_in_init(name, learner())
+    estimator_checks.check_estimators_overwrite_params(name, learner())
 
 
 @every_learner
@@ -149,8 +167,10 @@ def test_a_fold_keeps_the_constraints_on_its_objects(routing: bool) -> None:
             assert score == fitted.score(X[test], constraints=held_out, sample_ids=IDS[test])
 
 
-@pytest.mark.parametrize("routing", [False, True])
-@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize(
+    ("routing", "n_jobs"),
+    [(False, 1), (True, 1), pytest.param(True, 2, marks=pytest.mark.slow), (False, 2)],
+)
 def test_row_numbers_are_refused_in_folds(routing: bool, n_jobs: int) -> None:
     """Row numbers below the length of a fold would be those of other objects."""
     side = c.similar([(0, 1), (2, 3)]) + c.dissimilar([(0, 60), (1, 61)])

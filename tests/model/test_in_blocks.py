@@ -10,7 +10,7 @@ import pytest
 from nearwise import Frobenius, LogDet, Problem, VonNeumann, constraints as c, solve, solvers
 from nearwise.distributed.vectors import Stacked
 from nearwise.model import bound_in_blocks, pieces
-from nearwise.model.binding import LeftOutWarning
+from nearwise.model.left_out import LeftOutWarning
 from nearwise.model.local import drawn_rows
 
 RNG = np.random.default_rng(3)

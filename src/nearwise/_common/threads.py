@@ -1,4 +1,4 @@
-"""Holds BLAS to one thread where its threads would wait for each other, or fight with other threads."""
+"""Holds BLAS and OpenMP to one thread where threads would wait for each other, or fight with others."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from threadpoolctl import ThreadpoolController
 
 _MOST = 8  # threads of our own, unless somebody asks for more
 _threads: ContextVar[int | None] = ContextVar("threads", default=None)
-LARGE_MATRIX = (
-    512  # from this order on, threads gain more on single matrices than they lose on a busy machine
-)
+LARGE_MATRIX = 512  # from this order on, threads gain more on a matrix than they lose on a busy machine
+_MUCH_WORK = 5e8  # multiplications of one compiled loop, from which on the same holds of it
 
 
 @cache
@@ -29,6 +28,20 @@ def thread_pools() -> ThreadpoolController:
 def one_blas_thread(needed: bool = True) -> AbstractContextManager[Any]:
     """A context in which BLAS uses one thread."""
     return thread_pools().limit(limits=1) if needed else nullcontext()
+
+
+def by_work(multiplications: float) -> AbstractContextManager[Any]:
+    """A context in which scikit-learn's compiled loops use one thread where they have little to do.
+
+    To be entered once the loops are imported. Their threads wait for each other, which takes ten times as
+    long as the work where other processes keep the machine busy.
+    """
+    return _openmp_pools().limit(limits=1) if multiplications < _MUCH_WORK else nullcontext()
+
+
+@cache
+def _openmp_pools() -> ThreadpoolController:
+    return ThreadpoolController().select(user_api="openmp")
 
 
 def blas_threads() -> int:

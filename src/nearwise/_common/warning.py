@@ -9,7 +9,7 @@ import warnings
 _INSIDE = ("nearwise", "sklearn", "joblib", "numba")
 
 
-def warn(message: str, category: type[Warning] = UserWarning) -> None:
+def warn(message: str | Warning, category: type[Warning] = UserWarning) -> None:
     """Warn at the innermost line that is neither the package's own nor of the libraries around it."""
     level, frame = 2, sys._getframe(1)
     while str(frame.f_globals.get("__name__")).partition(".")[0] in _INSIDE and frame.f_back is not None:

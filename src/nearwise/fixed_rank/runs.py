@@ -73,9 +73,12 @@ class Run:
             return self.callback is not None and self.callback(counted(record))
 
         begin = after.factor if start is None else start
-        found = self._minimise(geometry, begin, method, limit - offset, report)
+        try:
+            found = self._minimise(geometry, begin, method, limit - offset, report)
+        except KeyboardInterrupt:  # before its first point
+            return _interrupted(after)
         if not found.cost < after.cost:
-            return after
+            return _interrupted(after) if found.status is Status.INTERRUPTED else after
         lower = tuple(counted(record) for record in found.history if record.cost < after.cost)
         return replace(found, history=after.history + lower, solver=after.solver)
 
@@ -83,14 +86,20 @@ class Run:
         """From the same start by the slower descent of the paper, which may lead into another valley."""
         if found.status is not Status.STATIONARY or self._is_done(found):
             return found
-        path = minimise(self.problem, geometry, start, Armijo(), _TOL, _SMALL_STEPS)
-        return self.descend(geometry, path.factor, after=found)
+        try:
+            path = self._aside(geometry, start, Armijo(), _SMALL_STEPS)
+        except KeyboardInterrupt:
+            return _interrupted(found)
+        return self.descend(geometry, path, after=found)
 
     def around(self, geometry: Geometry, found: FixedRankResult) -> FixedRankResult:
         """Look for lower minima beside the one that was found, as long as there are any."""
         extra = 1
         while found.status is Status.STATIONARY and not self._is_done(found):
-            start = self._beside(found.factor, extra)
+            try:
+                start = self._beside(found.factor, extra)
+            except KeyboardInterrupt:
+                return _interrupted(found)
             if start is None:
                 break
             before, found = found, self.descend(geometry, start, after=found)
@@ -111,6 +120,13 @@ class Run:
             self.problem, geometry, start, method, self.tol, limit, None, callback, self.negligible
         )
 
+    def _aside(self, geometry: Geometry, start: Array, method: Descent, limit: int) -> Array:
+        """The end of a descent that no callback sees; Ctrl-C in it is for the run that it serves."""
+        found = minimise(self.problem, geometry, start, method, _TOL, limit)
+        if found.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
+        return found.factor
+
     def _beside(self, G: Array, extra: int) -> Array | None:
         """A start of the same rank from minima of higher ranks; None where there are none."""
         rank = G.shape[1]
@@ -123,11 +139,9 @@ class Run:
         if H is G:
             return None
         while H.shape[1] > rank:
-            found = minimise(self.problem, Flat(), H, ConjugateGradients(), _TOL)
-            if found.status is Status.INTERRUPTED:
-                return None
-            moment = self.problem.forms.moment(self.problem.forms.image(found.factor), None)
-            H = np.ascontiguousarray(found.factor @ np.linalg.eigh(moment)[1][:, 1:])
+            H = self._aside(Flat(), H, ConjugateGradients(), MAX_ITER)
+            moment = self.problem.forms.moment(self.problem.forms.image(H), None)
+            H = np.ascontiguousarray(H @ np.linalg.eigh(moment)[1][:, 1:])
         return H
 
     def _wider(self, G: Array) -> Array | None:
@@ -145,6 +159,12 @@ class Run:
         # of W + t v v^T, the t that fits equalities best is fall / size
         wider = np.hstack([G, np.sqrt(fall / size) * v])
         return wider if self.problem.evaluate(wider)[0] < cost else None
+
+
+def _interrupted(found: FixedRankResult) -> FixedRankResult:
+    """What was found so far, where Ctrl-C ends the search for more."""
+    message = f"Interrupted after {found.n_iter} iterations of {found.solver}: interrupted."
+    return replace(found, status=Status.INTERRUPTED, message=message)
 
 
 def _steepest(slope: Callable[[Array], Array], d: int) -> Array | None:

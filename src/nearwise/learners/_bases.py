@@ -12,6 +12,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import svds
 
+from nearwise._common import threads
 from nearwise._common.reading import finite
 from nearwise._common.types import Array, Codes
 
@@ -85,7 +86,7 @@ def _centres(X: Any, count: int, rng: np.random.RandomState) -> Array:
     if count == 1:
         return np.asarray(X.mean(axis=0)).reshape(1, -1)
     search = KMeans(count, n_init=1, max_iter=_CLUSTERING_STEPS, random_state=rng)
-    with warnings.catch_warnings():
+    with threads.by_work(float(count) * X.shape[0] * X.shape[1]), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # equal rows make fewer clusters, which is fine
         return np.asarray(search.fit(X).cluster_centers_, dtype=np.float64)
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import linalg, sparse
 
+from nearwise._common import threads
 from nearwise._common.reading import finite, symmetric
 from nearwise._common.types import Array
 from nearwise.learners.input_kernels import InputKernel, first_equal_rows
@@ -137,7 +138,7 @@ def _spectral_clusters(K: Array, rank: int, rng: np.random.RandomState) -> NDArr
     _, V = linalg.eigh(weights / degrees[:, None] / degrees, subset_by_index=[n - rank, n - 1])
     norms = np.linalg.norm(V, axis=1, keepdims=True)
     search = KMeans(rank, n_init=1, max_iter=_CLUSTERING_STEPS, random_state=rng)
-    with warnings.catch_warnings():
+    with threads.by_work(float(rank) * V.size), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # equal rows make fewer clusters, which is fine
         return np.asarray(search.fit_predict(V / np.where(norms > 0, norms, 1.0)), dtype=np.int64)
 

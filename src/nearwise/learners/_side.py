@@ -22,9 +22,10 @@ from nearwise._common.types import Array, Codes, Index
 from nearwise._common.warning import warn
 from nearwise.learners._space import Outside
 from nearwise.model import drawing, labelling
-from nearwise.model.binding import LeftOutWarning, left_out, unreachable
+from nearwise.model.binding import unreachable
 from nearwise.model.blocks import Block, Constraints
 from nearwise.model.divergences import Divergence
+from nearwise.model.left_out import left_out
 
 _GRADED_PAIRS = 50_000  # of all pairs of labelled objects, above which a sample is graded
 _SHOWN = 3  # unknown ids in a message
@@ -143,7 +144,7 @@ def without_unreachable(
         return side
     first = side.constraints.describe(int(np.flatnonzero(lost)[0]))
     same = "whose objects have the same features, or differ only outside the range of the prior or the basis"
-    warn(f"{left_out(int(lost.sum()))}, as in {first}, {same}", LeftOutWarning)
+    warn(left_out(side.constraints, np.flatnonzero(lost), f", as in {first}, {same}"))
     starts = np.cumsum([0, *map(len, side.constraints.blocks)])
     parts = [
         block.part(np.flatnonzero(~lost[start : start + len(block)]))

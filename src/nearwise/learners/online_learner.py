@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from nearwise._common.checks import one_of, positive, share, whole_number_or_none
+from nearwise._common.errors import RowsError
 from nearwise._common.types import Array
 from nearwise._common.warning import warn
 from nearwise.learners import _side, starts
@@ -349,11 +350,9 @@ class OnlineLearner(Learner):
             raise
 
 
-def _overflow(row: int) -> ValueError:
-    return ValueError(
-        f"row {row} of the feedback: a squared distance is too large for a floating-point number; "
-        "scale X, or lower learning_rate"
-    )
+def _overflow(row: int) -> RowsError:
+    reason = "a squared distance is too large for a floating-point number; scale X, or lower learning_rate"
+    return RowsError([row], before="row ", after=f" of the feedback: {reason}")
 
 
 def _outside(X: Any, inside: Array, rows: NDArray[np.int64]) -> Array:

@@ -20,6 +20,7 @@ from nearwise.model.atoms import is_rounding
 from nearwise.model.blocks import Constraints, Stated
 from nearwise.model.bounds import ALL_EQUAL, NO_MARGIN, of_sample, sampled_pairs
 from nearwise.model.divergences import Divergence
+from nearwise.model.left_out import left_out
 from nearwise.model.losses import Losses
 from nearwise.model.measurements import InMemory, bind
 
@@ -29,10 +30,6 @@ LARGEST_CHANGE = 1e25  # of a row's value under the prior that its bound may ask
 _COMPARABLE = 1e30  # how much larger than the divergence a cost may be
 _SMALLEST = 1e-300
 _NEEDED = ("scalar", "gradient", "gradient_inverse", "gradient_inverse_slope", "curvature")
-
-
-class LeftOutWarning(UserWarning):
-    """Soft constraints were left out, because no matrix can come nearer to meeting them than any other."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +86,7 @@ class BoundProblem:
         """Warn of soft rows that nothing can meet."""
         if self.lost.any():
             sentence = self._always_zero(int(np.flatnonzero(self.lost)[0]))
-            warn(f"{left_out(int(self.lost.sum()))} ({sentence})", LeftOutWarning)
+            warn(left_out(self.constraints, np.flatnonzero(self.lost), f" ({sentence})"))
 
     def _always_zero(self, row: int) -> RowsError:
         G = self.features
@@ -329,12 +326,6 @@ def lost_rows(relations: NDArray[np.int8], bounds: Array, sizes: Array) -> Mask:
     forbids_zero |= (relations == 0) & (bounds != 0)
     lost: Mask = (sizes == 0) & forbids_zero
     return lost
-
-
-def left_out(count: int) -> str:
-    """The sentence about soft constraints that nothing can be learned from."""
-    subject = "1 constraint is" if count == 1 else f"{count} constraints are"
-    return f"{subject} left out, because no matrix can meet {'it' if count == 1 else 'them'}"
 
 
 class Weighed(NamedTuple):

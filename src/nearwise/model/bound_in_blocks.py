@@ -18,11 +18,12 @@ from nearwise._common.types import Array, Index
 from nearwise._common.warning import warn
 from nearwise.distributed.vectors import Vectors
 from nearwise.model import binding
-from nearwise.model.binding import LeftOutWarning, Weighed
+from nearwise.model.binding import Weighed
 from nearwise.model.blocks import Block, Constraints
 from nearwise.model.bounds import sampled_pairs
 from nearwise.model.divergences import Divergence
 from nearwise.model.in_blocks import InBlocks, LossesInBlocks
+from nearwise.model.left_out import left_out
 from nearwise.model.pieces import Piece, Terms, sliced, slices
 
 _PIECES = 256  # about as many are cut, within these limits of their rows
@@ -86,7 +87,7 @@ class BoundInBlocks:
         lost = self.survey.lost
         if len(lost):
             sentence = f"{self.constraints.stated(int(lost[0]))}: its value is always 0"
-            warn(f"{binding.left_out(len(lost))} ({sentence})", LeftOutWarning)
+            warn(left_out(self.constraints, lost, f" ({sentence})"))
 
 
 def bind_in_blocks(

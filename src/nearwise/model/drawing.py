@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from nearwise._common import threads
 from nearwise._common.checks import whole_number_or_none
 from nearwise._common.types import Codes, Index
 
@@ -35,7 +36,7 @@ def pairs_of_classes(
     per_class: int | None = None,
 ) -> tuple[Pairs, Pairs]:
     """Checks the arguments of `constraints.from_labels`, the labels being class numbers, and draws."""
-    from sklearn.utils import check_array, check_random_state  # slow to import, and needed only here
+    from sklearn.utils import check_random_state  # slow to import, and needed only here
 
     if draw not in ("random", "local"):
         raise ValueError(f"draw must be 'random' or 'local', got {draw!r}")
@@ -47,12 +48,20 @@ def pairs_of_classes(
     if X is None and draw == "local":
         raise ValueError("draw='local' needs X, the data whose neighbours it takes")
     if X is not None:
-        X = check_array(X, accept_sparse="csr", input_name="X")
-        if X.shape[0] != codes.size:
-            raise ValueError(f"X has {X.shape[0]} rows, but there are {codes.size} labels")
+        X = checked_data(X, codes.size)
     if per_class is not None:
         return class_pairs(codes, per_class, rng)
     return random_pairs(codes, n_pairs, rng) if draw == "random" else nearest_pairs(codes, X, n_pairs, rng)
+
+
+def checked_data(X: Any, n_labels: int) -> Any:
+    """Data, dense or sparse, with as many rows as there are labels."""
+    from sklearn.utils import check_array  # slow to import, and needed only here
+
+    X = check_array(X, accept_sparse="csr", input_name="X")
+    if X.shape[0] != n_labels:
+        raise ValueError(f"X has {X.shape[0]} rows, but there are {n_labels} labels")
+    return X
 
 
 def random_pairs(codes: Codes, n_pairs: int | None, rng: np.random.RandomState) -> tuple[Pairs, Pairs]:
@@ -118,7 +127,13 @@ def nearest_pairs(
     )
 
 
-def neighbors(codes: Codes, nearest: Nearest, rows: NDArray[np.int64]) -> tuple[Pairs, Pairs]:
+def neighbors(
+    codes: Codes,
+    nearest: Nearest,
+    rows: NDArray[np.int64],
+    n_same: int = N_NEIGHBORS,
+    n_different: int = N_NEIGHBORS,
+) -> tuple[Pairs, Pairs]:
     """Pairs (row, neighbour) of the given rows: the nearest of their own class, and of the other classes.
 
     The rows have a class. `nearest(asking, among, count)` finds neighbours by row number, nearest first.
@@ -133,21 +148,32 @@ def neighbors(codes: Codes, nearest: Nearest, rows: NDArray[np.int64]) -> tuple[
     for group in members:
         asking = group[wanted[group]]
         if asking.size and group.size > 1:
-            found = nearest(asking, group, min(N_NEIGHBORS + 1, group.size))
-            same.append(_fan(asking, _without_self(asking, found)))
+            found = nearest_others(nearest, asking, group, min(n_same, group.size - 1))
+            same.append(_fan(asking, found))
         large = group.size > SMALL_CLASS
         others = labelled[codes[labelled] != codes[group[0]]] if large else np.empty(0, np.int64)
         if asking.size and others.size:
-            different.append(_fan(asking, nearest(asking, others, min(N_NEIGHBORS, others.size))))
+            different.append(_fan(asking, nearest(asking, others, min(n_different, others.size))))
 
     asking = np.flatnonzero(wanted)
     asking = asking[counts[codes[asking]] <= SMALL_CLASS]
     if asking.size:
-        near = nearest(asking, labelled, min(SMALL_CLASS + N_NEIGHBORS, labelled.size))
+        near = nearest(asking, labelled, min(SMALL_CLASS + n_different, labelled.size))
         other = codes[near] != codes[asking, np.newaxis]
-        row, place = np.nonzero(other & (np.cumsum(other, axis=1) <= N_NEIGHBORS))
+        row, place = np.nonzero(other & (np.cumsum(other, axis=1) <= n_different))
         different.append(np.stack([asking[row], near[row, place]], axis=1))
     return np.concatenate(same), np.concatenate(different)
+
+
+def nearest_others(nearest: Nearest, asking: Index, among: Index, count: int) -> Index:
+    """The nearest to every object that asks, but itself; those that ask are among the others.
+
+    Where twins take an object's own place in its list, its last neighbour is left out instead of itself.
+    """
+    found = nearest(asking, among, count + 1)
+    itself = found == asking[:, np.newaxis]
+    itself[~itself.any(axis=1), -1] = True
+    return found[~itself].reshape(len(asking), -1)
 
 
 def squared_distances(X: Any, pairs: Pairs) -> NDArray[np.float64]:
@@ -171,7 +197,8 @@ def nearest_rows(X: Any) -> Nearest:
 
     def nearest(asking: Index, among: Index, count: int) -> Index:
         search = NearestNeighbors(n_neighbors=count).fit(X[among])
-        return np.asarray(among[search.kneighbors(X[asking], return_distance=False)])
+        with threads.by_work(float(len(asking)) * len(among) * X.shape[1]):
+            return np.asarray(among[search.kneighbors(X[asking], return_distance=False)])
 
     return nearest
 
@@ -211,13 +238,6 @@ def _triangle(rank: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.in
 def _fan(rows: NDArray[Any], partners: NDArray[Any]) -> Pairs:
     """Row k of `partners` holds the partners of `rows[k]`."""
     return np.stack([np.repeat(rows, partners.shape[1]), partners.ravel()], axis=1)
-
-
-def _without_self(rows: NDArray[Any], partners: NDArray[Any]) -> NDArray[Any]:
-    """`partners` less one column: in every line the row itself, or the last one where a twin displaced it."""
-    itself = partners == rows[:, np.newaxis]
-    itself[~itself.any(axis=1), -1] = True
-    return partners[~itself].reshape(len(rows), -1)
 
 
 def _distinct_pairs(pairs: Pairs, n_objects: int) -> Pairs:

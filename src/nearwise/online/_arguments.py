@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearwise._common import reading
+from nearwise._common.errors import RowsError
 from nearwise._common.types import Array, Index
 
 _SEMIDEFINITE = 1e-10  # negative eigenvalues up to this multiple of the largest are rounding
@@ -23,6 +24,12 @@ def vectors(z: ArrayLike, d: int, name: str) -> tuple[Array, bool]:
         place = f"row {wrong[0, 0]}: " if rows.ndim == 2 else ""
         raise ValueError(f"{place}{name} contains {rows[tuple(wrong[0])]}")
     return np.ascontiguousarray(np.atleast_2d(rows)), rows.ndim == 1
+
+
+def not_finite(row: int, name: str) -> RowsError:
+    """What to raise where the square of a row overflows."""
+    reason = f": the squared length of {name} is not a finite number; scale the data"
+    return RowsError([row], before="row ", after=reason)
 
 
 def targets(y: ArrayLike, m: int, name: str = "y") -> Array:

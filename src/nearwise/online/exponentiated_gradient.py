@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearwise._common import checks, reading
+from nearwise._common.errors import RowsError
 from nearwise._common.types import Array
 from nearwise.online import _arguments
 from nearwise.online._bound import Examples
@@ -16,6 +17,10 @@ from nearwise.online._states import EigenState, part_of, squares_of
 
 Instance = tuple[NDArray[Any], bool]
 
+_OVERFLOW = (
+    ": the update would leave the range of floating-point numbers; lower learning_rate, or scale the "
+    "instances and y"
+)
 _RANK_ONE = 1e-14  # relative error up to which a matrix counts as a multiple of a square
 
 
@@ -90,13 +95,13 @@ class ExponentiatedGradient:
         instance, is_square = self._read(A)
         target = float(_arguments.targets(y, 1)[0])
         if is_square and not np.iscomplexobj(instance) and not np.iscomplexobj(self._state.vectors):
-            return float(self._follow(instance[None], np.array([target]), "the instance")[0])
+            return float(self._follow(instance[None], np.array([target]))[0])
         value = self._value(instance, is_square)
         extent = _range(instance, is_square)
         largest = max(self._range, extent)
         rate = self._rate(largest)
         delta = 2.0 * rate * (value - target)
-        self._refuse_overflow(delta * extent, "the instance")
+        self._refuse_overflow(delta * extent)
         if is_square:
             self._state.add_square(instance, -delta)
         else:
@@ -125,7 +130,7 @@ class ExponentiatedGradient:
             x, _ = _arguments.vectors(instances, self.dimension, "instances")
         if np.iscomplexobj(self._state.vectors):
             raise ValueError("W is complex after complex instances: use update, one instance at a time")
-        return self._follow(x, _arguments.targets(y, len(x)), "row")
+        return self._follow(x, _arguments.targets(y, len(x)), rows=True)
 
     def loss_bound(self, comparator: ArrayLike, comparator_loss: float | None = None) -> float:
         """What `total_loss` cannot exceed, by the loss of a fixed matrix U of trace one: TRW05 (3.7).
@@ -160,8 +165,8 @@ class ExponentiatedGradient:
         fixed = None if self.learning_rate is None else self._range
         return self._examples.bound(U, divergence, fixed)
 
-    def _follow(self, x: Array, y: Array, place: str) -> Array:
-        """Compiled updates by squares of the rows of x."""
+    def _follow(self, x: Array, y: Array, rows: bool = False) -> Array:
+        """Compiled updates by squares of the rows of x; `rows` says whether the user gave them as such."""
         from nearwise.linalg.loops.online_spectral import Room, Spectrum, follow_exponentiated
 
         with np.errstate(over="ignore"):
@@ -177,7 +182,9 @@ class ExponentiatedGradient:
 
         done = self._state.follow(len(x), step)
         if done < len(x):
-            self._raise_overflow(place if place != "row" else f"row {done}")
+            if rows:
+                raise RowsError([done], before="row ", after=_OVERFLOW)
+            raise ValueError(f"the instance{_OVERFLOW}")
         self._range = float(extents[-1]) if len(x) else self._range
         self._note(x, y, values, rates, extents)
         return values
@@ -229,18 +236,12 @@ class ExponentiatedGradient:
         root = _root_of_square(matrix)
         return (matrix, False) if root is None else (root, True)
 
-    def _refuse_overflow(self, change: float, place: str) -> None:
+    def _refuse_overflow(self, change: float) -> None:
         from nearwise.linalg.loops.online_spectral import CEILING
 
         too_large = not self.normalised and self._state.values[-1] + abs(change) > CEILING
         if not math.isfinite(change) or too_large:
-            self._raise_overflow(place)
-
-    def _raise_overflow(self, place: str) -> None:
-        raise ValueError(
-            f"{place}: the update would leave the range of floating-point numbers; lower learning_rate, or "
-            "scale the instances and y"
-        )
+            raise ValueError(f"the instance{_OVERFLOW}")
 
 
 def _pair_squares(pairs: NDArray[np.int64], d: int) -> Array:

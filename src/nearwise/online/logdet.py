@@ -75,7 +75,7 @@ class LogDetOnline:
         feedback = squares_of(rows, np.zeros(m, np.int8), wanted, np.full(m, self.learning_rate))
         done = self._state.follow(feedback, found)
         if done < m:
-            raise ValueError(f"row {done}: the squared length of z is not a finite number; scale the data")
+            raise _arguments.not_finite(done, "z")
         self.total_loss = _arguments.added(self.total_loss, np.square(found - wanted))
         self.n_updates += m
         return _arguments.answer(found, single)

@@ -86,7 +86,7 @@ class OnlinePCA:
 
         done = self._state.follow(len(rows), step)
         if done < len(rows):
-            raise ValueError(f"row {done}: the squared length of x is not a finite number; scale the data")
+            raise _arguments.not_finite(done, "x")
         self._moments += rows.T @ rows
         self._largest = max(self._largest, float(np.square(rows).sum(axis=1).max(initial=0.0)))
         self.total_loss = _arguments.added(self.total_loss, losses)

@@ -81,7 +81,7 @@ class Pola:
 
         done = self._state.follow(m, step)
         if done < m:
-            raise ValueError(f"row {done}: the squared length of z is not a finite number; scale the data")
+            raise _arguments.not_finite(done, "z")
         self.threshold = float(threshold[0])
         self.total_loss = _arguments.added(self.total_loss, np.square(errors))
         self.n_updates += m

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from nearwise._common import threads
 from nearwise._common.reading import finite, symmetric
 
 _NEGATIVE = 1e-8  # of the largest eigenvalue: what a kernel may have below zero from rounding
@@ -47,7 +48,8 @@ def kernel_k_means(
     rows = finite(factor, "factor", ndim=2) if factor is not None else _coordinates(kernel)
     if not 1 <= n_clusters <= len(rows):
         raise ValueError(f"n_clusters must be from 1 to {len(rows)}, the number of objects, got {n_clusters}")
-    found: Any = KMeans(n_clusters, n_init=n_init, random_state=random_state).fit_predict(rows)
+    with threads.by_work(float(n_clusters) * rows.size):
+        found: Any = KMeans(n_clusters, n_init=n_init, random_state=random_state).fit_predict(rows)
     return np.asarray(found, dtype=np.int64)
 
 

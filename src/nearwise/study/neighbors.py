@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from nearwise._common import threads
 from nearwise._common.types import Array, Index
 from nearwise.learners.metric import Metric
 from nearwise.linalg.nearest import nearest as tiled
@@ -70,10 +71,10 @@ def _searched(metric: Metric, data: Array) -> Any:
 def _among_coordinates(metric: Metric, search: Any, block: Array, count: int, itself: int | None) -> Index:
     """Candidates by Euclidean distances, which a linear metric's are."""
     asked = metric.isometric(block)
+    with threads.by_work(float(asked.size) * search.n_samples_fit_):
+        found: Index = search.kneighbors(asked, count + (itself is not None), return_distance=False)
     if itself is None:
-        found: Index = search.kneighbors(asked, count, return_distance=False)
         return found
-    found = search.kneighbors(asked, count + 1, return_distance=False)
     # The row itself, which need not be the first of equal ones, or else the last, makes room for the others.
     own = found == np.arange(itself, itself + len(block))[:, np.newaxis]
     own[~own.any(axis=1), -1] = True

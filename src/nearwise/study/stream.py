@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise._common.digest import SHORT, digest
+from nearwise._common.errors import RowsError
 from nearwise._common.types import Array, Index
 from nearwise.data.models import load, save
 from nearwise.learners import OnlineLearner, PriorKeptWarning
@@ -57,7 +58,11 @@ def learn(
     stored, stop = time.perf_counter(), False
     while learner.n_feedback_ < len(pieces) and not stop:
         first = learner.n_feedback_
-        learner.partial_fit(X, constraints=pieces.constraints(first, first + _AT_A_TIME))
+        part = pieces.constraints(first, first + _AT_A_TIME)
+        try:
+            learner.partial_fit(X, constraints=part)
+        except RowsError as error:  # which names rows of the part, in its random order
+            raise RowsError([part.stated(row) for row in error.rows], after=error.after) from None
         stop = watch.step(f"{learner.n_feedback_:,} of {len(pieces):,} pieces of feedback")
         unfinished = learner.n_feedback_ < len(pieces)
         if path is not None and unfinished and (stop or time.perf_counter() - stored > _STORED_EVERY):
