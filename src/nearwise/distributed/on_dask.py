@@ -7,6 +7,7 @@ where a worker dies, what it held is computed anew from the source, and a run go
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -115,6 +116,12 @@ class OnDask:
         self.client, self.address = client, _address(client)
         tasks = [piece if hasattr(piece, "dask") else delayed(piece, pure=False) for piece in pieces]
         self._pieces = _guarded(client, lambda: client.compute(tasks), self.address)
+
+    def some(self, places: Sequence[int]) -> OnDask:
+        """The same for some of the pieces."""
+        found = copy.copy(self)
+        found._pieces = [self._pieces[k] for k in places]
+        return found
 
     def run(self, job: Callable[..., R], *arguments: Any, each: Sequence[Any] | None = None) -> list[R]:
         """job(piece, *arguments) of every piece, in order."""
