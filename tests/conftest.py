@@ -32,16 +32,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With --fast, keep the first case of every test function that is not marked long."""
+    """With --fast, keep the first case of every test function that is marked neither long nor slow."""
     if not config.getoption("fast"):
         return
     seen: set[tuple[object, str]] = set()
     kept, left_out = [], []
     for item in items:
         test = item.parent, getattr(item, "originalname", item.name)
-        is_kept = test not in seen and item.get_closest_marker("long") is None
+        takes_long = item.get_closest_marker("long") or item.get_closest_marker("slow")
+        is_kept = test not in seen and not takes_long
         (kept if is_kept else left_out).append(item)
-        seen.add(test)
+        if is_kept:
+            seen.add(test)
     items[:] = kept
     config.hook.pytest_deselected(items=left_out)
 

@@ -66,6 +66,7 @@ def percentages(text: str) -> list[float]:
     return [float(match[1]) for match in found if match]
 
 
+@pytest.mark.long
 def test_a_learned_metric_errs_less_in_the_same_folds(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,6 +65,7 @@ def test_a_warning_points_here(cause: str) -> None:
     assert {warning.filename for warning in caught} == {__file__}
 
 
+@pytest.mark.long
 def test_nobody_counts_frames() -> None:
     """Warnings go through one function, which finds the user's line."""
     source = Path(nw.__file__).parent

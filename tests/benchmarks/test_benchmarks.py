@@ -46,6 +46,7 @@ def swept(pairs: PairProblem, sweeps: int) -> CyclicProjections:
     return loop
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("penalty", [1e-2, 1.0, 30.0])
 def test_the_compiled_loop_converges_to_the_optimum(penalty: float) -> None:
     problem = made(penalty)

@@ -50,6 +50,7 @@ def campaign(request: pytest.FixtureRequest) -> list[Outcome]:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("failure", decide.SEVERE)
 def test_no_answer_of_the_campaign_is_wrong(campaign: list[Outcome], failure: str) -> None:
     assert listed(campaign, decide.FAILURES[failure]) == []
@@ -62,6 +63,7 @@ def test_the_campaign_is_decided(campaign: list[Outcome]) -> None:
     assert len(undecided) <= len(campaign) // 54, undecided
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [14, pytest.param(40, marks=pytest.mark.slow)])
 def test_hard_problems_agree_with_clarabel(count: int) -> None:
     pytest.importorskip("cvxpy")
@@ -260,6 +262,7 @@ def test_exceptions_warnings_and_time_are_counted(monkeypatch: pytest.MonkeyPatc
     assert _judge.attempt(refused)[1].ending == "refused"
 
 
+@pytest.mark.long
 def test_a_problem_is_the_same_each_time_and_all_kinds_occur() -> None:
     cases = [draw(SEED, number, wild) for number in range(80) for wild in (False, True)]
     again = draw(SEED, 7, True)
@@ -300,6 +303,7 @@ def test_extended_precision() -> None:
     assert exact.cholesky(low - tiny) is None
 
 
+@pytest.mark.long
 def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Any) -> None:
     pytest.importorskip("cvxpy")
     file = tmp_path / "figures.json"

@@ -33,6 +33,7 @@ def test_every_method_gives_coordinates_that_serve(method: str) -> None:
     assert machine.score(to_metric(IRIS.X[others]), IRIS.y[others]) > 0.9
 
 
+@pytest.mark.long
 def test_errors_are_those_of_the_definition(tmp_path: Path) -> None:
     found = figures(tmp_path, "--only", "errors", "--sets", "iris", "--methods", "LDA", "--seeds", "2")
     table, times = found["tables"]
@@ -97,6 +98,7 @@ def test_every_target_is_used() -> None:
     assert all(f'TARGETS["{name}"]' in source for name in learners.TARGETS)
 
 
+@pytest.mark.long
 def test_the_line_that_says_how_to_repeat_it_has_all_options(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

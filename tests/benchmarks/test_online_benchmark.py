@@ -23,6 +23,7 @@ def test_eigenvectors_in_extended_precision_are_orthonormal_and_diagonalise() ->
     assert float(np.abs((V * values) @ V.T - A).max()) < 100 * eps * float(np.abs(A).max())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", _extended.CASES)
 def test_updates_agree_with_extended_precision(name: str) -> None:
     case = _extended.CASES[name]
@@ -49,6 +50,7 @@ def test_the_kernel_to_learn_has_trace_one_and_three_classes() -> None:
     assert online._neighbour_error(np.equal.outer(labels, labels).astype(float), labels) == 0.0
 
 
+@pytest.mark.long
 def test_pendigits(load_dataset: object) -> None:
     load_dataset("pendigits")  # type: ignore[operator]
     (table,) = online.pendigits(TINY)

@@ -22,6 +22,7 @@ def test_the_product_s_table() -> None:
     assert table.rows[2]["target <= 2.3"] in ("met", "missed")
 
 
+@pytest.mark.long
 def test_the_projection_s_table() -> None:
     table = benchmark.whole_projection(orders=(8, 16), repeats=1)
     assert [row["r"] for row in table.rows] == [8, 16, "fitted exponent"]
@@ -89,6 +90,7 @@ def test_a_sweep_beside_metric_learn() -> None:
     assert row["metric-learn / factored"] == pytest.approx(row["metric-learn, ms"] / row["factored, ms"])
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("digits")
 def test_the_choice_is_compared_with_the_better_solver() -> None:
     [table] = projections.choice(TINY)

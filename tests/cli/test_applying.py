@@ -335,6 +335,7 @@ def test_refusals_are_code_2_and_one_line_and_write_nothing(name: str, folder: P
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["apply", "neighbors"])
 def test_a_reader_that_went_away_is_no_error(command: str, folder: Path) -> None:
     read, write = os.pipe()

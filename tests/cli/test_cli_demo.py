@@ -42,6 +42,7 @@ def few_digits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "read", read)
 
 
+@pytest.mark.long
 def test_demo_learns_a_better_distance_and_says_so_in_json(demo: tuple[Path, str]) -> None:
     path, printed = demo
     found = json.loads(printed)
@@ -65,6 +66,7 @@ def test_the_page_is_a_report_with_the_figures(demo: tuple[Path, str]) -> None:
     assert "nearwise demo --json" in text
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("few_digits")
 def test_demo_ends_with_the_report_and_the_next_command(
     demo: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]

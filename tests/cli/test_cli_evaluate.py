@@ -66,6 +66,7 @@ def coordinates() -> tuple[np.ndarray, np.ndarray]:
     return before, model[1].transform(before)
 
 
+@pytest.mark.long
 def test_neighbors_by_leaving_one_out_or_in_another_file(folder: Path, run: Run) -> None:
     alone = run("model other.csv --labels kind")
     train = run("model other.csv --labels kind --train learned.csv")
@@ -106,6 +107,7 @@ def test_pairs_triplets_and_distances(folder: Path, run: Run) -> None:
         assert area == pytest.approx(roc_auc_score(same, -squared), abs=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "learner",
     [
@@ -194,6 +196,7 @@ def test_too_little_is_not_measured(folder: Path, run: Run, capsys: pytest.Captu
     assert "too little to measure on: 3 labelled rows in 2 classes" in capsys.readouterr().err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rank", ["", "--rank 2"])
 def test_an_offset_that_all_rows_share_changes_no_figure(rank: str, folder: Path, run: Run) -> None:
     # Whole numbers are exact after the offset, too. On the flowers' coarse grid some fifth neighbours are as

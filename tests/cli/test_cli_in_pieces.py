@@ -100,6 +100,10 @@ def test_coordinates_are_written_in_parts(
         found = parquet.read_table("out.parquet").to_pandas().to_numpy()
     np.testing.assert_array_equal(found, fitted.metric_.transform(X.astype(np.float64)))
     assert main(["apply", "m.safetensors", "large.npy", "-o", f"out{suffix}"]) == 2  # it exists
+    low = nw.MetricLearner(rank=2, penalty=0.05, random_state=0).fit(X.astype(np.float64), Y)
+    nw.save(low, "low.safetensors")
+    assert main(["apply", "low.safetensors", "large.npy", "-o", f"low{suffix}"]) == 0
+    assert "learned in a subspace" in capsys.readouterr().err
     assert main(["apply", "m.safetensors", "vectors", "-o", f"other{suffix}"]) == 2
     assert "has no column 'a'" in capsys.readouterr().err
 

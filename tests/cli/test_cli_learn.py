@@ -217,6 +217,7 @@ def _named(rows: Any) -> Any:
     return pandas.DataFrame(rows, columns=FEATURES)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "options",
     ["", "--method vonneumann", "--method fixed-rank", "--method online", "--kernel rbf --penalty 1"],

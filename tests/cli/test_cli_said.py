@@ -49,6 +49,7 @@ def test_a_penalty_that_was_not_chosen_is_not_called_chosen(run: Run) -> None:
     assert "penalty 2\n" in text
 
 
+@pytest.mark.long
 def test_dimensions_that_were_not_learned_are_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = load_digits(return_X_y=True)
     X, y = X[:300], y[:300]
@@ -83,6 +84,7 @@ def test_384_features_are_learned_in_100_dimensions_and_that_is_said(run: Run) -
     assert "100 of 384 dimensions" in text
 
 
+@pytest.mark.long
 def test_rows_outside_the_basis_of_a_kernel_are_told(run: Run) -> None:
     X, y = load_digits(return_X_y=True)
     notes, text = run(X[:300], y[:300], "--kernel rbf --penalty 1")
@@ -95,6 +97,7 @@ def test_rows_outside_the_basis_of_a_kernel_are_told(run: Run) -> None:
     assert not any("span" in note for note in notes)
 
 
+@pytest.mark.long
 def test_a_distance_that_is_worse_than_the_one_before_is_told(run: Run) -> None:
     X, y = load_digits(return_X_y=True)
     notes, text = run(X[:600], y[:600], "--method fixed-rank --rank 2")
@@ -117,6 +120,7 @@ def test_the_default_of_a_fixed_rank_tells_the_classes_apart(n_classes: int, ran
     assert fitting.estimator(asked, 64, n_classes).rank == 2
 
 
+@pytest.mark.long
 def test_digits_of_a_default_fixed_rank_are_about_as_good_as_before(run: Run) -> None:
     X, y = load_digits(return_X_y=True)
     notes, text = run(X[:900], y[:900], "--method fixed-rank --held-out 0.4")

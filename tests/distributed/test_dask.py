@@ -124,7 +124,10 @@ def test_a_learner_from_constraints_learns_what_it_learns_in_memory(monkeypatch:
 
 def test_transform_and_pair_distances_are_lazy() -> None:
     learner = nw.MetricLearner(penalty=0.1, random_state=0).fit(X.astype(np.float64), Y)
-    lazy = learner.transform(da.from_array(X, chunks=(100, 2)))
+    assert X.dtype == np.float32
+    single = learner.transform(da.from_array(X, chunks=(100, 2)))
+    assert single.dtype == single.compute().dtype == np.float32
+    lazy = learner.transform(da.from_array(X.astype(np.float64), chunks=(100, 2)))
     assert isinstance(lazy, da.Array)
     np.testing.assert_allclose(
         lazy.compute(), learner.transform(X.astype(np.float64)), rtol=1e-12, atol=1e-12

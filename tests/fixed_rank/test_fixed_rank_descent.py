@@ -100,6 +100,7 @@ def test_no_method_ends_above_armijo(geometry: str, rank: int, seed: int) -> Non
     assert_never_rises(found["auto"], np.inf)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [26, 67])
 def test_random_problems_of_the_benchmark(seed: int) -> None:
     """One whose nearest valley is a bad one, and one whose gradient has eigenvalues of rounding size."""

@@ -216,6 +216,7 @@ def test_full_rank_geometries_find_the_one_minimum(geometry: Any) -> None:
     np.testing.assert_allclose(found.matrix, W, atol=1e-3)
 
 
+@pytest.mark.long
 @both
 def test_single_precision_and_whitening_change_the_way_not_the_end(
     geometry: Any, monkeypatch: pytest.MonkeyPatch

@@ -297,6 +297,7 @@ def test_without_side_information_the_start_is_kept() -> None:
     np.testing.assert_allclose(learner.components_ @ learner.components_.T, np.eye(2), atol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::nearwise.PriorKeptWarning")  # on a part of iris, two axes do as well
 def test_the_learner_works_with_sparse_rows_kernels_and_model_selection() -> None:
     X, y = load_iris(return_X_y=True)
@@ -315,6 +316,7 @@ def test_the_learner_works_with_sparse_rows_kernels_and_model_selection() -> Non
     assert nw.FixedRankLearner(2, pairs="local", random_state=0).fit(X, y).score(X, y) > 0.8
 
 
+@pytest.mark.long
 def test_the_learner_learns_from_a_stream() -> None:
     X, y = hidden_classes(600, noise=1.5)
     learner = nw.FixedRankLearner(2, n_pairs=800, batch_size=8, random_state=0)

@@ -77,6 +77,7 @@ def clouds(n_classes: int, size: int, d: int, apart: float) -> tuple[Array, NDAr
     return rng.normal(size=(len(y), d)) + apart * rng.normal(size=(n_classes, d))[y], y
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 def test_a_learner_that_does_not_help_returns_its_start_and_says_so(kind: str, tmp_path: Path) -> None:
     X, y = clouds(5, 8, 20, 0.7)
@@ -123,6 +124,7 @@ def test_constraints_are_held_out_where_there_are_no_labels() -> None:
     assert sparse_rows.scores_.learned == pytest.approx(model.scores_.learned)
 
 
+@pytest.mark.long
 def test_precomputed_kernels_and_functions_are_the_named_kernel() -> None:
     rng = np.random.default_rng(0)
     y = np.repeat(np.arange(3), 20)

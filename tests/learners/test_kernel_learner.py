@@ -272,6 +272,7 @@ def test_parameters_that_make_no_sense_are_refused(parameters: dict[str, object]
         nw.KernelLearner(kernel=3).fit(X, LABELS)
 
 
+@pytest.mark.long
 def test_the_scale_of_gamma_follows_the_data() -> None:
     fitted = nw.KernelLearner(penalty=1.0, random_state=0).fit(X, LABELS)
     larger = nw.KernelLearner(penalty=1.0, random_state=0).fit(10.0 * X, LABELS)
@@ -282,6 +283,7 @@ def test_the_scale_of_gamma_follows_the_data() -> None:
     assert unscaled.metric_.kernel.parameters["gamma"] == pytest.approx(0.2)
 
 
+@pytest.mark.long
 def test_sparse_data_give_the_kernel_of_dense_data() -> None:
     S = sparse.random_array((30, 50), density=0.2, rng=0, format="csr")
     labels = np.arange(30) % 2
@@ -318,6 +320,7 @@ def test_a_fit_can_be_stopped() -> None:
 # in use
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("loader", [load_iris, load_wine])
 def test_the_learned_kernel_serves_machines_neighbours_and_components(loader: object) -> None:
     data, labels = loader(return_X_y=True)

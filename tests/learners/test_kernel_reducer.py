@@ -88,6 +88,7 @@ def test_the_shrinkage_and_the_eigenvectors_of_the_errata() -> None:
     assert found.learned_kernel(points) == pytest.approx(kernel, abs=1e-5)
 
 
+@pytest.mark.long
 def test_a_larger_trace_weight_lowers_the_rank() -> None:
     ranks = [
         len(nw.KernelReducer(trace_weight=t, random_state=0).fit(X, y).eigenvalues_) for t in (0.01, 1, 100)
@@ -149,6 +150,7 @@ def test_what_is_refused(settings: dict[str, object], error: str) -> None:
         nw.KernelReducer(**settings).fit(X, y)
 
 
+@pytest.mark.long
 def test_usps_from_100_labels_beats_kernel_pca(load_dataset: Callable[[str], Dataset]) -> None:
     """JKDD12 figure 2 (c, d): 2,000 unseen digits in two dimensions."""
     data = load_dataset("usps")
@@ -167,6 +169,7 @@ def test_usps_from_100_labels_beats_kernel_pca(load_dataset: Callable[[str], Dat
     assert np.mean(gains) > 0.08
 
 
+@pytest.mark.long
 def test_leading_eigenpairs_give_the_map_of_the_whole_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     points = rng.normal(size=(220, 6)) + 2 * np.eye(6)[rng.integers(6, size=220)]

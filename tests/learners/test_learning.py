@@ -202,6 +202,7 @@ def test_measured_distances_are_scored_by_their_violation() -> None:
     assert found.scores[0][1] < max(score for _, score in found.scores)
 
 
+@pytest.mark.long
 def test_pure_noise_keeps_the_prior() -> None:
     rng = np.random.default_rng(3)
     prior = np.diag(rng.uniform(1.0, 2.0, 5))
@@ -369,6 +370,7 @@ def test_a_start_serves_where_the_constraints_span_little() -> None:
     assert warm.n_iter <= 2
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_an_interruption_gives_the_best_that_was_tried_and_not_what_had_just_begun() -> None:
     """The first iterate of a new solve is the prior; what the choice of the penalty found is better."""

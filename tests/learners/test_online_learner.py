@@ -375,6 +375,7 @@ def test_open_bounds_are_percentiles_of_the_distances_so_far() -> None:
     np.testing.assert_array_equal(known, np.sort(positive[:CALIBRATED]))
 
 
+@pytest.mark.long
 def test_many_features_are_learned_in_a_subspace() -> None:
     rows = sparse.random_array((40, 3000), density=0.02, rng=0, format="csr")
     labels = np.arange(40) % 2

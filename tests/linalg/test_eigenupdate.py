@@ -206,6 +206,7 @@ def test_the_unit_does_not_matter(scale: float, vector_scale: float, rho: float)
 close = st.sampled_from([0.0, 1e-17, 1e-15, 1e-12, 1e-8, 1e-3, 1.0])
 
 
+@pytest.mark.long
 @given(
     st.lists(close, min_size=1, max_size=12),
     st.lists(close, min_size=12, max_size=12),

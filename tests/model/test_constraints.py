@@ -517,6 +517,7 @@ def test_resolve_gives_the_row_number_of_every_id():
         assert resolved.relation == block.relation
 
 
+@pytest.mark.long
 @given(st.data())
 def test_resolve_inverts_any_numbering(data):
     sample_ids = data.draw(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=2, max_size=8, unique=True))
@@ -623,6 +624,7 @@ labels = st.lists(st.sampled_from([None, 0, 1, 2]), min_size=2, max_size=12) | s
 )
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:no dissimilar pairs")
 @settings(deadline=None)
 @given(
@@ -673,6 +675,7 @@ def test_one_class_gives_similar_pairs_and_all_distinct_labels_give_dissimilar_o
     assert different
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n_pairs", [3, 12])
 def test_every_random_pair_is_equally_likely(n_pairs):
     """Both ways to draw distinct numbers; 4000 draws, each count within 5 standard deviations."""
@@ -925,6 +928,7 @@ def lines_run(function: Callable[[], None]) -> int:
     return count
 
 
+@pytest.mark.long
 def test_a_million_pairs():
     """Array operations only, and no loop over the rows in Python."""
     rng = np.random.default_rng(0)

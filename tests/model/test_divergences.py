@@ -427,6 +427,7 @@ EXTREMES = st.sampled_from(
 NUMBERS = st.one_of(EXTREMES, st.floats(0, 1.7e308))
 
 
+@pytest.mark.long
 @built_in
 @settings(max_examples=500)
 @given(x=NUMBERS, y=NUMBERS)
@@ -450,6 +451,7 @@ def test_beyond_the_largest_number_is_infinity(divergence):
     assert divergence.value(1e308 * np.eye(2), 1e308 * np.eye(2)) == 0.0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("divergence", [LogDet(), VonNeumann()])
 @settings(max_examples=300)
 @given(

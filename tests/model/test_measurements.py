@@ -217,6 +217,7 @@ def many() -> tuple[InMemory, np.ndarray, np.ndarray, np.ndarray]:
     return bind(c.at_most(pairs, 1.0).resolve(n), G), G, pairs, rng.normal(size=(r, r)) / np.sqrt(r)
 
 
+@pytest.mark.long
 def test_many_pairs_are_measured_like_few(many) -> None:
     measurements, G, pairs, B = many
     weights = np.random.default_rng(1).normal(size=len(pairs))

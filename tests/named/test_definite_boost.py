@@ -66,6 +66,7 @@ def test_separable_examples_are_infeasible() -> None:
     assert found.certificate.dual > math.log(3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("projections", ["exact", "approximate"])
 def test_it_reaches_the_optimum_of_another_solver(projections: str) -> None:
     d, C = 4, feasible_matrices(4, 12)

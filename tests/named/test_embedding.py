@@ -37,6 +37,7 @@ def test_a_swiss_roll_is_unrolled(divergence: str, start: str) -> None:
     assert found.variances[0] == pytest.approx(found.coordinates[:, 0].var())
 
 
+@pytest.mark.long
 def test_the_length_of_a_roll_sampled_at_random_is_recovered() -> None:
     rng = np.random.default_rng(3)
     turn = 1.5 * np.pi * (1 + 2 * rng.random(140))

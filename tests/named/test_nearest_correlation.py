@@ -159,6 +159,7 @@ def test_rows_that_only_look_alike_are_no_group() -> None:
     assert_is_correlation(nw.nearest_correlation(A).matrix)
 
 
+@pytest.mark.long
 def test_the_bank_matrix(load_dataset: Load) -> None:
     A = load_dataset("corr_invalid_bccd16").extra["A"]
     found = nw.nearest_correlation(A)
@@ -186,6 +187,7 @@ def few_positive(n: int) -> np.ndarray:
     return A
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("matrix", "by_positive"), [(few_negative, False), (few_positive, True)])
 def test_the_smaller_side_of_a_large_spectrum_gives_the_same(
     matrix: Callable[[int], np.ndarray], by_positive: bool, monkeypatch: pytest.MonkeyPatch
@@ -207,6 +209,7 @@ def test_the_smaller_side_of_a_large_spectrum_gives_the_same(
     assert partial.certificate.dual == pytest.approx(whole.certificate.dual, rel=1e-9)
 
 
+@pytest.mark.long
 def test_an_eigenvalue_that_was_missed_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     A = few_negative(520)
     expected = nw.nearest_correlation(A)
@@ -305,6 +308,7 @@ def test_full_rank_and_given_rank_agree_where_the_rank_suffices() -> None:
     )
 
 
+@pytest.mark.long
 def test_sparse_low_rank_and_dense_input_agree() -> None:
     from scipy import sparse
 
@@ -340,6 +344,7 @@ def test_divergences_meet_their_optimality_condition(name: str) -> None:
     assert nw.nearest_correlation(A, nw.LogDet() if name == "logdet" else nw.VonNeumann()).dual.shape == (8,)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["logdet", "vonneumann"])
 def test_divergences_keep_a_low_rank(name: str) -> None:
     rng = np.random.default_rng(0)

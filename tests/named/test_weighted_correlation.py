@@ -222,6 +222,7 @@ def test_the_multipliers_of_weighted_fixed_entries_are_slopes() -> None:
     )
 
 
+@pytest.mark.long
 def test_fixed_entries_without_room_inside_the_cone() -> None:
     A, W = invalid(5), random_weights(5)
     fixed = np.zeros((5, 5), bool)

@@ -138,6 +138,7 @@ def lemma(U: Array, stream: list[tuple[Array, float]], eta: float, d: int) -> fl
     return (1 + c / 2) * loss + (0.5 + 1 / c) * r**2 * (u @ np.log(u) + math.log(d))
 
 
+@pytest.mark.long
 @given(seeds, st.integers(2, 6), st.floats(0.05, 1.9), st.floats(0.0, 1.0))
 def test_the_loss_bound_is_lemma_3_2_and_holds(seed: int, d: int, fraction: float, noise: float) -> None:
     rng = np.random.default_rng(seed)
@@ -155,6 +156,7 @@ def test_the_loss_bound_is_lemma_3_2_and_holds(seed: int, d: int, fraction: floa
     assert learner.total_loss <= bound
 
 
+@pytest.mark.long
 @given(seeds, st.just(0.0) | st.floats(0.01, 10.0))
 def test_the_default_rate_keeps_the_bound_though_ranges_grow(seed: int, comparator_loss: float) -> None:
     rng = np.random.default_rng(seed)
@@ -375,6 +377,7 @@ def test_a_million_updates_leave_a_positive_semidefinite_matrix(name: str) -> No
         assert abs(np.trace(M) - 1.0) < 1e-9
 
 
+@pytest.mark.long
 def test_long_streams_agree_with_extended_precision() -> None:
     mpmath = pytest.importorskip("mpmath")
     d, m = 3, 150

@@ -49,6 +49,7 @@ def test_a_learned_subspace_is_the_target_s_and_fits_far_better(found: Found) ->
     assert value(outcome, "degrees from the target's subspace, principal components") > 20
 
 
+@pytest.mark.long
 def test_lambda_changes_the_way_and_not_the_end(found: Found) -> None:
     outcome = found("toy_lambda")
     loose, tight = (
@@ -61,6 +62,7 @@ def test_lambda_changes_the_way_and_not_the_end(found: Found) -> None:
         assert value(outcome, f"test error, tolerance 1e-06, lambda {weight}") > 3 * inner
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("geometry", ["flat", "polar"])
 def test_a_pass_online_is_worth_many_iterations(found: Found, geometry: str) -> None:
     outcome = found("toy_online")
@@ -71,6 +73,7 @@ def test_a_pass_online_is_worth_many_iterations(found: Found, geometry: str) -> 
     assert row.ours is None or row.ours >= 4
 
 
+@pytest.mark.long
 def test_with_many_constraints_a_kernel_of_fixed_rank_beats_those_of_fixed_range(found: Found) -> None:
     outcome = found("kernel_usps")
     for title, rank, count in (
@@ -93,6 +96,7 @@ def test_with_few_constraints_the_subspace_is_better_fixed(found: Found) -> None
     assert value(outcome, setting.format("LogDet")) > value(outcome, setting.format("polar"))
 
 
+@pytest.mark.long
 def test_full_rank_metrics_compete(found: Found) -> None:
     outcome = found("uci_fixed_rank")
     names = ("Euclidean", "flat", "polar", "ITML", "LEGO", "POLA")
@@ -102,6 +106,7 @@ def test_full_rank_metrics_compete(found: Found) -> None:
         assert np.mean(of[name]) < min(np.mean(of[other]) for other in ("ITML", "LEGO", "POLA")) + 0.03
 
 
+@pytest.mark.long
 def test_at_low_rank_a_learned_subspace_beats_principal_components(found: Found) -> None:
     outcome = found("isolet")
     for name in ("flat", "polar"):

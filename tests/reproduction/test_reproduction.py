@@ -49,6 +49,7 @@ def value(rows: dict[str, Row], *parts: str) -> float:
     return found.ours
 
 
+@pytest.mark.long
 def test_constraints_improve_clusters_and_neighbours_of_digits(ran: Run) -> None:
     rows = ran("digits")
     for divergence in ("LogDet", "von Neumann"):
@@ -58,6 +59,7 @@ def test_constraints_improve_clusters_and_neighbours_of_digits(ran: Run) -> None
     assert rows["sweeps, LogDet, 30 constraints"].published == 17
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "way"), [("spambase", "logarithms"), ("nursery", "codes of one variance")])
 def test_constraints_with_slack_improve_clusters(ran: Run, name: str, way: str) -> None:
     rows = ran(name)
@@ -65,11 +67,13 @@ def test_constraints_with_slack_improve_clusters(ran: Run, name: str, way: str) 
         assert value(rows, "NMI", way, divergence, " 200 ") > value(rows, "NMI", way, "input")
 
 
+@pytest.mark.long
 def test_exact_projections_need_far_fewer_sweeps_than_a_symmetric_range(ran: Run) -> None:
     rows = ran("convergence")
     assert value(rows, "sweeps", "symmetric") > 10 * value(rows, "sweeps", "von Neumann, exact")
 
 
+@pytest.mark.long
 def test_metrics_beat_euclidean_on_uci_sets(ran: Run) -> None:
     rows = ran("uci")
     euclidean = value(rows, "KSD09", "iris, Euclidean")
@@ -77,6 +81,7 @@ def test_metrics_beat_euclidean_on_uci_sets(ran: Run) -> None:
         assert value(rows, "KSD09", f"iris, {method}") < euclidean
 
 
+@pytest.mark.long
 def test_deskewing_helps_on_images_of_digits(ran: Run) -> None:
     rows = ran("mnist")
     if "mnist" in nw.datasets.available():
@@ -84,29 +89,34 @@ def test_deskewing_helps_on_images_of_digits(ran: Run) -> None:
     assert value(rows, "error %, LogDet") <= value(rows, "deskewed") + 1.0
 
 
+@pytest.mark.long
 def test_pairs_help_clusters_more_than_their_penalty_does(ran: Run) -> None:
     rows = ran("clustering")
     for name in ("ionosphere", "digits-389"):
         assert value(rows, name, "LogDet") < value(rows, f"{name}, k-means")
 
 
+@pytest.mark.long
 def test_text_is_compared_at_every_size(ran: Run) -> None:
     rows = ran("text")
     assert {name.split(", ")[1] for name in rows} == {"classic3", "newsgroups20"}
     assert value(rows, "classic3", "LogDet") > value(rows, "classic3", "LSA")
 
 
+@pytest.mark.long
 def test_maps_of_digits_are_made_under_both_kernels(ran: Run) -> None:
     rows = ran("usps-embedding")
     assert len(rows) == 4
     assert all(row.ours is not None and row.ours > 0.3 for row in rows.values())  # guessing: a tenth
 
 
+@pytest.mark.long
 def test_the_online_loss_stays_below_its_bound(ran: Run) -> None:
     rows = ran("online-kernel")
     assert value(rows, "total loss after") < value(rows, "bound on the total loss")
 
 
+@pytest.mark.long
 def test_corrections_reach_the_optimum_and_the_printed_algorithm_does_not(ran: Run) -> None:
     rows = ran("projection")
     best = value(rows, "divergence, certified")
@@ -175,6 +185,7 @@ def fake(name: str, rows: list[Row]) -> Any:
     return run
 
 
+@pytest.mark.long
 def test_the_command_prints_a_table_and_writes_json_and_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

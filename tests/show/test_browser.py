@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import nearwise as nw
+from browsing import CHROMIUM, DESKTOP, PATIENCE, PHONE, opened, overflow
 from nearwise import cli
 from nearwise.show import report
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
-PHONE, DESKTOP = {"width": 360, "height": 740}, {"width": 1280, "height": 800}
-PATIENCE = 600_000  # milliseconds before the browser counts as hung; 30,000 are too few on a busy machine
 EVIL = (
     "<script>window.owned=1</script>",
     '"><img src=x onerror="window.owned=1">',
@@ -42,56 +25,11 @@ EVIL = (
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the path")
 
 
-@dataclass
-class Visit:
-    """An open page, and what the browser said and asked for meanwhile."""
-
-    page: Any
-    said: list[str] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    sync_api = pytest.importorskip("playwright.sync_api")
-    home = tmp_path_factory.mktemp("home")
-    with sync_api.sync_playwright() as playwright:
-        environment = os.environ | {"HOME": str(home)}
-        found = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=[*FLAGS], env=environment, timeout=PATIENCE
-        )
-        yield found
-        found.close()
-
-
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("demo") / "report.html"
     assert cli.main(["demo", "--quiet", "-o", str(path)]) == 0
     return path
-
-
-@contextmanager
-def opened(browser: Any, path: Path, size: dict[str, int] = DESKTOP, **options: Any) -> Iterator[Visit]:
-    """The page in a fresh context; at the end nothing was said, and nothing asked for but the page itself."""
-    context = browser.new_context(viewport=size, **options)
-    context.set_default_timeout(PATIENCE)
-    visit = Visit(context.new_page())
-    visit.page.on("console", lambda message: visit.said.append(f"{message.type}: {message.text}"))
-    visit.page.on("pageerror", lambda error: visit.said.append(f"error: {error}"))
-    visit.page.on("request", lambda request: visit.asked.append(request.url))
-    visit.page.goto(path.as_uri())
-    try:
-        yield visit
-        assert visit.said == []
-        assert visit.asked == [path.as_uri()]
-    finally:
-        context.close()
-
-
-def overflow(page: Any) -> int:
-    """By how many pixels the page is wider than the window."""
-    return int(page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
 
 
 def bring(page: Any, part: int) -> None:
@@ -123,14 +61,16 @@ def rings(page: Any) -> list[float]:
     return found
 
 
+@pytest.mark.long
 def test_demo_s_figures_are_found_by_role_and_heading(browser: Any, demo: Path) -> None:
     with opened(browser, demo) as visit:
         page = visit.page
         assert page.get_by_role("heading", level=1).count() == 1
         titles = page.get_by_role("heading", level=2).all_inner_texts()
         assert {"Distances of similar and dissimilar pairs", "Maps", "Spectrum", "Convergence"} <= set(titles)
-        images = page.get_by_role("img")
-        assert images.count() == 7
+        assert {"Neighbours of some rows", "Recall of every class", "Penalty and score"} <= set(titles)
+        images = page.locator("svg[role=img]")
+        assert images.count() == 10
         for k in range(images.count()):
             box = images.nth(k).bounding_box()
             assert box["width"] > 200
@@ -215,7 +155,7 @@ def test_the_scheme_is_the_reader_s(browser: Any, demo: Path) -> None:
 
 def test_without_scripts_the_page_is_whole_and_titles_remain(browser: Any, demo: Path) -> None:
     with opened(browser, demo, java_script_enabled=False) as visit:
-        assert visit.page.get_by_role("img").count() == 7
+        assert visit.page.locator("svg[role=img]").count() == 10
         assert visit.page.locator("svg[data-group=map] .marks title").count() > 100
 
 

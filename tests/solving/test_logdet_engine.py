@@ -82,6 +82,7 @@ def test_the_dual_bound_never_falls(kind: str, penalty: float) -> None:
     assert np.diff(bounds).min() > -1e-9 * max(1.0, abs(bounds[-1]))
 
 
+@pytest.mark.long
 @given(
     eigenvalues=st.lists(st.floats(0.01, 20), min_size=1, max_size=5),
     bound=st.floats(0.05, 30),

@@ -137,13 +137,19 @@ def test_frobenius_is_refused_by_name() -> None:
     [
         (
             lambda: CyclicProjections(order="random"),
-            "order must be one of cyclic, interleaved",
+            "order must be one of 'cyclic', 'interleaved'",
         ),
-        (lambda: CyclicProjections(form="dense"), "form must be one of factored, symmetric; got 'dense'"),
-        (lambda: CyclicProjections(multiplier_tol=0.0), "multiplier_tol must be positive"),
+        (lambda: CyclicProjections(form="dense"), "form must be one of 'factored', 'symmetric', got 'dense'"),
+        (
+            lambda: CyclicProjections(multiplier_tol=0.0),
+            "multiplier_tol must be a finite number > 0 or None, got 0.0",
+        ),
         (lambda: ApproximateProjections(order="no"), "order must be one of"),
-        (lambda: ApproximateProjections(eigenvalues="all"), "eigenvalues must be one of own, symmetric"),
-        (lambda: ApproximateProjections(epsilon=-1.0), "epsilon must be positive, got -1.0"),
+        (
+            lambda: ApproximateProjections(eigenvalues="all"),
+            "eigenvalues must be one of 'own', 'symmetric', got 'all'",
+        ),
+        (lambda: ApproximateProjections(epsilon=-1.0), "epsilon must be a finite number > 0, got -1.0"),
     ],
 )
 def test_settings_that_make_no_sense(make, message: str) -> None:
@@ -154,6 +160,7 @@ def test_settings_that_make_no_sense(make, message: str) -> None:
 # --- DefiniteBoost -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_approximate_projections_reach_the_same_optimum_in_more_sweeps() -> None:
     problem = trace_one(n=12, m=20)
     exact = nw.solve(problem, CyclicProjections(), tol=1e-8)

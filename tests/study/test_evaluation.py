@@ -54,6 +54,7 @@ def constrained(side: c.Constraints, seed: int = 0) -> dict[str, Figure]:
     return {figure.name: figure for figure in found}
 
 
+@pytest.mark.long
 def test_neighbors_err_as_those_of_scikit_learn() -> None:
     found = labelled()["5-NN error"]
     for rows, interval in ((RAW, found.before), (SCALED, found.after)):

@@ -98,6 +98,7 @@ def test_before_of_a_precomputed_kernel(data: Any) -> None:
     assert squares(reducer, K[:5], 5)[0] is None  # the values among five rows are not known from theirs
 
 
+@pytest.mark.long
 def test_before_of_online_learners_is_their_prior(data: Any) -> None:
     X, y = data
     first = nw.MetricLearner(penalty=1.0, random_state=0).fit(X, y)

@@ -68,6 +68,7 @@ def test_a_model_file_holds_the_start(learner: nw.MetricLearner, tmp_path: Path)
     np.testing.assert_allclose(before(loaded), squared(INVERSE), rtol=1e-9)
 
 
+@pytest.mark.long
 def test_an_older_file_loads_and_says_that_the_start_is_made_anew(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

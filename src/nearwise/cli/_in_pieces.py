@@ -21,6 +21,7 @@ from nearwise.cli._common import (
 )
 
 _FILES = (".parquet", ".pq", ".npy")
+_SHOWN = ("show", "image", "color_by")  # for a report
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -96,7 +97,7 @@ def _check(arguments: argparse.Namespace) -> None:
         raise BadInput(
             f"--method {arguments.method} needs data in memory: one file, without --workers and --dask"
         )
-    for option in ("rank", "kernel", "report", "held_out", "drop", "decimal", "thousands"):
+    for option in ("rank", "kernel", "report", "held_out", "drop", "decimal", "thousands", *_SHOWN):
         if getattr(arguments, option):
             name = option.replace("_", "-")
             raise BadInput(f"--{name} needs data in memory: one file, without --workers and --dask")

@@ -52,7 +52,8 @@ def _in_pieces(arguments: argparse.Namespace) -> bool:
     return large and arguments.output.lower().endswith((".npy", ".parquet")) and not arguments.drop
 
 
-def _run_in_pieces(arguments: argparse.Namespace, fitted: Fitted) -> int:
+def _written_in_pieces(arguments: argparse.Namespace, fitted: Fitted) -> tuple[int, list[str]]:
+    """Write the coordinates a part at a time; how many rows there are, and the names of the coordinates."""
     from nearwise.study import in_pieces
 
     if not arguments.output.lower().endswith((".npy", ".parquet")) or arguments.drop:
@@ -60,14 +61,7 @@ def _run_in_pieces(arguments: argparse.Namespace, fitted: Fitted) -> int:
     vectors = in_pieces.open_files(
         [arguments.data], ids=arguments.id, features=arguments.features, known=fitted.names
     )
-    names = in_pieces.write_coordinates(fitted, vectors, arguments.output)
-    rows = len(vectors)
-    if arguments.json:
-        summary = {"output": arguments.output, "rows": rows, "coordinates": names, "notices": []}
-        print(json.dumps(summary, indent=2))
-    elif not arguments.quiet:
-        print(f"wrote {arguments.output}: {rows} rows of {len(names)} coordinates")
-    return DONE
+    return len(vectors), in_pieces.write_coordinates(fitted, vectors, arguments.output)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -86,24 +80,24 @@ def run(arguments: argparse.Namespace) -> int:
                 raise BadInput(f"{arguments.output} cannot hold ids; write .npz, .parquet or .csv")
             fitted = study.load(arguments.model)
             if _in_pieces(arguments):
-                return _run_in_pieces(arguments, fitted)
-            table = fitted.read(arguments.data, **columns(arguments))
-        coordinates = fitted.transform(table.X)
-        names = [f"{type(fitted.learner).__name__.lower()}{k}" for k in range(coordinates.shape[1])]
-        notices = list(table.notices)
+                rows, names = _written_in_pieces(arguments, fitted)
+                notices: list[str] = []
+            else:
+                table = fitted.read(arguments.data, **columns(arguments))
+                coordinates, notices = fitted.transform(table.X), list(table.notices)
+                rows = len(coordinates)
+                names = [f"{type(fitted.learner).__name__.lower()}{k}" for k in range(coordinates.shape[1])]
+                tables.write(arguments.output, names, coordinates, ids=table.ids, force=arguments.force)
         if getattr(fitted.metric, "basis", None) is not None:
             notices.append(
                 "the model was learned in a subspace: the coordinates are those in it, and distances between "
                 "them leave out the rest, which nearwise neighbors includes"
             )
-        with refusing_bad_input():
-            tables.write(arguments.output, names, coordinates, ids=table.ids, force=arguments.force)
-    rows, width = coordinates.shape
     if arguments.json:
         summary = {"output": arguments.output, "rows": rows, "coordinates": names, "notices": notices}
         print(json.dumps(summary, indent=2))
     else:
         tell(notices, arguments.quiet)
         if arguments.output != STANDARD and not arguments.quiet:
-            print(f"wrote {arguments.output}: {rows} rows of {width} coordinates")
+            print(f"wrote {arguments.output}: {rows} rows of {len(names)} coordinates")
     return DONE

@@ -42,7 +42,9 @@ def run(arguments: argparse.Namespace) -> int:
         known = study.from_files("dataset:digits", labels="target")
         outcome = study.learn(known, settings, study.Watch(settings, line.update))
         command = shlex.join(["nearwise", *arguments.words])
-        page = render(from_outcome(outcome, "A distance for handwritten digits", {"command": command}))
+        images = known.table.X.reshape(-1, 8, 8)
+        title = "A distance for handwritten digits"
+        page = render(from_outcome(outcome, title, {"command": command}, images=images))
         with refusing_bad_input():
             write_whole(output, page.encode())
     next_command = f"{program()} {_NEXT}"

@@ -9,7 +9,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nearwise.cli import _in_pieces, _side
+from nearwise.cli import _in_pieces, _shown, _side
 from nearwise.cli._common import (
     STANDARD,
     BadInput,
@@ -27,6 +27,7 @@ from nearwise.cli._common import (
 )
 
 if TYPE_CHECKING:
+    from nearwise.data.beside import Beside
     from nearwise.data.tables import Table
     from nearwise.study import Outcome, Settings
 
@@ -42,6 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_data(parser)
     _side.add_options(parser)
     add_columns(parser)
+    _shown.add_options(parser, color_by=True)
     how = parser.add_argument_group("how to learn")
     how.add_argument(
         "--method",
@@ -85,6 +87,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     outputs.add_argument("--report", metavar="FILE", help="a page about it, one HTML file")
     outputs.add_argument(
+        "--suspects",
+        metavar="FILE",
+        help="labels and answers that may be wrong, the clearest first: .csv or .tsv",
+    )
+    outputs.add_argument(
         "--checkpoint",
         metavar="FILE",
         help="store the state in FILE while learning, and go on from there if it exists",
@@ -107,14 +114,17 @@ def run(arguments: argparse.Namespace) -> int:
     from nearwise.data import tables
 
     with Console(stderr=True, quiet=arguments.quiet, markup=False).status("reading") as line:
+        beside = _shown.read(arguments)
         with refusing_bad_input():
-            table = tables.read(arguments.data, labels=arguments.labels, **columns(arguments))
+            wanted = {"labels": arguments.labels, **columns(arguments)}
+            table = tables.read(arguments.data, **_shown.without_words(wanted, beside))
             known = study.with_files(table, **_side.files(arguments))
+        beside = _shown.of_rows(beside, table)
         small = table.X.size <= _SMALL
         with limit_threads(1 if arguments.threads is None and small else arguments.threads):
             settings = _settings(arguments, table)
             outcome = study.learn(known, settings, study.Watch(settings, line.update))
-            _write(arguments, outcome, target)
+            _write(arguments, outcome, target, beside)
     _tell(arguments, outcome, target)
     return exit_code(outcome)
 
@@ -146,10 +156,15 @@ def _check_outputs(arguments: argparse.Namespace, target: str) -> None:
     check_output(target, arguments.force)
     if arguments.report is not None:
         check_output(arguments.report, arguments.force)
+    if arguments.suspects is not None:
+        check_output(arguments.suspects, arguments.force)
+        if not arguments.suspects.lower().endswith((".csv", ".tsv")):
+            raise BadInput(f"cannot write {arguments.suspects}: the name must end in .csv or .tsv")
     if arguments.checkpoint is not None:
         check_output(arguments.checkpoint, force=True)
     inputs = {"DATA": arguments.data, **{f"--{kind}": getattr(arguments, kind) for kind in _side.KINDS[1:]}}
-    outputs = {"-o": target, "--report": arguments.report, "--checkpoint": arguments.checkpoint}
+    outputs = {"-o": target, "--report": arguments.report, "--suspects": arguments.suspects}
+    outputs["--checkpoint"] = arguments.checkpoint
     check_distinct(inputs, outputs)
 
 
@@ -174,9 +189,11 @@ def _settings(arguments: argparse.Namespace, table: Table) -> Settings:
     )
 
 
-def _write(arguments: argparse.Namespace, outcome: Outcome, target: str) -> None:
+def _write(arguments: argparse.Namespace, outcome: Outcome, target: str, beside: Beside | None) -> None:
     import nearwise as nw
     from nearwise._common.files import write_whole
+    from nearwise.data.tables import write_columns
+    from nearwise.study import suspicion
 
     page = None
     if arguments.report is not None:
@@ -184,11 +201,14 @@ def _write(arguments: argparse.Namespace, outcome: Outcome, target: str) -> None
 
         command = shlex.join(["nearwise", *arguments.words])
         title = f"A distance learned from {outcome.known.table.source}"
-        page = render(from_outcome(outcome, title, {"command": command})).encode()
+        page = render(from_outcome(outcome, title, {"command": command}, beside)).encode()
+    listed = suspicion.as_columns(suspicion.suspects(outcome), outcome.known) if arguments.suspects else {}
     with refusing_bad_input():
         nw.save(outcome.model(), target)
         if page is not None:
             write_whole(arguments.report, page)
+        if arguments.suspects is not None:
+            write_columns(arguments.suspects, listed, force=arguments.force)
 
 
 def _tell(arguments: argparse.Namespace, outcome: Outcome, target: str) -> None:
@@ -197,11 +217,13 @@ def _tell(arguments: argparse.Namespace, outcome: Outcome, target: str) -> None:
     size = Path(target).stat().st_size
     next_command = _next(arguments, target)
     if arguments.json:
-        files = {"model": target, "report": arguments.report, "next": next_command}
+        files = {"model": target, "report": arguments.report, "suspects": arguments.suspects}
+        files["next"] = next_command
         print(json.dumps(outcome.as_json() | files, indent=2, allow_nan=False))
     elif not arguments.quiet:
         large = f" ({size / 1e6:.0f} MB)" if size >= _LARGE else ""
         report = [] if arguments.report is None else [f"report: {arguments.report}"]
+        report += [] if arguments.suspects is None else [f"to check: {arguments.suspects}"]
         written = [f"model:  {target}{large}", *report, f"next:   {next_command}"]
         print(*outcome_lines(outcome), *written, sep="\n")
     tell(outcome.notices, arguments.quiet)

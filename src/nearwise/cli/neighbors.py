@@ -7,6 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from nearwise.cli import _shown
 from nearwise.cli._common import (
     DONE,
     STANDARD,
@@ -27,11 +28,14 @@ from nearwise.cli._common import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from nearwise.data.beside import Beside
     from nearwise.data.tables import Table
     from nearwise.study import Fitted
 
-FORMATS = (".csv", ".tsv", ".json", ".parquet", ".npz")
+FORMATS = (".csv", ".tsv", ".json", ".parquet", ".npz", ".html")
+PAGE = ".html"
 SHOWN = 20  # queries in a table on a terminal
+ON_PAGE = 50  # queries on a page
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -49,10 +53,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "-o",
         "--output",
         metavar="OUT",
-        help="where to write: .csv, .tsv, .json, .parquet, .npz, or - for CSV on standard output (default: a "
-        "table on a terminal, else -)",
+        help="where to write: .csv, .tsv, .json, .parquet, .npz, a page .html, or - for CSV on standard "
+        "output (default: a table on a terminal, else -)",
     )
     add_columns(parser)
+    _shown.add_options(parser, color_by=False)
     add_options(parser.add_argument_group("running"), "threads", "force", "quiet", "json")
 
 
@@ -60,6 +65,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Load, read, search, write."""
     if arguments.json and arguments.output is not None:
         raise BadInput("--json prints the neighbors on standard output; leave out -o, or write -o FILE.json")
+    is_page = (arguments.output or "").lower().endswith(PAGE)
+    if arguments.image is not None and not is_page:
+        raise BadInput("--image shows pictures on a page; write it with -o FILE.html")
     if arguments.data == arguments.query == STANDARD:
         raise BadInput("only one file can come from standard input")
     if arguments.output is not None:
@@ -71,21 +79,33 @@ def run(arguments: argparse.Namespace) -> int:
         from nearwise.data import tables
         from nearwise.study.holding_out import numbered
 
-        queries, wanted = None, columns(arguments)
+        beside = _shown.read(arguments)
+        queries, wanted = None, _shown.without_words(columns(arguments), beside)
         with refusing_bad_input():
             if arguments.output is not None:
                 tables.check_target(arguments.output, FORMATS)
             fitted = study.load(arguments.model)
             data = fitted.read(arguments.data, **wanted)
             if arguments.query is not None:
-                queries = fitted.read(arguments.query, ids_optional=True, **wanted)
-        found = _search(fitted, data, queries, arguments)
+                theirs = _shown.read_if_there(arguments, arguments.query)
+                queries = fitted.read(
+                    arguments.query,
+                    ids_optional=True,
+                    **_shown.without_words(columns(arguments), theirs),
+                )
+        found, rows = _search(fitted, data, queries, arguments)
+    beside = _shown.of_rows(beside, data)
+    asked = beside if queries is None else _shown.of_rows(theirs, queries)
+    found |= _shown.beside_neighbours(beside, asked, rows)
     notices = [*data.notices, *(queries.notices if queries is not None else ())]
     if arguments.json:
-        rows = _rows(found)
-        print(json.dumps({"k": arguments.k, "neighbors": rows, "notices": notices}, indent=2))
+        listed = _rows(found)
+        print(json.dumps({"k": arguments.k, "neighbors": listed, "notices": notices}, indent=2))
         return DONE
     tell(notices, arguments.quiet)
+    if is_page:
+        _write_page(arguments, data, queries, beside, asked, rows)
+        return DONE
     if arguments.output is None and sys.stdout.isatty():
         _show(found, arguments.k)
         return DONE
@@ -100,8 +120,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _search(
     fitted: Fitted, data: Table, queries: Table | None, arguments: argparse.Namespace
-) -> dict[str, NDArray[Any]]:
-    """The columns of the result: query, rank, neighbor, distance."""
+) -> tuple[dict[str, NDArray[Any]], NDArray[Any]]:
+    """The columns of the result (query, rank, neighbor, distance), and the row numbers of the neighbors."""
     import numpy as np
     from rich.console import Console
 
@@ -125,12 +145,13 @@ def _search(
         raise BadInput(f"{data.source}: the numbers are so large that distances between them overflow")
     asked = data if queries is None else queries
     query = np.arange(len(asked.X)) if asked.ids is None else asked.ids
-    return {
+    found = {
         "query": np.repeat(query, k),
         "rank": np.tile(np.arange(1, k + 1), len(query)),
         "neighbor": rows.ravel() if data.ids is None else data.ids[rows.ravel()],
         "distance": distances.ravel(),
     }
+    return found, rows
 
 
 def _rows(columns: dict[str, NDArray[Any]]) -> list[dict[str, Any]]:
@@ -149,12 +170,52 @@ def _show(columns: dict[str, NDArray[Any]], k: int) -> None:
     table = Table("query", box=SIMPLE)
     for name in ("rank", "neighbor", "distance"):
         table.add_column(name, justify="right")
+    texts = [name for name in columns if name.startswith(_shown.NEIGHBOR)]
+    for name in texts:
+        table.add_column(name.removeprefix(_shown.NEIGHBOR))
     shown = {name: values[: SHOWN * k] for name, values in columns.items()}
     for row in _rows(shown):
         first = Text(one_line(str(row["query"])) if row["rank"] == 1 else "")
         neighbor = Text(one_line(str(row["neighbor"])))
-        table.add_row(first, str(row["rank"]), neighbor, f"{row['distance']:.6g}")
+        said = [Text(one_line(row[name])) for name in texts]
+        table.add_row(first, str(row["rank"]), neighbor, f"{row['distance']:.6g}", *said)
     console.print(table)
     more = len(columns["query"]) // k - SHOWN
     if more > 0:
         console.print(f"and {more} queries more; -o FILE writes them all")
+
+
+def _write_page(
+    arguments: argparse.Namespace,
+    data: Table,
+    queries: Table | None,
+    beside: Beside | None,
+    asked: Beside | None,
+    rows: NDArray[Any],
+) -> None:
+    """A page with the first queries and their neighbors, in texts and pictures."""
+    from nearwise._common.files import write_whole
+    from nearwise.show.report import render_neighbours
+    from nearwise.study.examples import Example
+    from nearwise.study.holding_out import numbered
+
+    first = rows[:ON_PAGE]
+    examples = [Example(row, "", None, near) for row, near in enumerate(first)]
+    many = (
+        f"of {numbered(len(rows), 'rows')}" if len(first) == len(rows) else f"of the first {len(first)} rows"
+    )
+    source = data.source if queries is None else queries.source
+    summary = (
+        f"The {numbered(arguments.k, 'nearest rows')} of {data.source} by the distance of {arguments.model}, "
+    )
+    page = render_neighbours(
+        f"Neighbors in {data.source}",
+        f"{summary}{many}{'' if queries is None else f' of {source}'}.",
+        examples,
+        _shown.objects(data, beside),
+        None if queries is None else _shown.objects(queries, asked),
+    )
+    with refusing_bad_input():
+        write_whole(arguments.output, page.encode())
+    if not arguments.quiet:
+        print(f"wrote {arguments.output}: {numbered(arguments.k, 'neighbors')} {many}")

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
+from nearwise._common.checks import positive, tolerance
 from nearwise._common.types import Array, Index
 from nearwise.fixed_rank.geometry import Geometry
 
@@ -61,10 +62,8 @@ class Armijo:
     patience = 1  # small steps in a row that end a run, (24)
 
     def __post_init__(self) -> None:
-        if not 0 < self.decrease < 1:
-            raise ValueError(f"decrease must lie between 0 and 1, got {self.decrease!r}")
-        if not 0 < self.first_step < np.inf:
-            raise ValueError(f"first_step must be positive, got {self.first_step!r}")
+        tolerance(self.decrease, "decrease")
+        positive(self.first_step, "first_step")
 
     def iterates(self, problem: Objective, geometry: Geometry, factor: Array) -> Iterator[Step]:
         """Points of decreasing cost, the start first; ends where no step brings anything."""

@@ -120,12 +120,19 @@ def fingerprint(vectors: Vectors) -> str:
     return digest(vectors.shape, vectors.take(chosen))
 
 
-def transformed(X: Any, metric: Any, n_features: int, name: str) -> Any:
-    """Coordinates of the rows of a Dask array or dataframe, lazily."""
+def transformed(X: Any, metric: Any, n_features: int, name: str, whole: bool) -> Any:
+    """Coordinates of the rows of a Dask array or dataframe, lazily; `whole` as in `coordinates`."""
     array = _checked_array(X, n_features, name)
-    return array.map_blocks(
-        _coordinates, metric, dtype=np.float64, chunks=(array.chunks[0], (metric.factor.shape[1],))
-    )
+    width = n_features if whole else metric.factor.shape[1]
+    dtype = np.float32 if array.dtype == np.float32 else np.float64
+    return array.map_blocks(coordinates, metric, whole, dtype=dtype, chunks=(array.chunks[0], (width,)))
+
+
+def coordinates(rows: Any, metric: Any, whole: bool) -> NDArray[Any]:
+    """Of some rows, in their precision and computed in double; `whole` for those of the whole distance."""
+    doubled = rows.astype(np.float64, copy=False)
+    found = metric.isometric(doubled) if whole else metric.transform(doubled)
+    return np.asarray(found, dtype=np.float32 if rows.dtype == np.float32 else np.float64)
 
 
 def pair_distances(pairs: Any, X: Any, metric: Any, n_features: int, squared: bool) -> Any:
@@ -162,10 +169,6 @@ def _checked_array(X: Any, n_features: int, name: str) -> Any:
     if array.ndim != 2 or array.shape[1] != n_features:
         raise ValueError(f"X must have {n_features} columns, as {name} was fitted with, got {array.shape}")
     return array.rechunk({1: -1})
-
-
-def _coordinates(rows: Any, metric: Any) -> Array:
-    return np.asarray(metric.transform(np.asarray(rows, dtype=np.float64)))
 
 
 def _between(pairs: Any, metric: Any, squared: bool) -> Array:

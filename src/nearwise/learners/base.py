@@ -71,11 +71,13 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     metric_: Any
     start_metric_: Any
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: Any) -> NDArray[Any]:
         """Coordinates of new objects, in which the Euclidean distance is the learned one.
 
         Where only a subspace was learned (`rank`), the coordinates in it: the fixed part of the distance,
-        outside the subspace, is left out. `distances` and `pair_distance` contain it.
+        outside the subspace, is left out. `distances` and `pair_distance` contain it, and so do the
+        coordinates of `MetricLearner` and `OnlineLearner` with `whole=True`, as many as there are features.
+        Data in single precision have coordinates in single precision, computed in double.
 
         Of a Dask array or dataframe, a Dask array of which nothing is computed yet.
         """
@@ -83,8 +85,10 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         if is_dask(X):
             if hasattr(X, "columns"):
                 _check_feature_names(self, X._meta, reset=False)
-            return _in_pieces.transformed(X, metric, self.n_features_in_, type(self).__name__)
-        return metric.transform(self._checked(X))
+            known = self.n_features_in_, type(self).__name__
+            return _in_pieces.transformed(X, metric, *known, whole=self._is_whole)
+        rows = self._checked(X, [np.float64, np.float32])  # what is neither becomes the first
+        return _in_pieces.coordinates(rows, metric, self._is_whole)
 
     def distances(self, X: Any, Y: Any = None, *, squared: bool = False) -> Array:
         """Learned distances of every row of X to every row of Y, by default of X.
@@ -177,7 +181,17 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
     @property
     def _n_features_out(self) -> int:
-        return int(self.metric_.factor.shape[1])
+        return int(self.metric_.n_features if self._is_whole else self.metric_.factor.shape[1])
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether coordinates contain what lies outside a subspace."""
+        return bool(getattr(self, "whole", False)) and self.metric_.basis is not None
+
+    def _linear_map(self) -> Array:
+        """The linear map of `transform` of a `Metric`, one row per coordinate."""
+        metric: Any = self._fitted_metric()
+        return metric.isometric(np.eye(metric.n_features)).T if self._is_whole else metric.components
 
     def _learn(
         self,
@@ -255,6 +269,7 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
     def _training_data(self, X: Any) -> Any:
         refuse_dask(X, self)
+        refuse_tuples(X)
         X = validate_data(self, X, accept_sparse=self._accept_sparse, dtype=np.float64, ensure_min_samples=2)
         if not self._takes_a_kernel:
             _range.refuse_huge(X)
@@ -266,9 +281,9 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         metric: LearnedMetric = self.metric_
         return metric
 
-    def _checked(self, X: Any) -> Any:
+    def _checked(self, X: Any, dtype: Any = np.float64) -> Any:
         refuse_dask(X, self)
-        X = validate_data(self, X, accept_sparse=self._accept_sparse, dtype=np.float64, reset=False)
+        X = validate_data(self, X, accept_sparse=self._accept_sparse, dtype=dtype, reset=False)
         if not self._takes_a_kernel:
             _range.refuse_huge(X)
         return X
@@ -285,6 +300,7 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = bool(self._accept_sparse)
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
 
@@ -292,6 +308,20 @@ def contradiction(found: Result) -> RowsError:
     """The error for a solve whose hard constraints contradict each other."""
     rows = [violation.stated for violation in found.certificate.worst]
     return RowsError(rows, before=CONTRADICTION, after="; a finite penalty lets them give way")
+
+
+def refuse_tuples(X: Any) -> None:
+    """Say how pairs and triplets of vectors are learned from, where they stand in place of the data."""
+    try:
+        shape: tuple[int, ...] = np.shape(X) if isinstance(X, list | tuple) else getattr(X, "shape", ())
+    except ValueError:  # rows of different lengths, which the check of the data names
+        return
+    if len(shape) == 3:
+        kind = {2: "pairs", 3: "triplets", 4: "quadruplets"}.get(shape[1], "tuples")
+        raise ValueError(
+            f"X must be an array of n rows and d columns, got shape {shape}; if these are {kind} of vectors, "
+            "write X, side = nearwise.constraints.from_tuples(tuples, y), and fit(X, constraints=side)"
+        )
 
 
 def refuse_dask(X: Any, learner: object) -> None:

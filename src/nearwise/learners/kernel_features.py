@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from nearwise._common.types import Array, Index
 from nearwise.learners._kernel_bases import kernel_basis
 from nearwise.learners.input_kernels import InputKernel, paired_products, paired_squared_distances
+from nearwise.learners.metric import distance_of_two
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +37,10 @@ class LowRankKernelMetric:
     def transform(self, X: Any) -> Array:
         """Coordinates whose Euclidean distance is the learned one."""
         return self.features(X) @ self.factor
+
+    def __call__(self, x: ArrayLike, y: ArrayLike) -> float:
+        """The learned distance of two objects, not squared."""
+        return distance_of_two(self, x, y)
 
     def squared_distances(self, X: Any, Y: Any) -> Array:
         """Of every row of X to every row of Y."""

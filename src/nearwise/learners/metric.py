@@ -15,9 +15,11 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.linalg import lapack, solve_triangular
 
+from nearwise._common.markup import fact_table
 from nearwise._common.types import Array, Index
 from nearwise.learners.input_kernels import (
     InputKernel,
@@ -54,6 +56,26 @@ class Metric:
         form = "" if self.basis is None else f", identity outside {self.basis.shape[1]} dimensions"
         return f"<Metric: {self.n_features} features{form}>"
 
+    def _repr_html_(self) -> str:
+        sizes = np.linalg.svd(self.factor, compute_uv=False)[: len(self.factor)] ** 2
+        about = {"features": f"{self.n_features:,}", "learned dimensions": f"{self.factor.shape[1]:,}"}
+        if self.basis is not None:
+            about["in the others"] = "Euclidean, as before"
+        if len(sizes):
+            about["eigenvalues of the learned part"] = f"{sizes[0]:.3g} to {sizes[-1]:.3g}"
+        return fact_table("Metric", about)
+
+    def __call__(self, x: ArrayLike, y: ArrayLike) -> float:
+        """The distance of two vectors, not squared, as SciPy, scikit-learn and UMAP ask for it."""
+        first, second = _two_vectors(x, y)
+        if len(first) != self.n_features:
+            raise ValueError(f"the metric is for vectors of {self.n_features} numbers, got {len(first)}")
+        z = first - second
+        inside = z if self.basis is None else z @ self.basis
+        learned = inside @ self.factor
+        outside = 0.0 if self.basis is None else max(float(z @ z - inside @ inside), 0.0)
+        return float(np.sqrt(learned @ learned + outside))
+
     @property
     def n_features(self) -> int:
         """d, the length of a vector."""
@@ -79,7 +101,7 @@ class Metric:
         return dense_product(coordinates, self.factor)
 
     def isometric(self, X: Any) -> Array:
-        """Coordinates whose Euclidean distance is the whole learned one, also outside a basis; X is dense."""
+        """Coordinates whose Euclidean distance is the whole learned one, also outside a basis; d of them."""
         if self.basis is None:
             return self.transform(X)
         inside = X @ self.basis
@@ -152,6 +174,10 @@ class KernelMetric:
 
     def __repr__(self) -> str:
         return f"<KernelMetric: kernel {self.kernel.name!r}, learned in {len(self.factor)} dimensions>"
+
+    def __call__(self, x: ArrayLike, y: ArrayLike) -> float:
+        """The learned distance of two objects, not squared; of a precomputed kernel, two rows of it."""
+        return distance_of_two(self, x, y)
 
     def features(self, X: Any) -> Array:
         """phi'(x), one row per object."""
@@ -289,6 +315,10 @@ class KernelMap:
     def __post_init__(self) -> None:
         _store_by_rows(self)
 
+    def __call__(self, x: ArrayLike, y: ArrayLike) -> float:
+        """The learned distance of two objects, not squared; of a precomputed kernel, two rows of it."""
+        return distance_of_two(self, x, y)
+
     def transform(self, X: Any) -> Array:
         """Coordinates, one row per object."""
         return self.kernel.gram(X, self.points) @ self.factor
@@ -322,6 +352,12 @@ class KernelMap:
         return left if self.training is None else self.training
 
 
+def distance_of_two(metric: Any, x: ArrayLike, y: ArrayLike) -> float:
+    """Of two objects under a metric that measures the rows of a table."""
+    rows = np.stack(_two_vectors(x, y))
+    return float(np.sqrt(metric.pair_squared_distances(rows, np.array([0]), np.array([1]))[0]))
+
+
 def euclidean(n_features: int) -> Metric:
     """The Euclidean distance, as the metric that is the identity outside a subspace without dimensions."""
     return Metric(np.empty((0, 0)), np.empty((n_features, 0)))
@@ -338,6 +374,14 @@ def root_of(matrix: Array) -> Array:
     """B with B B^T = matrix, for one that is positive semidefinite up to rounding."""
     values, vectors = np.linalg.eigh(matrix)
     return vectors * np.sqrt(np.maximum(values, 0.0))
+
+
+def _two_vectors(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
+    first, second = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    if first.ndim != 1 or first.shape != second.shape:
+        shapes = f"{first.shape} and {second.shape}"
+        raise ValueError(f"the distance is that of two vectors of one length, got shapes {shapes}")
+    return first, second
 
 
 def _store_by_rows(metric: Any) -> None:

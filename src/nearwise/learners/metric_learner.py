@@ -77,6 +77,9 @@ class MetricLearner(Learner):
         A file that keeps what a long fit has found so far. If the fit is interrupted, the same call goes on
         from there and ends with the same result; then the file is removed. Needs a whole number as
         `random_state`.
+    whole : bool, default=False
+        Where a subspace is learned: let `transform` give d coordinates, in which the Euclidean distance is
+        the whole learned one, instead of those in the subspace. It can be set after the fit.
 
     Attributes
     ----------
@@ -121,6 +124,7 @@ class MetricLearner(Learner):
         random_state: int | np.random.RandomState | None = None,
         callback: Callable[[Record], Any] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
+        whole: bool = False,
     ) -> None:
         self.divergence = divergence
         self.prior = prior
@@ -134,6 +138,7 @@ class MetricLearner(Learner):
         self.random_state = random_state
         self.callback = callback
         self.checkpoint = checkpoint
+        self.whole = whole
 
     @with_callbacks
     def fit(
@@ -205,7 +210,7 @@ class MetricLearner(Learner):
 
     @property
     def components_(self) -> Array:
-        return self._fitted_metric().components  # type: ignore[attr-defined]
+        return self._linear_map()
 
     def get_mahalanobis_matrix(self) -> Array:
         """M, d x d, also where it was learned in a subspace only."""

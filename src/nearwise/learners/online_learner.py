@@ -63,6 +63,8 @@ class OnlineLearner(Learner):
         How many pairs `fit` draws from labels; by default 40 c^2 for c classes.
     random_state : int, RandomState or None, default=None
         Seed of all random choices.
+    whole : bool, default=False
+        Coordinates of `transform` for the whole distance, as for `MetricLearner`.
 
     Attributes
     ----------
@@ -105,6 +107,7 @@ class OnlineLearner(Learner):
         bounds: tuple[float, float] | None = None,
         n_pairs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
+        whole: bool = False,
     ) -> None:
         self.update = update
         self.learning_rate = learning_rate
@@ -115,6 +118,7 @@ class OnlineLearner(Learner):
         self.bounds = bounds
         self.n_pairs = n_pairs
         self.random_state = random_state
+        self.whole = whole
 
     def fit(
         self,
@@ -239,7 +243,7 @@ class OnlineLearner(Learner):
 
     @property
     def components_(self) -> Array:
-        return self._fitted_metric().components  # type: ignore[attr-defined]
+        return self._linear_map()
 
     @property
     def threshold_(self) -> float | None:

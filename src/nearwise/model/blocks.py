@@ -12,11 +12,14 @@ from scipy import sparse
 
 from nearwise._common import reading
 from nearwise._common.errors import RowsError
+from nearwise._common.markup import fact_table, listing
 from nearwise._common.reading import Ids
 from nearwise._common.types import Array, Mask
 from nearwise.model.kinds import KINDS, Kind
 from nearwise.model.kinds.kind import Names
 from nearwise.model.relations import SYMBOLS
+
+_SHOWN = 5  # rows of a list in a notebook
 
 
 class _ReadOnly:
@@ -179,6 +182,10 @@ class Constraints:
         return Constraints(self.blocks + other.blocks) if isinstance(other, Constraints) else NotImplemented
 
     def __repr__(self) -> str:
+        return f"<Constraints: {self.counted()}>"
+
+    def counted(self) -> str:
+        """How many there are of every kind and relation, as text."""
         counts: Counter[tuple[str, int]] = Counter()
         for block in self.blocks:
             counts[block.kind, block.relation] += len(block)
@@ -186,7 +193,13 @@ class Constraints:
             f"{count} {kind if count == 1 else KINDS[kind].plural} {SYMBOLS[relation]}"
             for (kind, relation), count in counts.items()
         ]
-        return f"<Constraints: {', '.join(parts) or 'none'}>"
+        return ", ".join(parts) or "none"
+
+    def _repr_html_(self) -> str:
+        rows = [(row, self.stated(row).text()) for row in range(min(len(self), _SHOWN))]
+        more = [("...", f"{len(self) - _SHOWN:,} more")] if len(self) > _SHOWN else []
+        about = {"in all": self.counted()}
+        return fact_table("Constraints", about, listing(("row", "constraint"), [*rows, *more]))
 
     @property
     def relations(self) -> NDArray[np.int8]:

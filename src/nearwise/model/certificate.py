@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from nearwise._common.markup import fact_table, listing
 from nearwise.model.blocks import Stated
 
 
@@ -57,6 +58,22 @@ class Certificate:
     def holds(self, tol: float) -> bool:
         """Whether the gap and the violation of the hard constraints are at most `tol`."""
         return self.gap <= tol and self.hard_violation <= tol
+
+    def _repr_html_(self) -> str:
+        worst = [(v.name, f"{v.value:.3g}", f"{v.bound:.3g}", f"{v.relative:.1%}") for v in self.worst]
+        columns = ("violated most", "value", "bound", "off by")
+        return fact_table("Certificate", self.as_texts(), *([listing(columns, worst)] if worst else []))
+
+    def as_texts(self) -> dict[str, str]:
+        """The numbers as texts, by what they are called."""
+        return {
+            "objective": f"{self.primal:.6g}",
+            "lower bound": f"{self.dual:.6g}",
+            "relative gap": f"{self.gap:.1e}",
+            "worst violation": f"{self.violation:.1e}",
+            "worst violation of a hard constraint": f"{self.hard_violation:.1e}",
+            "constraints satisfied": f"{self.satisfied:.1%}",
+        }
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from nearwise._common.markup import fact_table
 from nearwise._common.reading import finite
 from nearwise._common.types import Array
 from nearwise.distributed.vectors import vectors_of
@@ -306,6 +307,19 @@ class Problem:
     def __repr__(self) -> str:
         n, r = self.features.shape
         return f"<Problem: {n} objects, {r} features, {self.divergence!r}, {self.constraints!r}>"
+
+    def _repr_html_(self) -> str:
+        low, high = (
+            (f"{np.quantile(self.penalties, end):.3g}" for end in (0, 1)) if len(self.bounds) else ("",) * 2
+        )
+        about = {
+            "objects": f"{len(self.features):,}",
+            "features": f"{self.features.shape[1]:,}",
+            "divergence": repr(self.divergence),
+            "constraints": self.constraints.counted(),
+            "penalty": low if low == high else f"{low} to {high}",
+        }
+        return fact_table("Problem", about)
 
 
 def check_infeasibility(problem: Problem, dual: ArrayLike) -> InfeasibilityCheck:

@@ -7,7 +7,7 @@ program's own dual, so that each answer comes with a lower bound on the program'
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +24,7 @@ from nearwise.model.problem import Problem
 from nearwise.named import _logdet_program
 from nearwise.named._arguments import stacked
 from nearwise.solving.driver import solve
+from nearwise.solving.loop import Loop
 from nearwise.solving.result import Status
 
 _SEARCH_STEPS = 60
@@ -87,16 +88,16 @@ def minimax_sdp(matrices: ArrayLike | Sequence[ArrayLike], tol: float = 1e-5) ->
     """
     C = stacked(matrices)
     checks.positive(tol, "tol")
-    game = _Game(C)
-    status = game.search(tol)
-    return game.result(status, tol)
+    game = _Game(C, tol)
+    return game.result(game.follow(game.intervals()))
 
 
-class _Game:
-    """The best W and the best distribution so far."""
+class _Game(Loop[float, float, float]):
+    """The best W and the best distribution so far; a point is the width of the interval between them."""
 
-    def __init__(self, C: Array) -> None:
-        self.C = C
+    def __init__(self, C: Array, tol: float) -> None:
+        super().__init__(_SEARCH_STEPS)
+        self.C, self.tol = C, tol
         m, d = C.shape[:2]
         spectra = np.linalg.eigvalsh(C)
         self.size = float(np.abs(spectra).max())
@@ -105,20 +106,29 @@ class _Game:
         best = int(np.argmax(spectra[:, 0]))
         self.a = np.eye(m)[best]
         self.lower = float(spectra[best, 0])
-        self.solved = 0
 
-    def search(self, tol: float) -> Status:
-        failed = 0  # attempts in a row
-        for _ in range(_SEARCH_STEPS):
-            width = self.upper - self.lower
-            if width <= tol * self.size:
-                return Status.SOLVED
-            if failed == len(_ATTEMPTS):
-                return Status.STALLED
+    def grade(self, point: float) -> float:
+        """As it is."""
+        return point
+
+    def record(self, graded: float, iteration: int, seconds: float) -> float:
+        """The width."""
+        return graded
+
+    def end(self, graded: float) -> Status | None:
+        """SOLVED where the interval is narrow."""
+        return Status.SOLVED if graded <= self.tol * self.size else None
+
+    def intervals(self) -> Iterator[float]:
+        """Widths, the first one before any value of theta; ends where further values change little."""
+        width, failed = self.upper - self.lower, 0  # attempts in a row
+        yield width
+        while failed < len(_ATTEMPTS):
             share, accuracy = _ATTEMPTS[failed]
             self._try(self.lower + share * width, accuracy)
-            failed = failed + 1 if self.upper - self.lower > 0.95 * width else 0
-        return Status.SOLVED if self.upper - self.lower <= tol * self.size else Status.LIMIT
+            before, width = width, self.upper - self.lower
+            failed = failed + 1 if width > 0.95 * before else 0
+            yield width
 
     def _try(self, theta: float, accuracy: float) -> None:
         d = self.C.shape[1]
@@ -126,7 +136,6 @@ class _Game:
         side = constraints.linear(shifted, 0.0, "<=") + constraints.linear(np.eye(d), 1.0, "==")
         problem = Problem(np.eye(d), side, LogDet(), np.eye(d) / d, math.inf)
         found = solve(problem, tol=accuracy, max_iter=_PROJECTION_STEPS)
-        self.solved += 1
         W = found.matrix / np.trace(found.matrix)
         upper = float(np.einsum("jab,ab->j", self.C, W).max())
         if upper < self.upper:
@@ -137,17 +146,21 @@ class _Game:
             lower = float(np.linalg.eigvalsh(np.tensordot(a, self.C, axes=1))[0])
             if lower > self.lower:
                 self.a, self.lower = a, lower
+        if found.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
 
-    def result(self, status: Status, tol: float) -> SdpResult:
+    def result(self, status: Status) -> SdpResult:
         gap = (self.upper - self.lower) / self.size if self.size > 0 else 0.0
         certificate = Certificate(self.upper, self.lower, gap, 0.0, 0.0)
         ends = {
-            Status.SOLVED: f"Solved within {tol:g}",
-            Status.STALLED: f"No further progress; the tolerance {tol:g} was not reached",
+            Status.SOLVED: f"Solved within {self.tol:g}",
+            Status.STALLED: f"No further progress; the tolerance {self.tol:g} was not reached",
             Status.LIMIT: "Stopped after the largest number of search steps",
+            Status.INTERRUPTED: "Interrupted",
         }
-        message = f"{ends[status]}: gap {gap:.1e} after {self.solved} values of theta."
-        return SdpResult(self.W, self.a, status, certificate, self.solved, message)
+        solved = len(self.history)
+        message = f"{ends[status]}: gap {gap:.1e} after {solved} values of theta."
+        return SdpResult(self.W, self.a, status, certificate, solved, message)
 
 
 def logdet_sdp(

@@ -14,6 +14,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from nearwise._common.checks import one_of, positive
 from nearwise._common.types import Array, Index
 from nearwise.linalg.eigenupdate import rank_one_update
 from nearwise.model.divergences import VonNeumann
@@ -58,10 +59,8 @@ class ApproximateProjections:
 
     def __post_init__(self) -> None:
         check_schedule(self)
-        if self.eigenvalues not in ("own", "symmetric"):
-            raise ValueError(f"eigenvalues must be one of own, symmetric; got {self.eigenvalues!r}")
-        if not self.epsilon > 0:
-            raise ValueError(f"epsilon must be positive, got {self.epsilon!r}")
+        one_of(self.eigenvalues, "eigenvalues", ("own", "symmetric"))
+        positive(self.epsilon, "epsilon")
 
     def iterates(self, form: Formulation) -> Iterator[Iterate]:
         """The prior scaled to the trace, then the point after each sweep."""

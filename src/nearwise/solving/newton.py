@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from nearwise._common.checks import positive, whole_number_or_none
 from nearwise._common.types import Array
 from nearwise.model.divergences import LogDet
 from nearwise.model.formulation import Formulation, Iterate, prior_point
@@ -55,10 +56,9 @@ class Newton:
     stiffness: float = 10.0
 
     def __post_init__(self) -> None:
-        for name in ("hessian_rows", "radius", "stiffness"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ValueError(f"{name} must be positive, got {value!r}")
+        whole_number_or_none(self.hessian_rows, "hessian_rows")
+        positive(self.radius, "radius")
+        positive(self.stiffness, "stiffness")
 
     def iterates(self, form: Formulation, start: Array | None = None) -> Iterator[Iterate]:
         """Points of decreasing objective; first the prior, or `start start^T` where it is given.

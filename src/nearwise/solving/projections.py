@@ -16,6 +16,7 @@ from typing import ClassVar, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._common.checks import one_of, positive
 from nearwise._common.types import Array, Index
 from nearwise.model.divergences import LogDet, VonNeumann
 from nearwise.model.formulation import Formulation, Iterate
@@ -92,8 +93,7 @@ class CyclicProjections:
 
     def __post_init__(self) -> None:
         check_schedule(self)
-        if self.form not in _FORMS:
-            raise ValueError(f"form must be one of {', '.join(_FORMS)}; got {self.form!r}")
+        one_of(self.form, "form", _FORMS)
 
     def iterates(self, form: Formulation) -> Iterator[Iterate]:
         """The prior, then the point after each sweep."""
@@ -126,10 +126,9 @@ class Schedule(Protocol):
 
 def check_schedule(schedule: Schedule) -> None:
     """Refuse settings that make no sense, by name."""
-    if schedule.order not in _ORDERS:
-        raise ValueError(f"order must be one of {', '.join(_ORDERS)}; got {schedule.order!r}")
-    if schedule.multiplier_tol is not None and not schedule.multiplier_tol > 0:
-        raise ValueError(f"multiplier_tol must be positive or None, got {schedule.multiplier_tol!r}")
+    one_of(schedule.order, "order", _ORDERS)
+    if schedule.multiplier_tol is not None:
+        positive(schedule.multiplier_tol, "multiplier_tol", " or None")
 
 
 def sweeps(engine: Engine, form: Formulation, schedule: Schedule) -> Iterator[Iterate]:

@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass, field
 from typing import Literal
 
+from nearwise._common.markup import fact_table
 from nearwise._common.types import Array
 from nearwise.model.certificate import Certificate
 
@@ -87,3 +88,12 @@ class Result:
             f"<Result: {self.status.name}, {self.n_iter} iterations of {self.solver}, "
             f"objective {c.primal:.6g}, gap {c.gap:.1e}, violation {c.violation:.1e}>"
         )
+
+    def _repr_html_(self) -> str:
+        about = {
+            "status": self.status.name,
+            "iterations": f"{self.n_iter:,} of {self.solver}",
+            **self.certificate.as_texts(),
+            "message": self.message,
+        }
+        return fact_table("Result", about)

@@ -2,7 +2,8 @@
 
 `from_files` and `from_arrays` gather what is `Known` about some data; `learn` holds a part of it out, fits,
 and measures the distance before and after on that part: an `Outcome`. `load` opens a model file to apply it
-to other data, `measure` gives its figures there, and `nearest` the nearest rows.
+to other data, `measure` gives its figures there, and `nearest` the nearest rows. `suspects` are the labels
+and answers that an outcome contradicts most.
 """
 
 from nearwise._common.refused import Refused
@@ -14,6 +15,7 @@ from nearwise.study.measuring import Measurement, measure
 from nearwise.study.neighbors import nearest
 from nearwise.study.outcome import Outcome, learn
 from nearwise.study.resampling import Figure, Interval
+from nearwise.study.suspicion import Suspect, suspects
 
 __all__ = [
     "Figure",
@@ -26,6 +28,7 @@ __all__ = [
     "Refused",
     "Settings",
     "Split",
+    "Suspect",
     "Watch",
     "from_arrays",
     "from_files",
@@ -34,5 +37,6 @@ __all__ = [
     "load",
     "measure",
     "nearest",
+    "suspects",
     "with_files",
 ]

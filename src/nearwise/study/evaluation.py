@@ -36,9 +36,11 @@ __all__ = [
     "Distance",
     "Figure",
     "Interval",
+    "best_multiple",
     "from_constraints",
     "from_labels",
     "labelled_pairs",
+    "nearest_outcomes",
 ]
 
 NEIGHBORS = 5
@@ -80,7 +82,9 @@ def from_labels(
         queries = np.sort(rng.permutation(queries)[:LARGEST_SAMPLE])
     found: list[Figure] = []
     if len(among) > 1:
-        outcomes = [_outcomes(distance, codes, queries, among, known is None) for distance in (before, after)]
+        outcomes = [
+            nearest_outcomes(distance, codes, queries, among, known is None) for distance in (before, after)
+        ]
         errors, hits = zip(*outcomes, strict=True)
         found.append(share(f"{NEIGHBORS}-NN error", errors, True, seed))
         found.append(share(f"recall@{NEIGHBORS}", hits, False, seed))
@@ -126,7 +130,7 @@ def labelled_pairs(codes: Index, rows: Index, n_pairs: int, seed: int) -> tuple[
     return rows[np.concatenate([same, different])], is_similar
 
 
-def _outcomes(
+def nearest_outcomes(
     distance: Distance, codes: Index, queries: Index, among: Index, leave_out: bool
 ) -> tuple[Array, Array]:
     """Whether five nearest neighbours err on every query, and whether one of them is of its class."""
@@ -290,12 +294,12 @@ def _error(before: Distance, after: Distance, grade: Grade, blocks: list[Block],
     if grade.root:
         old, new, targets = np.sqrt(old), np.sqrt(new), np.sqrt(targets)
     sizes = targets if grade.root else np.full(len(targets), np.mean(np.abs(targets)) or 1.0)
-    old = old * _best_multiple(old / sizes, targets / sizes)
+    old = old * best_multiple(old / sizes, targets / sizes)
     statistics = [mean(np.abs(values - targets) / sizes) for values in (old, new)]
     return figure(grade.figure, statistics, [len(targets)], True, seed, largest=np.inf)
 
 
-def _best_multiple(values: Array, targets: Array) -> float:
+def best_multiple(values: Array, targets: Array) -> float:
     """The c >= 0 that minimises the mean of |c v - t|: a median of t / v weighted by |v|."""
     kept = values != 0
     if not kept.any():

@@ -36,6 +36,7 @@ from nearwise.study.evaluation import PAIRS, labelled_pairs
 MAP_POINTS = 1000  # rows on a map; of more, a sample is shown
 SHARE_PAIRS = 4000  # random pairs over which the features' shares are summed
 COLOURS = 10  # classes that are told apart
+RANGES = 7  # of numbers, told apart by the depth of a colour
 OTHER, UNKNOWN = "other", "none"  # further classes, and rows without a label
 _GATHERED = 2**22  # numbers gathered at a time
 
@@ -92,14 +93,16 @@ class Classes:
 
     Attributes
     ----------
-    slots : for every row its class: the text of a number below `COLOURS`, `OTHER` or `UNKNOWN`
+    slots : for every row its class: the text of a number from 0, `OTHER` or `UNKNOWN`
     names : what a legend calls every class that occurs, in its order
     sizes : how many rows have it
+    ordered : whether the classes are ranges of a number, in their order
     """
 
     slots: Sequence[str]
     names: dict[str, str]
     sizes: dict[str, int]
+    ordered: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,21 +178,41 @@ def has_label(label: Any) -> bool:
     return labelling.has_label(label) and not (isinstance(label, str) and not label)
 
 
-def classes(y: Sequence[Any]) -> Classes:
+def classes(y: Sequence[Any], most: int = COLOURS) -> Classes:
     """The most frequent labels, sorted, each as a class of its own, and the others together."""
     texts = [label_text(label) if has_label(label) else None for label in labelling.cleaned(y)]
     sizes = Counter(text for text in texts if text is not None)
-    frequent = sorted(sizes, key=lambda text: (-sizes[text], _by_value(text)))[:COLOURS]
+    frequent = sorted(sizes, key=lambda text: (-sizes[text], _by_value(text)))[:most]
     slot_of = {text: str(k) for k, text in enumerate(sorted(frequent, key=_by_value))}
     slots = [UNKNOWN if text is None else slot_of.get(text, OTHER) for text in texts]
     names = {slot: text for text, slot in slot_of.items()}
-    if len(sizes) > COLOURS:
-        names[OTHER] = (
-            f"{len(sizes) - COLOURS:,} other classes" if len(sizes) > COLOURS + 1 else "1 other class"
-        )
+    if len(sizes) > most:
+        names[OTHER] = f"{len(sizes) - most:,} other classes" if len(sizes) > most + 1 else "1 other class"
     if None in texts:
         names[UNKNOWN] = "no label"
     return Classes(slots, names, dict(Counter(slots)))
+
+
+def ranges(values: Sequence[Any], most: int = RANGES) -> Classes | None:
+    """Numbers as ranges that hold about equally many; None where they are not numbers, or too few differ."""
+    found = np.full(len(values), np.nan)
+    for row, value in enumerate(values):
+        if has_label(value):
+            number = _by_value(label_text(value))
+            if number[0]:
+                return None
+            found[row] = number[1]
+    known = np.isfinite(found)
+    if len(np.unique(found[known])) <= most:
+        return None
+    edges = np.unique(np.quantile(found[known], np.linspace(0, 1, most + 1)))
+    places = np.clip(np.searchsorted(edges, found, side="right") - 1, 0, len(edges) - 2)
+    slots = [str(place) if is_known else UNKNOWN for place, is_known in zip(places, known, strict=True)]
+    names = {str(k): f"{edges[k]:.4g} to {edges[k + 1]:.4g}" for k in range(len(edges) - 1)}
+    names = {slot: name for slot, name in names.items() if slot in set(slots)}
+    if not known.all():
+        names[UNKNOWN] = "no number"
+    return Classes(slots, names, dict(Counter(slots)), ordered=True)
 
 
 def label_text(label: Any) -> str:
@@ -219,14 +242,22 @@ def pair_distances(model: Any, X: Any, pairs: ArrayLike, is_similar: ArrayLike) 
     return Distances(similar, old, new)
 
 
-def maps(model: Any, X: Any = None, n_points: int = MAP_POINTS, seed: int = 0) -> Maps:
-    """Principal coordinates of a sample of the rows of X, under the distance before and the learned one."""
+def maps(
+    model: Any, X: Any = None, n_points: int = MAP_POINTS, seed: int = 0, first: Index | None = None
+) -> Maps:
+    """Principal coordinates of a sample of the rows of X, under the distance before and the learned one.
+
+    The rows `first` come before others into a sample.
+    """
     before, after = measures(model, X)
     if after.n_rows < 2:
         raise Missing("A map needs two rows or more.")
     rows = np.arange(after.n_rows)
     if len(rows) > n_points:
-        rows = np.sort(np.random.RandomState(seed).permutation(len(rows))[:n_points])
+        rows = np.random.RandomState(seed).permutation(len(rows))
+        if first is not None:
+            rows = np.concatenate([first, rows[~np.isin(rows, first)]])
+        rows = np.sort(rows[:n_points])
     new, new_share = _map(after.between(rows, rows))
     if before is None:
         return Maps(rows, None, new, (0.0, new_share))

@@ -123,8 +123,8 @@ def select(
     identifier = None
     if ids is not None and not (ids_optional and _find(file, ids) is None):
         identifier = _column(file, ids)
-    dropped = _columns(file, drop)
-    asked = _columns(file, features)
+    dropped = find_columns(file, drop)
+    asked = find_columns(file, features)
     taken = {label: "label", identifier: "id"}
     for column in (*dropped, *asked):
         if column in taken and column is not None:
@@ -245,7 +245,7 @@ def _labels(texts: NDArray[np.object_]) -> NDArray[np.object_]:
     return found
 
 
-def _columns(file: Opened, wanted: Sequence[str]) -> list[int]:
+def find_columns(file: Opened, wanted: Sequence[str]) -> list[int]:
     """Column numbers of several names; a text that is no name may be several with commas between."""
     found: list[int] = []
     for text in wanted:

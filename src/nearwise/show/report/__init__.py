@@ -7,7 +7,18 @@ own style sheet and script, by their hashes, and nothing else.
 """
 
 from nearwise.show.report._contents import Report, from_estimator
+from nearwise.show.report._objects import Objects
 from nearwise.show.report._outcome import from_outcome
-from nearwise.show.report._page import is_report, render
+from nearwise.show.report._page import is_report, render, render_neighbours
+from nearwise.show.report._pictures import Pictures
 
-__all__ = ["Report", "from_estimator", "from_outcome", "is_report", "render"]
+__all__ = [
+    "Objects",
+    "Pictures",
+    "Report",
+    "from_estimator",
+    "from_outcome",
+    "is_report",
+    "render",
+    "render_neighbours",
+]

@@ -1,4 +1,4 @@
-"""The charts of the page: figures with their intervals, distances, features, spectrum, convergence."""
+"""The charts of the page: distances, features, spectrum, convergence."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ from nearwise.show.report._svg import (
     whole_ticks,
 )
 from nearwise.show.report._text import LABEL, count, html, number, percent, shown, tick_percent
-from nearwise.study.evaluation import Figure, Interval
 from nearwise.study.inspection import Convergence, Distances, FeatureShares, Spectrum
 
 TOP_FEATURES = 15
@@ -36,29 +35,6 @@ _BINS = 40  # of a histogram of many pairs
 _FARTHEST = 3.0  # distance in medians at which a histogram ends
 _MARKS = 200  # on a line; of more points, evenly chosen ones are drawn
 _SMALLEST = 1e-16  # what is drawn for a gap of zero
-
-
-def intervals(item: Figure) -> str:
-    """Values before and after with their intervals, on one line each; the texts beside it say the same."""
-    parts = [part for part in (item.before, item.after) if all(map(math.isfinite, part))]
-    if not parts:
-        return ""
-    low, high = min(p.low for p in parts), max(p.high for p in parts)
-    margin = (high - low) * 0.06 or 0.01
-    x = Axis(low - margin, high + margin, 0.0, 150.0)
-
-    def line(part: Interval, kind: str, y: int) -> str:
-        return (
-            f'<path class="{kind} range" d="M{x(part.low)} {y}H{x(part.high)}"/>'
-            f'<path class="{kind} dot" d="M{x(part.value)} {y}h0"/>'
-        )
-
-    lines = "".join(
-        line(part, kind, y)
-        for part, kind, y in ((item.before, "before", 9), (item.after, "after", 23))
-        if part in parts
-    )
-    return f'<svg class="intervals" viewBox="0 0 150 32" aria-hidden="true">{lines}</svg>'
 
 
 def histograms(found: Distances) -> str:

@@ -7,29 +7,38 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from nearwise._common.digest import SHORT, digest
+from nearwise._common.types import Index, Mask
 from nearwise.model import labelling
+from nearwise.model.blocks import Constraints
 from nearwise.model.certificate import Violation
-from nearwise.show.report._maps import row_label
+from nearwise.show.report._maps import CLASSES, PAIRS as MOST_PAIRS, Look, row_label
+from nearwise.show.report._objects import HOVER, Objects
+from nearwise.show.report._pictures import Pictures
 from nearwise.show.report._text import count
 from nearwise.solving.result import Status
-from nearwise.study import inspection
+from nearwise.study import by_kind, inspection
 from nearwise.study.before_after import Missing, learner_of, start_note
+from nearwise.study.by_kind import ClassRecall, Margins, MeasuredDistances, PenaltyPath
 from nearwise.study.evaluation import Figure
-from nearwise.study.inspection import Classes, Convergence, Distances, FeatureShares, Maps, Spectrum
+from nearwise.study.examples import Examples, examples
+from nearwise.study.inspection import Convergence, Distances, FeatureShares, Maps, Spectrum
+from nearwise.study.suspicion import Suspect
 
 Part = TypeVar("Part")
+Pairs = tuple[ArrayLike, ArrayLike]
 
 FINGERPRINT = "data fingerprint"  # the setting that says which data these were
 WORST = 10  # violated constraints that are shown
+NUMBERS = 5  # features that are shown of a row
 
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """What the page shows. A part that is not there is a sentence that says why.
+    """What the page shows. A part that is not there is a sentence that says why; or empty, for no section.
 
     Attributes
     ----------
@@ -37,10 +46,15 @@ class Report:
     settings : what it takes to repeat the run, by name; "command" is shown as one
     notice : what the reader should know before the figures; empty for nothing
     figures : before and after, with intervals
+    examples, objects : some rows with their neighbours, and how rows are shown
+    recall : of every class
     distances, pairs : squared distances of pairs, and which pairs these are
-    maps, point_labels : two maps, and the hover labels of their rows
-    classes, n_rows : of all rows, shown or not
-    features, spectrum, convergence, worst : as `inspection` has them; the constraints violated most
+    measured, margins, graded : known distances, margins of triplets, and which these are
+    maps, look : two maps, and how their rows are shown
+    features, spectrum, penalties, convergence : as `inspection` has them
+    worst : the constraints violated most
+    suspects : labels and answers to look at first
+    conflicts : what was done with answers that contradict each other, one sentence each
     """
 
     title: str
@@ -48,30 +62,42 @@ class Report:
     settings: Mapping[str, object]
     notice: str = ""
     figures: Sequence[Figure] = ()
+    examples: Examples | str = ""
+    objects: Objects = field(default_factory=Objects)
+    recall: ClassRecall | str = ""
     distances: Distances | str = ""
     pairs: str = ""
+    measured: MeasuredDistances | str = ""
+    margins: Margins | str = ""
+    graded: str = ""
     maps: Maps | str = ""
-    point_labels: Sequence[str] = ()
-    classes: Classes | None = None
-    n_rows: int = 0
+    look: Look = field(default_factory=lambda: Look((), 0))
     features: FeatureShares | str = ""
     spectrum: Spectrum | str = ""
+    penalties: PenaltyPath | str = ""
     convergence: Convergence | str = ""
     worst: Sequence[Violation] | str = field(default="")
+    suspects: Sequence[Suspect] | str = ""
+    conflicts: Sequence[str] = ()
 
 
 def from_estimator(
     model: Any,
     X: Any,
-    *,
     y: ArrayLike | None = None,
+    *,
     ids: ArrayLike | None = None,
     names: Sequence[str] | None = None,
-    held_out: tuple[ArrayLike, ArrayLike] | None = None,
+    held_out: Pairs | None = None,
+    held_rows: ArrayLike | None = None,
+    constraints: Constraints | None = None,
+    show: Mapping[str, ArrayLike] | None = None,
+    images: Sequence[Any] | NDArray[Any] | None = None,
+    color_by: tuple[str, ArrayLike] | None = None,
     figures: Sequence[Figure] = (),
-    title: str,
-    summary: str,
-    settings: Mapping[str, object],
+    title: str = "",
+    summary: str = "",
+    settings: Mapping[str, object] | None = None,
     describe: Callable[[int], str] | None = None,
 ) -> Report:
     """Gather what there is to see in a fitted learner.
@@ -85,36 +111,157 @@ def from_estimator(
     names : of the features of X
     held_out : (m, 2) row numbers of pairs that were not learned from, and whether they are similar; by
         default pairs are drawn from the labels
+    held_rows : numbers of labelled rows that were not learned from; with them, the others that have a label
+        count as learned from
+    constraints : measured distances and triplets to compare with the learned distance, by row number
+    show : texts of every row, by a name, which are shown beside neighbours and at the marks of the maps
+    images : pictures of the rows: files, None for no picture, or an array (n, height, width) of numbers
+    color_by : a name and a value of every row that colours the maps, by default the labels
     figures : before and after
-    title, summary : what was learned, in a line and in a sentence
-    settings : what it takes to repeat it
+    title, summary : what was learned, in a line and in a sentence; by default what the learner tells
+    settings : what it takes to repeat it; by default the learner's parameters
     describe : the text of a constraint of the fit by its row number; by default the certificate's own
     """
     learner = learner_of(model)
     n = _n_rows(X)
     labels, called = _column(y, "y", n), _column(ids, "ids", n)
     labels = None if labels is None else labelling.cleaned(labels)
+    shown = {str(name): _column(values, f"show[{name!r}]", n) or [] for name, values in (show or {}).items()}
+    if images is not None and len(images) != n:
+        raise ValueError(f"images has {len(images)} entries, but X has {n} rows")
+    shares = _part(lambda: inspection.feature_shares(model, X, names))
+    objects = Objects(called, labels, shown, Pictures(images), _some_features(X, shares, names))
+    codes, classes = _codes(labels)
+    held, learned = _held(held_rows, codes, n)
     distances, pairs = _distances(model, X, labels, held_out)
-    found = _part(lambda: inspection.maps(model, X))
-    shown = isinstance(found, Maps)
-    rows = found.rows if isinstance(found, Maps) else ()
+    drawn = _drawn_pairs(held_out) if labels is None else None
+    found = _part(lambda: inspection.maps(model, X, first=None if drawn is None else np.unique(drawn[0])))
+    given = Constraints() if constraints is None else Constraints(constraints.resolve(n))
+    settings = {"learner": repr(learner)} if settings is None else settings
     return Report(
-        title=title,
-        summary=summary,
+        title=title or f"What {type(learner).__name__} learned",
+        summary=summary or _summary(learner, n, codes),
         settings={**settings, **_fingerprint(settings, X, labels, called, names)},
         notice=_notice(learner),
         figures=tuple(figures),
+        examples=_part(lambda: examples(model, X, codes, held, learned)),
+        objects=objects,
+        recall="" if codes is None else _part(lambda: _recall(model, X, codes, classes, held, learned)),
         distances=distances,
         pairs=pairs,
+        measured=_some(lambda: by_kind.measured_distances(model, X, given)),
+        margins=_some(lambda: by_kind.margins(model, X, given)),
         maps=found,
-        point_labels=[row_label(int(row), called, labels) for row in rows],
-        classes=inspection.classes(labels) if shown and labels is not None else None,
-        n_rows=n,
-        features=_part(lambda: inspection.feature_shares(model, X, names)),
+        look=_look(found, objects, n, held, drawn, color_by),
+        features=shares,
         spectrum=_part(lambda: inspection.spectrum(model, X)),
+        penalties=_some(lambda: by_kind.penalty_path(model)),
         convergence=_part(lambda: inspection.convergence(model)),
         worst=_worst(learner, describe),
     )
+
+
+def _look(
+    found: Maps | str,
+    objects: Objects,
+    n: int,
+    held: Index | None,
+    drawn: tuple[Index, Mask] | None,
+    color_by: tuple[str, ArrayLike] | None,
+) -> Look:
+    if isinstance(found, str):
+        return Look((), n)
+    texts = [objects.text(int(row), HOVER) if objects.show else "" for row in found.rows]
+    labels = [
+        row_label(int(row), objects.ids, objects.labels, text)
+        for row, text in zip(found.rows, texts, strict=True)
+    ]
+    name = "" if color_by is None else color_by[0]
+    values = objects.labels if color_by is None else _column(color_by[1], "color_by", n)
+    classes = None
+    if values is not None:
+        classes = inspection.ranges(values) if color_by is not None else None
+        classes = classes or inspection.classes(values, CLASSES)
+    is_held = None if held is None else np.isin(np.arange(n), held)
+    return Look(labels, n, classes, name, is_held, drawn)
+
+
+def _recall(
+    model: Any,
+    X: Any,
+    codes: Index,
+    classes: Sequence[str],
+    held: Index | None,
+    learned: Index | None,
+) -> ClassRecall:
+    found = by_kind.class_recall(model, X, codes, classes, held, learned)
+    if len(found.names) < 2:
+        raise Missing("Only one class was asked for.")
+    return found
+
+
+def _codes(labels: Sequence[Any] | None) -> tuple[Index | None, tuple[str, ...]]:
+    """Labels as numbers, -1 for none, and their names."""
+    if labels is None:
+        return None, ()
+    known = [label if inspection.has_label(label) else None for label in labels]
+    codes, classes = labelling.coded_objects(known)
+    return codes.astype(np.int64), tuple(inspection.label_text(label) for label in classes)
+
+
+def _held(rows: ArrayLike | None, codes: Index | None, n: int) -> tuple[Index | None, Index | None]:
+    """The rows that were held out, and those with a label that were not; neither where none was."""
+    held = np.unique(np.asarray([] if rows is None else rows, dtype=np.int64))
+    if not len(held):
+        return None, None
+    if held[0] < 0 or held[-1] >= n:
+        raise ValueError(f"held_rows: X has {n} rows, and no row {held[0] if held[0] < 0 else held[-1]}")
+    labelled = np.arange(n) if codes is None else np.flatnonzero(codes >= 0)
+    return held, np.setdiff1d(labelled, held)
+
+
+def _drawn_pairs(held_out: Pairs | None) -> tuple[Index, Mask] | None:
+    """Pairs to draw on the maps, as many of either kind as can be seen."""
+    if held_out is None:
+        return None
+    pairs, similar = np.asarray(held_out[0], dtype=np.int64).reshape(-1, 2), np.asarray(held_out[1], bool)
+    some = [np.flatnonzero(similar == kind)[:MOST_PAIRS] for kind in (True, False)]
+    chosen = np.sort(np.concatenate(some))
+    return (pairs[chosen], similar[chosen]) if len(chosen) else None
+
+
+def _some_features(
+    X: Any, shares: FeatureShares | str, names: Sequence[str] | None
+) -> dict[str, NDArray[Any]]:
+    """A few columns of the data, by name: those that carry most of the learned distance, in their order."""
+    columns = getattr(X, "columns", None) if names is None else names
+    if sparse.issparse(X) or columns is None:
+        return {}
+    values, found = np.asarray(X), tuple(map(str, columns))
+    if values.ndim != 2 or values.shape[1] != len(found) or values.dtype.kind not in "iuf":
+        return {}
+    places = np.arange(len(found))
+    if len(found) > NUMBERS:
+        if isinstance(shares, str) or shares.names != found:
+            return {}
+        places = np.sort(np.argsort(-np.abs(shares.after), kind="stable")[:NUMBERS])
+    return {found[k]: values[:, k] for k in places}
+
+
+def _summary(learner: Any, n: int, codes: Index | None) -> str:
+    """What a learner tells without a study around it."""
+    if getattr(learner, "kept_prior_", False):
+        return "Nothing better than the distance before was found."
+    known = "" if codes is None else f", {int((codes >= 0).sum()):,} of them with a label"
+    return f"The distance of a fitted {type(learner).__name__}, shown on {count(n, 'row')}{known}."
+
+
+def _some(make: Callable[[], Part]) -> Part | str:
+    """The part, or no section where there is none."""
+    try:
+        return make()
+    except Missing:
+        return ""
 
 
 def _part(make: Callable[[], Part]) -> Part | str:

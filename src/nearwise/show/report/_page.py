@@ -12,35 +12,58 @@ from pathlib import Path
 from typing import Any
 
 from nearwise import __version__
-from nearwise.show.report import _charts, _maps
+from nearwise.show.report import _charts, _figures, _graded, _maps, _objects
 from nearwise.show.report._contents import Report
+from nearwise.show.report._objects import Objects
 from nearwise.show.report._text import LINE, html, number, prose
-from nearwise.study.evaluation import UNCLEAR, VERDICTS, Figure
+from nearwise.study.examples import Example
+from nearwise.study.suspicion import Suspect
 
 GENERATOR = '<meta name="generator" content="nearwise">'
 COMMAND = "command"  # the setting that is shown as something to type
+SUSPECTS = 8  # labels and answers of a kind that are shown
 
 
 def render(report: Report) -> str:
     """The page: one HTML document without any other file."""
+    notice = f'<p class="notice" role="note">{prose(report.notice)}</p>' if report.notice else ""
+    body = (
+        f'<p class="lead">{prose(report.summary)}</p>{notice}</header>'
+        f"{_before_and_after(report)}{_neighbours(report)}{_distances(report)}{_map_section(report)}"
+        f"{_pair(_charted('Recall of every class', report.recall, _graded.recall), _margins(report))}"
+        f"{_measured(report)}{_suspects(report)}{_conflicts(report)}"
+        f'<div class="two">{_charted("Features that matter", report.features, _charts.features)}'
+        f"{_charted('Spectrum', report.spectrum, _charts.spectrum)}</div>"
+        f'<div class="two">{_charted("Penalty and score", report.penalties, _graded.penalties)}'
+        f"{_charted('Convergence', report.convergence, _charts.convergence)}</div>"
+        f"{_violations(report)}{_settings(report)}"
+    )
+    return _document(report.title, body, bool(report.objects.pictures))
+
+
+def render_neighbours(
+    title: str, summary: str, examples: Sequence[Example], data: Objects, queries: Objects | None = None
+) -> str:
+    """A page with objects and their neighbours alone; `queries` shows the objects, where not `data` does."""
+    found = _objects.cards(examples, data, queries)
+    note = " ".join(part.pictures.note() for part in (data, queries) if part is not None).strip()
+    head = f'<p class="lead">{prose(summary)}</p><p class="note">{html(note)}</p></header>'
+    return _document(title, f"{head}<section>{found}</section>", bool(data.pictures))
+
+
+def _document(title: str, body: str, pictures: bool) -> str:
     style, script = _asset("page.css"), _asset("page.js")
     policy = (
-        f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}; "
-        "base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; {'img-src data:; ' if pictures else ''}style-src {_digest(style)}; "
+        f"script-src {_digest(script)}; base-uri 'none'; form-action 'none'"
     )
-    title = html(report.title, LINE)
-    notice = f'<p class="notice" role="note">{prose(report.notice)}</p>' if report.notice else ""
+    name = html(title, LINE)
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">{GENERATOR}'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{title}</title><style>{style}</style></head><body><main>"
-        f'<header><h1>{title}</h1><p class="lead">{prose(report.summary)}</p>{notice}</header>'
-        f"{_figures(report.figures)}{_distances(report)}{_map_section(report)}"
-        f'<div class="two">{_charted("Features that matter", report.features, _charts.features)}'
-        f"{_charted('Spectrum', report.spectrum, _charts.spectrum)}</div>"
-        f'<div class="two">{_charted("Convergence", report.convergence, _charts.convergence)}'
-        f"{_violations(report)}</div>{_settings(report)}"
+        f"<title>{name}</title><style>{style}</style></head><body><main>"
+        f"<header><h1>{name}</h1>{body}"
         f"<footer>Made by nearwise {__version__}. This page loads nothing and sends nothing.</footer>"
         f"</main><script>{script}</script></body></html>\n"
     )
@@ -62,36 +85,31 @@ def versions() -> dict[str, str]:
     }
 
 
-def _figures(figures: Sequence[Figure]) -> str:
-    if not figures:
-        return ""
-    lines = ""
-    for item in figures:
-        cells = "".join(f"<td>{_value(text)}</td>" for text in item.texts())
-        better = f"{'lower' if item.lower_is_better else 'higher'} is better"
-        if item.change is not None:
-            better += f"; change: {html(item.verdict)}"
-        lines += (
-            f'<tr><th scope="row">{html(item.name, LINE)}<span class="soft">{better}</span></th>'
-            f'{cells}<td class="roomy">{_charts.intervals(item)}</td></tr>'
-        )
-    head = '<th scope="col">figure</th>' + "".join(
-        f'<th scope="col" class="{name}">{name}</th>' for name in ("before", "after")
-    )
-    table = (
-        f'<table class="numbers"><thead><tr>{head}<td class="roomy"></td></tr></thead>'
-        f"<tbody>{lines}</tbody></table>"
-    )
-    unclear = any(item.change is not None and item.verdict == VERDICTS[-1] for item in figures)
-    legend = f" {UNCLEAR.capitalize()}." if unclear else ""
-    note = f'<p class="note">In parentheses: 95 % intervals over resamples.{legend}</p>'
-    return _section("Before and after", table + note)
+def _before_and_after(report: Report) -> str:
+    return _section("Before and after", _figures.figures(report.figures)) if report.figures else ""
 
 
-def _value(text: str) -> str:
-    """A value, and its interval on a line of its own."""
-    value, bracket, interval = text.partition(" (")
-    return f"<b>{html(value)}</b>" + (f'<span class="soft">({html(interval)}</span>' if bracket else "")
+def _neighbours(report: Report) -> str:
+    return _charted(
+        "Neighbours of some rows", report.examples, lambda found: _objects.neighbours(found, report.objects)
+    )
+
+
+def _measured(report: Report) -> str:
+    note = f'<p class="note">{html(report.graded)}</p>' if report.graded else ""
+    return _charted(
+        "Measured and learned distances", report.measured, lambda found: note + _graded.measured(found)
+    )
+
+
+def _margins(report: Report) -> str:
+    note = f'<p class="note">{html(report.graded)}</p>' if report.graded else ""
+    return _charted("Margins of triplets", report.margins, lambda found: note + _graded.margins(found))
+
+
+def _pair(*sections: str) -> str:
+    """Sections side by side, or nothing."""
+    return f'<div class="two">{"".join(sections)}</div>' if any(sections) else ""
 
 
 def _distances(report: Report) -> str:
@@ -105,7 +123,7 @@ def _map_section(report: Report) -> str:
     return _charted(
         "Maps",
         report.maps,
-        lambda found: _maps.maps(found, report.classes, report.point_labels, report.n_rows),
+        lambda found: _maps.maps(found, report.look),
     )
 
 
@@ -134,6 +152,41 @@ def _violations(report: Report) -> str:
         )
 
     return _charted("Constraints violated most", report.worst, table)
+
+
+def _suspects(report: Report) -> str:
+    def table(found: Sequence[Suspect]) -> str:
+        kinds = list(dict.fromkeys(suspect.kind for suspect in found))
+        shown = [s for kind in kinds for s in [s for s in found if s.kind == kind][:SUSPECTS]]
+        lines = "".join(
+            f'<tr><th scope="row"><bdi>{html(", ".join(map(report.objects.name, s.rows)), LINE)}</bdi>'
+            f'<span class="soft">{s.kind}{", held out" if s.held_out else ""}</span></th>'
+            f"<td>{html(s.given, LINE)}</td><td>{html(s.suggested, LINE)}</td>"
+            f'<td class="spare">{html(s.why, LINE)}{_source(s)}</td></tr>'
+            for s in shown
+        )
+        head = "".join(
+            f'<th scope="col"{kind}>{name}</th>'
+            for name, kind in (("", ""), ("given", ""), ("suggested", ""), ("because", ' class="spare"'))
+        )
+        more = len(found) - len(shown)
+        rest = f" {more:,} more {'is' if more == 1 else 'are'} not shown." if more else ""
+        return (
+            '<p class="note">What the learned distance contradicts most. None of it is proven wrong: these '
+            f"are the ones to look at first.{rest}</p>"
+            f'<table class="small told"><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>'
+        )
+
+    return _charted("Labels and answers to check", report.suspects, table)
+
+
+def _source(suspect: Suspect) -> str:
+    return f'<span class="soft">{html(suspect.where, LINE)}</span>' if suspect.where else ""
+
+
+def _conflicts(report: Report) -> str:
+    lines = "".join(f"<li>{html(text)}</li>" for text in report.conflicts)
+    return _section("Answers that contradict each other", f"<ul>{lines}</ul>") if lines else ""
 
 
 def _settings(report: Report) -> str:
