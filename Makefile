@@ -22,7 +22,7 @@ CORE ?= $(OTHER_CORE_$(shell uname -m))
 NUMERICAL := linalg model solving fixed_rank online named learners/test_fixed_rank_estimators.py learners/test_fixed_rank_safety.py \
   learners/test_kernel_reducer.py learners/test_online_learner.py benchmarks/test_decide.py
 
-.PHONY: demo test test-fast test-portable lint types bench reproduce clean
+.PHONY: demo test test-fast test-portable lint types coverage fuzz bench reproduce clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -51,6 +51,15 @@ lint: $(VENV)/.installed-test
 types: $(VENV)/.installed-test
 	@$(BIN)/mypy
 
+# the tests that make test runs, with the lines and branches of src that they run; compiled loops do not count
+coverage: $(VENV)/.installed-test
+	@OPENBLAS_NUM_THREADS=$${OPENBLAS_NUM_THREADS:-1} $(BIN)/python -m pytest --numprocesses auto --cov --cov-report=term:skip-covered $(ARGS)
+
+# a coverage-guided search for files that the readers do not refuse in one line; make fuzz SECONDS=600
+fuzz: $(VENV)/.installed-test
+	@$(INSTALL) --editable ".[fuzz]" || { echo "nearwise: atheris does not install here, so nothing was fuzzed" >&2; exit 1; }
+	@$(BIN)/python tests/hostile/fuzz.py $(or $(SECONDS),60)
+
 # make bench lists the benchmarks; make bench NAME=solver runs one
 bench: $(VENV)/.installed-bench
 	@$(BIN)/nearwise bench $(NAME) $(ARGS)
@@ -60,7 +69,7 @@ reproduce: $(VENV)/.installed-bench $(VENV)/.installed-plot
 	@$(BIN)/nearwise reproduce --all --out docs/results --page docs/results.md --force $(ARGS)
 
 clean:
-	rm -rf $(VENV) build dist report.html .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist report.html .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.*
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.created:

@@ -85,6 +85,7 @@ def test_suspects_are_a_table(folder: Path, capsys: Capture) -> None:
     assert all(row["kind"] == "label" and row["object_1"].startswith("f") for row in rows)
 
 
+@pytest.mark.long
 def test_suspects_are_told_of(capsys: Capture) -> None:
     words = ("--drop", "note,picture", "--penalty", "1", "--force", "--suspects", "check.tsv")
     assert cli.main([*LEARN, *words]) == cli.DONE

@@ -156,3 +156,17 @@ def test_every_list_of_labels_is_the_same_labels(learner: str, labels: str) -> N
     expected = plain(learner) if labels in ("a column", "floats") else of_words(learner)
     for found, wanted in zip(numbers(LEARNERS[learner]().fit(ROWS, given), ROWS), expected, strict=True):
         np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_columns_of_other_names_are_refused(learner: str) -> None:
+    frame = pd.DataFrame(ROWS, columns=NAMES)
+    fitted = LEARNERS[learner]().fit(frame, LABELS)
+    ask = fitted.predict if learner == "regressor" else fitted.transform
+    for other in (frame.rename(columns={"b": "z"}), frame[["b", "a", "c"]]):
+        with pytest.raises(
+            ValueError, match=r"^The feature names should match those that were passed during fit"
+        ):
+            ask(other)
+    with pytest.raises(ValueError, match=r"^X has 2 features, but .* is expecting 3 features as input"):
+        ask(ROWS[:, :2])

@@ -174,6 +174,8 @@ def test_no_script_of_the_data_runs(browser: Any, tmp_path: Path) -> None:
         summary="".join(EVIL[:5]),
         settings=dict(zip(EVIL, EVIL, strict=True)) | {"command": EVIL[0]},
         describe=lambda row: texts[row % n],
+        show={EVIL[0]: texts},
+        color_by=(EVIL[1], texts),
     )
     path = tmp_path / "hostile.html"
     path.write_text(report.render(found), encoding="utf-8")

@@ -138,6 +138,7 @@ def test_pairs_are_drawn_where_there_are_no_labels(learner: nw.MetricLearner) ->
     assert " pair" not in section(page(report.from_estimator(learner, X, y, held_out=pairs)), "Maps")
 
 
+@pytest.mark.long
 def test_objects_of_drawn_pairs_are_in_the_sample() -> None:
     many = np.random.default_rng(0).normal(size=(1500, 2))
     pairs = np.column_stack([np.arange(1400, 1440), np.arange(1450, 1490)])
@@ -267,6 +268,7 @@ def test_suspects_and_conflicts_are_listed() -> None:
     assert "&gt;&amp; and its opposite</li>" in section(text, "Answers that contradict each other")
 
 
+@pytest.mark.long
 def test_the_page_of_a_study_marks_what_was_held_out() -> None:
     known = study.from_arrays(
         X, y.astype(str), constraints=c.closer([(k, k + 1, 149 - k) for k in range(40)])

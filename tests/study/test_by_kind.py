@@ -14,6 +14,7 @@ from nearwise.study import by_kind, inspection
 from nearwise.study.before_after import Missing
 
 X, y = load_iris(return_X_y=True)
+X = X + np.random.default_rng(0).normal(scale=0.01, size=X.shape)  # without equal distances
 NAMES = ("setosa", "versicolor", "virginica")
 HELD = np.arange(0, 150, 4)
 LEARNED = np.setdiff1d(np.arange(150), HELD)

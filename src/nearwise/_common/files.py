@@ -33,5 +33,9 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         if target.exists():
             shutil.copymode(target, part)
         os.replace(part, target)
+    except OSError as error:
+        if error.errno is not None and error.filename in (None, str(part)):
+            error.filename, error.filename2 = os.fspath(path), None  # what the user asked for
+        raise
     finally:
         part.unlink(missing_ok=True)

@@ -117,6 +117,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Refused as error:
         print(f"nearwise: {' '.join(str(error).split())}", file=sys.stderr)
         return BAD_INPUT
+    except MemoryError as error:
+        print(f"nearwise: not enough memory: {error}", file=sys.stderr)
+        return BAD_INPUT
     except KeyboardInterrupt:
         print("nearwise: interrupted", file=sys.stderr)
         return INTERRUPTED

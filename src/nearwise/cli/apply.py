@@ -87,7 +87,9 @@ def run(arguments: argparse.Namespace) -> int:
                 coordinates, notices = fitted.transform(table.X), list(table.notices)
                 rows = len(coordinates)
                 names = [f"{type(fitted.learner).__name__.lower()}{k}" for k in range(coordinates.shape[1])]
-                tables.write(arguments.output, names, coordinates, ids=table.ids, force=arguments.force)
+                notices += tables.write(
+                    arguments.output, names, coordinates, ids=table.ids, force=arguments.force
+                )
         if getattr(fitted.metric, "basis", None) is not None:
             notices.append(
                 "the model was learned in a subspace: the coordinates are those in it, and distances between "

@@ -110,11 +110,12 @@ def run(arguments: argparse.Namespace) -> int:
         _show(found, arguments.k)
         return DONE
     with refusing_bad_input():
-        tables.write_columns(arguments.output or STANDARD, found, force=arguments.force)
+        written = tables.write_columns(arguments.output or STANDARD, found, force=arguments.force)
+    tell(written, arguments.quiet)
     if arguments.output not in (None, STANDARD) and not arguments.quiet:
         count = len(found["query"]) // arguments.k
-        written = f"{numbered(arguments.k, 'neighbors')} of {numbered(count, 'rows')}"
-        print(f"wrote {arguments.output}: {written}")
+        what = f"{numbered(arguments.k, 'neighbors')} of {numbered(count, 'rows')}"
+        print(f"wrote {arguments.output}: {what}")
     return DONE
 
 

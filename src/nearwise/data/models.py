@@ -26,6 +26,7 @@ from scipy import sparse
 
 from nearwise import __version__
 from nearwise._common.files import write_whole
+from nearwise._common.memory import foresee
 from nearwise._common.tensors import DamagedFile, OtherFormat, read, to_bytes
 from nearwise._common.warning import warn
 from nearwise.model.certificate import Violation
@@ -250,6 +251,7 @@ def _state(value: Any) -> dict[str, Any]:
 def _restored(kind: Any, state: dict[str, Any]) -> Any:
     if kind is Result:
         factor = state["factor"]
+        foresee(8 * len(factor) ** 2, "its matrix")
         return Result(matrix=factor @ factor.T, features=np.empty((0, len(factor))), **state)
     if hasattr(kind, "__dataclass_fields__"):
         return kind(**state)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -115,7 +116,9 @@ class OnDask:
 
         self.client, self.address = client, _address(client)
         tasks = [piece if hasattr(piece, "dask") else delayed(piece, pure=False) for piece in pieces]
-        self._pieces = _guarded(client, lambda: client.compute(tasks), self.address)
+        with warnings.catch_warnings():  # pairs travel once, with the tasks, so that these can be done again
+            warnings.filterwarnings("ignore", message="Sending large graph")
+            self._pieces = _guarded(client, lambda: client.compute(tasks), self.address)
 
     def some(self, places: Sequence[int]) -> OnDask:
         """The same for some of the pieces."""

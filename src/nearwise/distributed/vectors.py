@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, runtime_checkable
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,12 +66,25 @@ class MappedRows:
             return np.empty(self.shape, self.dtype)
         known = self.__dict__.get("_map")
         if known is None:
-            known = np.memmap(self.path, self.dtype, "r", self.offset, self.shape)
-            self.__dict__["_map"] = known
+            known = self.__dict__["_map"] = _mapping(self)
         return np.asarray(known)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_map"}
+
+
+_mappings: WeakValueDictionary[Any, np.memmap[Any, Any]] = WeakValueDictionary()
+
+
+def _mapping(rows: MappedRows) -> np.memmap[Any, Any]:
+    """One for each file in a process: pages of a second one would count as memory of their own."""
+    found = os.stat(rows.path)
+    key = (rows.path, rows.offset, rows.shape, rows.dtype.str, found.st_ino, found.st_mtime_ns)
+    opened = _mappings.get(key)
+    if opened is None:
+        opened = np.memmap(rows.path, rows.dtype, "r", rows.offset, rows.shape)
+        _mappings[key] = opened
+    return opened
 
 
 class Stacked:

@@ -19,6 +19,7 @@ from sklearn.utils.validation import (
 
 from nearwise._common.checks import one_of, positive_or_infinite, whole_number_or_none
 from nearwise._common.errors import RowsError
+from nearwise._common.memory import foresee
 from nearwise._common.types import Array, Index
 from nearwise._common.warning import warn
 from nearwise.distributed import Vectors
@@ -105,7 +106,10 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         """
         metric = self._fitted_metric()
         X = self._checked(X)
-        found = metric.squared_distances(X, X if Y is None else self._checked(Y))
+        others = X if Y is None else self._checked(Y)
+        n, m = X.shape[0], others.shape[0]
+        foresee(8 * n * m, f"the matrix of distances between {n:,} and {m:,} objects")
+        found = metric.squared_distances(X, others)
         if Y is None:
             np.fill_diagonal(found, 0.0)
         return found if squared else np.sqrt(found)

@@ -22,6 +22,7 @@ from nearwise.fixed_rank.geometry import Flat
 from nearwise.fixed_rank.online import Schedule
 from nearwise.fixed_rank.regression import Regression, constraint_forms, root_mean_square
 from nearwise.learners import _side, fixed_rank as shared
+from nearwise.learners._whole import whole
 from nearwise.learners.base import PriorKeptWarning, refuse_dask
 from nearwise.linalg.directions import with_fixed_signs
 from nearwise.linalg.scaling import inner_products
@@ -108,6 +109,7 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.callback = callback
 
+    @whole
     def fit(
         self,
         X: ArrayLike,
@@ -146,6 +148,7 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
             warn(f"{type(self).__name__}: {found.message}", ConvergenceWarning)
         return self
 
+    @whole
     def partial_fit(
         self,
         X: ArrayLike | None = None,

@@ -23,6 +23,7 @@ from nearwise.learners._checkpoint import open_checkpoint
 from nearwise.learners._progress import progress, with_callbacks
 from nearwise.learners._range import refuse_incomparable
 from nearwise.learners._selection import hold_out
+from nearwise.learners._whole import whole
 from nearwise.learners.base import METADATA, Learner, PriorKeptWarning, WorseThanEuclideanWarning
 from nearwise.learners.input_kernels import InputKernel, first_equal_rows
 from nearwise.learners.kernel_features import (
@@ -155,6 +156,7 @@ class FixedRankLearner(Learner):
         self.check = check
 
     @with_callbacks
+    @whole
     def fit(
         self,
         X: Any,
@@ -189,6 +191,7 @@ class FixedRankLearner(Learner):
             warn(f"{type(self).__name__}: {found.message}", ConvergenceWarning)
         return self
 
+    @whole
     def partial_fit(
         self,
         X: Any,

@@ -22,6 +22,7 @@ from nearwise.fixed_rank.regression import Regression, matrix_forms, root_mean_s
 from nearwise.learners import fixed_rank as shared
 from nearwise.learners._progress import Callbacks, progress, with_callbacks
 from nearwise.learners._range import refuse_huge, refuse_tiny
+from nearwise.learners._whole import whole
 from nearwise.learners.base import refuse_dask
 from nearwise.learners.kernel_features import KernelFeatures, is_precomputed, kernel_features
 from nearwise.model.relations import signs_of
@@ -127,6 +128,7 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
         self.callback = callback
 
     @with_callbacks
+    @whole
     def fit(self, X: Any, y: ArrayLike, *, relations: Any = None) -> Self:
         """Learn W.
 
@@ -156,6 +158,7 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
             warn(f"{type(self).__name__}: {found.message}", ConvergenceWarning)
         return self
 
+    @whole
     def partial_fit(self, X: Any, y: ArrayLike, *, relations: Any = None) -> Self:
         """Learn from more samples, in the order in which they come: one pass in mini-batches, (9) and (20).
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from nearwise._common.memory import foresee
 from nearwise._common.types import Array, Index
 
 _GATHERED = 2**22  # numbers gathered at a time
@@ -43,6 +44,8 @@ class InputKernel:
             return X if Y is None else X[:, Y]
         from sklearn.metrics.pairwise import pairwise_kernels  # slow to import, and needed only here
 
+        n, m = X.shape[0], X.shape[0] if Y is None else Y.shape[0]
+        foresee(8 * n * m, f"the kernel matrix of {n:,} by {m:,} objects")
         return np.asarray(pairwise_kernels(X, Y, metric=self.name, **self.parameters), dtype=np.float64)
 
     def paired(self, X: Any, Y: Any) -> Array:

@@ -19,6 +19,7 @@ from nearwise._common.types import Array, Index
 from nearwise.learners import _kernel_bases, _side
 from nearwise.learners._progress import with_callbacks
 from nearwise.learners._space import Outside
+from nearwise.learners._whole import whole
 from nearwise.learners.base import Learner, rank_wanted
 from nearwise.learners.input_kernels import InputKernel, SumKernel
 from nearwise.learners.metric import KernelMetric, ObjectSpan, symmetric_root
@@ -125,6 +126,7 @@ class KernelLearner(Learner):
         self.alpha = alpha
 
     @with_callbacks
+    @whole
     def fit(
         self,
         X: Any,

@@ -15,6 +15,7 @@ from nearwise._common.types import Array
 from nearwise._common.warning import warn
 from nearwise.learners import _side
 from nearwise.learners._progress import progress, with_callbacks
+from nearwise.learners._whole import whole
 from nearwise.learners.base import PriorKeptWarning, contradiction
 from nearwise.learners.input_kernels import InputKernel
 from nearwise.learners.kernel_learner import KernelLearner
@@ -117,6 +118,7 @@ class KernelReducer(KernelLearner):
         self.callback = callback
 
     @with_callbacks
+    @whole
     def fit(
         self,
         X: Any,

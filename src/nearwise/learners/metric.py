@@ -20,6 +20,7 @@ from scipy import sparse
 from scipy.linalg import lapack, solve_triangular
 
 from nearwise._common.markup import fact_table
+from nearwise._common.memory import foresee
 from nearwise._common.types import Array, Index
 from nearwise.learners.input_kernels import (
     InputKernel,
@@ -84,6 +85,7 @@ class Metric:
     @property
     def matrix(self) -> Array:
         """M, d x d."""
+        foresee(8 * self.n_features**2, f"the matrix of {self.n_features:,} features")
         learned = self.factor @ self.factor.T
         if self.basis is not None:
             low_rank = learned - np.eye(len(learned))

@@ -20,6 +20,7 @@ from nearwise.distributed.vectors import is_dask
 from nearwise.learners import _bases, _side
 from nearwise.learners._progress import with_callbacks
 from nearwise.learners._space import Outside
+from nearwise.learners._whole import whole
 from nearwise.learners.base import Learner, rank_wanted
 from nearwise.learners.input_kernels import InputKernel, dense_product, first_equal_rows
 from nearwise.learners.metric import Metric, euclidean, root_of, symmetric_root
@@ -141,6 +142,7 @@ class MetricLearner(Learner):
         self.whole = whole
 
     @with_callbacks
+    @whole
     def fit(
         self,
         X: Any,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
@@ -17,6 +15,7 @@ from nearwise._common.errors import RowsError
 from nearwise._common.types import Array
 from nearwise._common.warning import warn
 from nearwise.learners import _side, starts
+from nearwise.learners._whole import unchanged_on_error
 from nearwise.learners.base import METADATA, Learner, PriorKeptWarning, refuse_dask
 from nearwise.learners.input_kernels import paired_squared_distances
 from nearwise.learners.metric import Metric, euclidean, symmetric_root
@@ -132,7 +131,7 @@ class OnlineLearner(Learner):
 
         Parameters as in `MetricLearner.fit`.
         """
-        with self._unchanged_on_error():
+        with unchanged_on_error(self):
             n_pairs = whole_number_or_none(self.n_pairs, "n_pairs")
             X = self._training_data(X)
             side = _side.read(X.shape[0], y, constraints, sample_ids)
@@ -180,7 +179,7 @@ class OnlineLearner(Learner):
         sample_ids : ids by which the constraints name the rows; those on others are left out and counted
         squared_distances : of pairs: one number > 0, or one each
         """
-        with self._unchanged_on_error():
+        with unchanged_on_error(self):
             refuse_dask(X, self)
             first = not hasattr(self, "state_")
             if np.ndim(X) == 3 and not sparse.issparse(X):
@@ -342,16 +341,6 @@ class OnlineLearner(Learner):
         if found.shape != (2,) or not np.all(np.isfinite(found) & (found > 0.0)):
             raise ValueError(f"bounds must be two finite numbers > 0 or None, got {self.bounds!r}")
         return float(found[0]), float(found[1])
-
-    @contextmanager
-    def _unchanged_on_error(self) -> Iterator[None]:
-        before = dict(vars(self))
-        try:
-            yield
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
 
 
 def _overflow(row: int) -> RowsError:

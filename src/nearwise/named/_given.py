@@ -74,6 +74,8 @@ def with_missing(A: Any) -> tuple[Array, Mask | None]:
             missing = nan & nan.T
             values[missing] = 0
     matrix = reading.symmetric(values, "A")
+    if not len(matrix):
+        raise ValueError("A must have at least one row, got shape (0, 0)")
     largest = max(float(matrix.max()), -float(matrix.min()))
     if largest > _LARGEST:
         raise ValueError(f"A has an entry of size {largest:g}, too large to be squared and added up")

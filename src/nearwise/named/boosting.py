@@ -13,6 +13,7 @@ multiplier reaches: then all happens on the subspace that is left, with log W1 r
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
@@ -137,6 +138,8 @@ def definite_boost(
     if is_limit.any():
         C, log_prior = basis.T @ C @ basis, basis.T @ log_prior @ basis
         ranges = _extremes(C) if eigenvalue_range is None else ranges
+        if (ranges[:, 0] > epsilon).any():  # what seemed to be zero beside the largest eigenvalue is not
+            return _Boost(C, log_prior, ranges, *settings).result(Status.INFEASIBLE)
     boost = _Boost(C, log_prior, ranges, *settings)
     found = boost.result(boost.follow(boost.states()))
     return _on_whole_space(found, basis, is_limit) if is_limit.any() else found
@@ -251,7 +254,8 @@ class _Boost(Loop[_State, _State, BoostStep]):
         satisfied = float(np.mean(values <= self.epsilon))
         certificate = Certificate(primal, objective, relative, violation, violation, satisfied, worst)
         reach = float(np.abs(self.ranges).max(initial=0.0))
-        most = math.ceil(2 * (reach / self.epsilon) ** 2 * self.highest)
+        steps = 2 * (reach / self.epsilon) * (reach / self.epsilon) * self.highest
+        most = math.ceil(steps) if math.isfinite(steps) else sys.maxsize  # more than anybody counts
         ends = {
             Status.SOLVED: f"All conditions hold up to {self.epsilon:g}",
             Status.INFEASIBLE: "No positive semidefinite W of trace one meets all constraints",

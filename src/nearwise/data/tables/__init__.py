@@ -6,15 +6,14 @@ one. Formats are in files of their own: text in `_text`, the others in `_binary`
 
 from __future__ import annotations
 
-import gzip
 import sys
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
 from nearwise.data.tables._binary import open_arrays, open_dataset, open_parquet
 from nearwise.data.tables._output import check_target, json_text, write, write_columns
 from nearwise.data.tables._seen import Seen
+from nearwise.data.tables._sizes import decompressed
 from nearwise.data.tables._table import Opened, Table, TableError, as_texts, checked, select
 from nearwise.data.tables._text import open_text
 from nearwise.data.tables.numerals import NO_WISHES, Wanted, wanted
@@ -98,7 +97,7 @@ def open_file(source: str, *, header: bool = True, wanted: Wanted = NO_WISHES) -
     suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
     if source != "-" and suffix in _OTHERS:
         raise TableError(f"{source}: {suffix} files are not read; save it as CSV, Parquet, .npy or .npz")
-    data = _decompressed(name, _bytes(source))
+    data = decompressed(name, _bytes(source))
     if not data:
         raise TableError(f"{name} is empty")
     content = next((kind for magic, kind in _MAGIC.items() if data.startswith(magic)), "text")
@@ -124,12 +123,3 @@ def _bytes(source: str) -> bytes:
     except (OSError, ValueError) as error:  # a path with a zero byte is a ValueError
         reason = getattr(error, "strerror", None) or error
         raise TableError(f"{source} cannot be read: {reason}") from None
-
-
-def _decompressed(source: str, data: bytes) -> bytes:
-    if not data.startswith(b"\x1f\x8b"):
-        return data
-    try:
-        return gzip.decompress(data)
-    except (OSError, EOFError, zlib.error) as error:
-        raise TableError(f"{source} is a damaged gzip file: {error}") from None

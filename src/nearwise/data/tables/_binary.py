@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise.data import datasets
+from nearwise.data.tables._sizes import check_arrays, check_parquet
 from nearwise.data.tables._table import (
     Loaded,
     TableError,
@@ -63,10 +63,13 @@ class Arrays:
 
 def open_arrays(source: str, data: bytes) -> Arrays:
     """A .npy file with one matrix, or a .npz file with the matrix X and perhaps labels and ids beside it."""
+    check_arrays(source, data)
     try:
         stored = np.load(io.BytesIO(data), allow_pickle=False)
         arrays = {"X": stored} if isinstance(stored, np.ndarray) else dict(stored)
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        if not all(isinstance(array, np.ndarray) for array in arrays.values()):
+            raise ValueError("a member of the archive is no array")
+    except Exception as error:  # NumPy reads a header as Python's syntax, which fails in many ways
         reason = "it holds Python objects, which are not read, for safety"
         if "allow_pickle" not in str(error):
             reason = "it is damaged, or not a file that NumPy wrote"
@@ -209,7 +212,10 @@ def open_parquet(source: str, data: bytes) -> ParquetFile:
             f'{source}: reading Parquet needs pyarrow: pip install "nearwise[tables]"'
         ) from error
     try:
+        check_parquet(source, pq.read_metadata(pa.BufferReader(data)))
         table = pq.read_table(pa.BufferReader(data))
+    except TableError:
+        raise
     except (pa.ArrowException, OSError, ValueError) as error:
         raise TableError(f"{source} is damaged, or not a Parquet file") from error
     columns = tuple(table.column_names)

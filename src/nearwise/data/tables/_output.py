@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from nearwise._common.files import write_whole
 from nearwise.data.tables._table import TableError, refuse_duplicate_names
 
 WRITTEN = (".csv", ".tsv", ".json", ".parquet", ".npy", ".npz")
+_NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?([eE][+-]?\d+)?")
 _BLOCK = 4096  # rows that are Python objects at a time
 
 
@@ -45,8 +47,11 @@ def write(
     ids: ArrayLike | None = None,
     labels: ArrayLike | None = None,
     force: bool,
-) -> None:
-    """Write rows of numbers by name, with their ids and labels.
+) -> tuple[str, ...]:
+    """Write rows of numbers by name, with their ids and labels; returns what there is to say about it.
+
+    In CSV and TSV, texts that a spreadsheet would take for a formula get an apostrophe in front, which makes
+    them text there; the other formats hold them as they are.
 
     Parameters
     ----------
@@ -66,22 +71,22 @@ def write(
         if extra:
             raise TableError(f"cannot write {target}: an .npy file holds no ids or labels; use .npz or .csv")
         _put(target, _npy(matrix), force)
-    elif suffix == ".npz":
+        return ()
+    if suffix == ".npz":
         arrays = {"X": matrix, "feature_names": np.array(names, dtype=np.str_)}
         _put(target, _npz(arrays | {name: values.astype(np.str_) for name, values in extra.items()}), force)
-    else:
-        columns = dict(zip(names, matrix.T, strict=True))
-        refuse_duplicate_names(target, [*extra, *names])
-        label = {name: extra.pop(name) for name in ("label",) if name in extra}
-        write_columns(target, {**extra, **columns, **label}, force=force)
+        return ()
+    columns = dict(zip(names, matrix.T, strict=True))
+    refuse_duplicate_names(target, [*extra, *names])
+    label = {name: extra.pop(name) for name in ("label",) if name in extra}
+    return write_columns(target, {**extra, **columns, **label}, force=force)
 
 
-def write_columns(target: str, columns: Mapping[str, NDArray[Any]], *, force: bool) -> None:
-    """Write columns of any type, by name; targets as in `write`, but no .npy."""
+def write_columns(target: str, columns: Mapping[str, NDArray[Any]], *, force: bool) -> tuple[str, ...]:
+    """Write columns of any type, by name; targets and what is returned as in `write`, but no .npy."""
     check_target(target, [suffix for suffix in WRITTEN if suffix != ".npy"])
     if target == "-":
-        _write_text(sys.stdout, columns, ",")
-        return
+        return _notices(target, _write_text(sys.stdout, columns, ","))
     suffix = _suffix(target)
     if suffix == ".parquet":
         _put(target, _parquet(columns), force)
@@ -91,9 +96,11 @@ def write_columns(target: str, columns: Mapping[str, NDArray[Any]], *, force: bo
         _put(target, json_text(columns).encode(), force)
     else:
         buffer = io.StringIO()
-        _write_text(buffer, columns, "\t" if suffix == ".tsv" else ",")
+        changed = _write_text(buffer, columns, "\t" if suffix == ".tsv" else ",")
         content = buffer.getvalue().encode()
         _put(target, gzip.compress(content, mtime=0) if target.lower().endswith(".gz") else content, force)
+        return _notices(target, changed)
+    return ()
 
 
 def json_text(columns: Mapping[str, NDArray[Any]]) -> str:
@@ -117,12 +124,44 @@ def _put(target: str, content: bytes, force: bool) -> None:
     write_whole(target, content)
 
 
-def _write_text(file: Any, columns: Mapping[str, NDArray[Any]], separator: str) -> None:
+def _write_text(file: Any, columns: Mapping[str, NDArray[Any]], separator: str) -> int:
+    """Write the columns, and return how many texts are changed, because they would be formulas."""
+    names = [_as_text(name) for name in columns]
+    changed = sum(name != old for name, old in zip(names, columns, strict=True))
+    values = []
+    for column in columns.values():
+        if column.dtype.kind in "UO":
+            cells = column.tolist()
+            column = np.array([_as_text(cell) for cell in cells], dtype=object)
+            changed += sum(new is not old for new, old in zip(column, cells, strict=True))
+        values.append(column)
+    texts = [*names, *(cell for column in values if column.dtype == object for cell in column)]
     writer = csv.writer(file, delimiter=separator, lineterminator="\n")
-    writer.writerow(columns)
-    values = list(columns.values())
+    if any(isinstance(text, str) and "\r" in text for text in texts):
+        # before Python 3.13 the module writes a carriage return as it is, which would end the line
+        writer = csv.writer(file, delimiter=separator, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
+    writer.writerow(names)
     for start in range(0, len(values[0]), _BLOCK):
         writer.writerows(zip(*(column[start : start + _BLOCK].tolist() for column in values), strict=True))
+    return changed
+
+
+def _as_text(cell: Any) -> Any:
+    """The cell, or, where a spreadsheet would run it as a formula, with an apostrophe in front.
+
+    A cell is a formula by its first character, also behind a tab or a line end; a number with a sign is none.
+    """
+    if not isinstance(cell, str) or _NUMBER.fullmatch(cell):
+        return cell
+    starts = cell.startswith(("\t", "\r")) or cell.lstrip(" \t\r\n\0").startswith(("=", "+", "-", "@"))
+    return f"'{cell}" if starts else cell
+
+
+def _notices(target: str, changed: int) -> tuple[str, ...]:
+    if not changed:
+        return ()
+    what, it = ("1 text is", "it") if changed == 1 else (f"{changed} texts are", "them")
+    return (f"{target}: {what} written with an apostrophe in front, so that no spreadsheet runs {it}",)
 
 
 def _npy(matrix: NDArray[np.float64]) -> bytes:

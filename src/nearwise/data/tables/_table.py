@@ -24,6 +24,9 @@ MISSING = frozenset(("", "?", "na", "n/a", "nan", "null", "none", "<na>", "#n/a"
 class TableError(ValueError):
     """A data file that cannot be used; the message names the file, its line or row, and what to do."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.splitlines()))  # names in a file may have line ends
+
 
 @dataclass(frozen=True, eq=False)
 class Table:

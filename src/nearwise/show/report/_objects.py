@@ -69,7 +69,7 @@ class Objects:
 
 def cards(found: Sequence[Example], objects: Objects, asked: Objects | None = None) -> str:
     """Every object with its neighbours; `asked` shows the objects where they are of another table."""
-    wide = " wide" if objects.show else ""
+    wide = " wide" if objects.show and any(example.before is not None for example in found) else ""
     content = "".join(_card(example, objects, asked or objects) for example in found)
     return f'<div class="cards{wide}">{content}</div>'
 
@@ -104,7 +104,8 @@ def _card(example: Example, objects: Objects, asked: Objects) -> str:
         if rows is not None:
             known = before if name == "after" and before else None
             items = "".join(_item(int(row), own, known, objects) for row in rows)
-            strip = ' class="strip"' if objects.pictures and not objects.show else ""
+            named = "" if objects.labels is not None else " named"  # a label says more than a name
+            strip = f' class="strip{named}"' if objects.pictures and not objects.show else ""
             title = f'<h3 class="{name}">{name}</h3>' if example.before is not None else ""
             lists += f"<div>{title}<ol{strip}>{items}</ol></div>"
     return f'<article class="card">{head}<div class="sides">{lists}</div></article>'

@@ -161,14 +161,11 @@ def _suspects(report: Report) -> str:
         lines = "".join(
             f'<tr><th scope="row"><bdi>{html(", ".join(map(report.objects.name, s.rows)), LINE)}</bdi>'
             f'<span class="soft">{s.kind}{", held out" if s.held_out else ""}</span></th>'
-            f"<td>{html(s.given, LINE)}</td><td>{html(s.suggested, LINE)}</td>"
-            f'<td class="spare">{html(s.why, LINE)}{_source(s)}</td></tr>'
+            f'<td>{html(s.given, LINE)}<span class="soft">rather: {html(s.suggested, LINE)}</span></td>'
+            f"<td>{html(s.why, LINE)}{_source(s)}</td></tr>"
             for s in shown
         )
-        head = "".join(
-            f'<th scope="col"{kind}>{name}</th>'
-            for name, kind in (("", ""), ("given", ""), ("suggested", ""), ("because", ' class="spare"'))
-        )
+        head = "".join(f'<th scope="col">{name}</th>' for name in ("rows", "given", "because"))
         more = len(found) - len(shown)
         rest = f" {more:,} more {'is' if more == 1 else 'are'} not shown." if more else ""
         return (

@@ -1,0 +1,62 @@
+"""Memory foreseen: what cannot be allocated is refused before any work on it, with its size in the message.
+
+Linux grants memory that it does not have, and ends the process that uses it. So what is large by the square
+of something is compared with what is free first.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_GIGABYTE = 1e9
+_UNLIMITED = 1 << 60  # how control groups and limits write that there is none, or more
+
+
+def foresee(n_bytes: float, what: str) -> None:
+    """Raise a MemoryError where so many bytes for the named thing are more than what is free."""
+    free = free_bytes()
+    if free is not None and n_bytes > free:
+        raise MemoryError(
+            f"{what} needs {n_bytes / _GIGABYTE:,.1f} GB of memory, and {free / _GIGABYTE:,.1f} GB are free"
+        )
+
+
+def free_bytes() -> int | None:
+    """Bytes that this process can still have, by machine, control group and limit; None where unknown."""
+    known = [found for found in (_of_machine(), _of_group(), _of_limit()) if found is not None]
+    return max(min(known), 0) if known else None
+
+
+def _of_machine() -> int | None:
+    for line in _lines(Path("/proc/meminfo")):
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+def _of_group() -> int | None:
+    folder = Path("/sys/fs/cgroup")
+    limit, used = _lines(folder / "memory.max"), _lines(folder / "memory.current")
+    if not limit or not used or not limit[0].isdecimal() or int(limit[0]) >= _UNLIMITED:
+        return None
+    return int(limit[0]) - int(used[0])
+
+
+def _of_limit() -> int | None:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    used = _lines(Path("/proc/self/statm"))
+    if limit == resource.RLIM_INFINITY or limit >= _UNLIMITED or not used:
+        return None
+    return limit - int(used[0].split()[0]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="ascii").splitlines()
+    except (OSError, ValueError):
+        return []
