@@ -101,9 +101,10 @@ def test_full_rank_metrics_compete(found: Found) -> None:
     outcome = found("uci_fixed_rank")
     names = ("Euclidean", "flat", "polar", "ITML", "LEGO", "POLA")
     of = {name: [value(outcome, f"error, {data}, {name}") for data in ("iris", "wine")] for name in names}
+    best = min(np.mean(of[other]) for other in ("ITML", "LEGO", "POLA"))
     for name in ("flat", "polar"):
-        assert of[name][0] < of["Euclidean"][0]
-        assert np.mean(of[name]) < min(np.mean(of[other]) for other in ("ITML", "LEGO", "POLA")) + 0.03
+        assert np.mean(of[name]) < np.mean(of["Euclidean"]) - 0.005
+        assert np.mean(of[name]) < best + 0.015
 
 
 @pytest.mark.long

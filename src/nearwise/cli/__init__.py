@@ -77,6 +77,11 @@ COMMANDS = {
         ),
         "neighbors",
     ),
+    "info": Command(
+        "show what a model is, what it was learned from, and how good it was found to be",
+        ("info model.safetensors",),
+        "info",
+    ),
     "bench": Command(
         "measure against other solvers and packages in one run; without a name, list the benchmarks",
         ("bench solver",),

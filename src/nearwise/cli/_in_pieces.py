@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from nearwise.cli import _side
 from nearwise.cli._common import (
     DONE,
     NOT_CONVERGED,
@@ -22,6 +23,7 @@ from nearwise.cli._common import (
 
 _FILES = (".parquet", ".pq", ".npy")
 _SHOWN = ("show", "image", "color_by")  # for a report
+_PREPARED = ("category", "convert")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -63,6 +65,7 @@ def run(arguments: argparse.Namespace, target: str) -> int:
         penalty=arguments.penalty,
         seed=arguments.seed,
         max_seconds=arguments.max_seconds or math.inf,
+        max_iter=arguments.max_iter,
         checkpoint=arguments.checkpoint,
     )
     with (
@@ -70,22 +73,19 @@ def run(arguments: argparse.Namespace, target: str) -> int:
         Console(stderr=True, quiet=arguments.quiet, markup=False).status("reading") as line,
         limit_threads(arguments.threads),
     ):
+        from nearwise.data.side_files import Reading
         from nearwise.study import in_pieces
 
         with refusing_bad_input():
             vectors = in_pieces.open_files(
                 paths, labels=arguments.labels, ids=arguments.id, features=arguments.features, client=client
             )
-            side = in_pieces.side_information(
-                vectors,
-                pairs=arguments.pairs,
-                triplets=arguments.triplets,
-                distances=arguments.distances,
-                squared=arguments.squared,
-            )
+            found = _side.files(arguments)
+            kinds = {name: found.pop(name) for name in ("pairs", "triplets", "distances")}
+            side, told = in_pieces.side_information(vectors, **kinds, how=Reading(**found))
             fit = in_pieces.fit_in_pieces(vectors, side, settings, study.Watch(settings, line.update))
             nw.save(fit.model, target)
-    _tell(arguments, fit, vectors.shape, target)
+    _tell(arguments, fit, vectors.shape, target, told)
     return DONE if fit.learner.status_.name == "SOLVED" else NOT_CONVERGED
 
 
@@ -97,10 +97,23 @@ def _check(arguments: argparse.Namespace) -> None:
         raise BadInput(
             f"--method {arguments.method} needs data in memory: one file, without --workers and --dask"
         )
-    for option in ("rank", "kernel", "report", "held_out", "drop", "decimal", "thousands", *_SHOWN):
+    for option in (
+        "rank",
+        "kernel",
+        "report",
+        "held_out",
+        "drop",
+        "decimal",
+        "thousands",
+        *_SHOWN,
+        *_PREPARED,
+    ):
         if getattr(arguments, option):
             name = option.replace("_", "-")
             raise BadInput(f"--{name} needs data in memory: one file, without --workers and --dask")
+    for option in ("missing", "categorical"):
+        if getattr(arguments, option) != "refuse":
+            raise BadInput(f"--{option} needs data in memory: one file, without --workers and --dask")
     if arguments.scale == "standard":
         raise BadInput(
             "--scale standard needs data in memory; scale the columns before, or give --scale none"
@@ -141,10 +154,12 @@ def _client(arguments: argparse.Namespace) -> Iterator[Any]:
         yield client
 
 
-def _tell(arguments: argparse.Namespace, fit: Any, shape: tuple[int, int], target: str) -> None:
+def _tell(
+    arguments: argparse.Namespace, fit: Any, shape: tuple[int, int], target: str, told: tuple[str, ...]
+) -> None:
     learner = fit.learner
     result = learner.result_
-    notices = [*fit.notices, *([f"the fit was ended early: {fit.stopped}"] if fit.stopped else [])]
+    notices = [*told, *fit.notices, *([f"the fit was ended early: {fit.stopped}"] if fit.stopped else [])]
     notices.append("nothing was held out and no column standardised, which needs all rows in memory")
     if arguments.json:
         found = {

@@ -17,6 +17,7 @@ from nearwise.cli._common import (
     check_distinct,
     check_output,
     columns,
+    existing_told_last,
     limit_threads,
     refusing_bad_input,
     tell,
@@ -68,13 +69,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Load, read, transform, write."""
     if arguments.json and arguments.output == STANDARD:
         raise BadInput("--json and the coordinates cannot both go to standard output; give -o FILE")
-    check_output(arguments.output, arguments.force)
     check_distinct({"MODEL": arguments.model, "DATA": arguments.data}, {"-o": arguments.output})
     with limit_threads(arguments.threads):
         from nearwise import study
         from nearwise.data import tables
 
-        with refusing_bad_input():
+        exists = existing_told_last(lambda: check_output(arguments.output, arguments.force))
+        with exists, refusing_bad_input():
             tables.check_target(arguments.output)
             if arguments.id is not None and arguments.output.lower().endswith(".npy"):
                 raise BadInput(f"{arguments.output} cannot hold ids; write .npz, .parquet or .csv")
@@ -83,7 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
                 rows, names = _written_in_pieces(arguments, fitted)
                 notices: list[str] = []
             else:
-                table = fitted.read(arguments.data, **columns(arguments))
+                has_ids = not arguments.output.lower().endswith(".npy")
+                table = fitted.read(arguments.data, remembered_ids=has_ids, **columns(arguments))
                 coordinates, notices = fitted.transform(table.X), list(table.notices)
                 rows = len(coordinates)
                 names = [f"{type(fitted.learner).__name__.lower()}{k}" for k in range(coordinates.shape[1])]

@@ -95,9 +95,8 @@ def _batch(geometry: str, solver: str, rank: int, data: Data, longest: int) -> T
         model = nw.FixedRankRegressor(rank, geometry, solver=solver, max_iter=count)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            model.fit(X, y)
+            _, seconds = timed(partial(model.fit, X, y))
         done = model.n_iter_ < count
-        seconds = model.result_.history[-1].seconds
         trace.add(model.n_iter_, seconds, toy.error(model, X_test, y_test))
         count = longest + 1 if done else 2 * count
     return trace

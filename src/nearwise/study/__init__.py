@@ -2,11 +2,12 @@
 
 `from_files` and `from_arrays` gather what is `Known` about some data; `learn` holds a part of it out, fits,
 and measures the distance before and after on that part: an `Outcome`. `load` opens a model file to apply it
-to other data, `measure` gives its figures there, and `nearest` the nearest rows. `suspects` are the labels
-and answers that an outcome contradicts most.
+to other data, `measure` gives its figures there, `nearest` the nearest rows, and `describe` what it says of
+itself. `suspects` are the labels and answers that an outcome contradicts most.
 """
 
 from nearwise._common.refused import Refused
+from nearwise.study.description import describe, facts
 from nearwise.study.fitted import Fitted, load
 from nearwise.study.fitting import Fit, Settings, Watch
 from nearwise.study.holding_out import Split, hold_out
@@ -30,6 +31,8 @@ __all__ = [
     "Split",
     "Suspect",
     "Watch",
+    "describe",
+    "facts",
     "from_arrays",
     "from_files",
     "hold_out",

@@ -16,6 +16,7 @@ from nearwise._common.files import whole_file
 from nearwise._common.refused import Refused
 from nearwise._common.types import Array, Index
 from nearwise.data import side_files
+from nearwise.data.side_files import Objects, Reading
 from nearwise.distributed.files import files_of, open_vectors
 from nearwise.distributed.vectors import Stacked
 from nearwise.model.blocks import Constraints
@@ -47,23 +48,20 @@ def open_files(
 
 
 def side_information(
-    vectors: Stacked,
-    *,
-    pairs: str | None = None,
-    triplets: str | None = None,
-    distances: str | None = None,
-    squared: bool = False,
-) -> Constraints:
-    """What files of pairs, triplets and distances say about the rows, by id or row number."""
-    n, names = len(vectors), None if vectors.ids is None else vectors.ids.astype(str)
-    found = Constraints()
-    if pairs is not None:
-        found += side_files.read_pairs(pairs, n, names).constraints
-    if triplets is not None:
-        found += side_files.read_triplets(triplets, n, names).constraints
-    if distances is not None:
-        found += side_files.read_distances(distances, n, names, squared=squared).constraints
-    return found
+    vectors: Stacked, *, pairs: str | None, triplets: str | None, distances: str | None, how: Reading
+) -> tuple[Constraints, tuple[str, ...]]:
+    """What files of pairs, triplets and distances say about the rows, by id or row number, and notices."""
+    objects = Objects(len(vectors), vectors.ids)
+    found, notices = Constraints(), tuple[str, ...]()
+    for source, read in (
+        (pairs, side_files.read_pairs),
+        (triplets, side_files.read_triplets),
+        (distances, side_files.read_distances),
+    ):
+        if source is not None:
+            side = read(source, objects, how)
+            found, notices = found + side.constraints, notices + side.notices
+    return found, notices
 
 
 def write_coordinates(fitted: Fitted, vectors: Stacked, target: str) -> list[str]:
