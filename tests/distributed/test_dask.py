@@ -41,7 +41,7 @@ def cut_small(monkeypatch: pytest.MonkeyPatch) -> None:
 def client() -> Iterator[Any]:
     distributed = pytest.importorskip("distributed")
     with distributed.Client(
-        processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None, set_as_default=False
+        processes=False, n_workers=1, threads_per_worker=2, dashboard_address=":0", set_as_default=False
     ) as found:
         yield found
 
