@@ -28,6 +28,10 @@ UNDECIDED = {
     "7:w9": "multipliers a little outside the domain of the dual",
     "7:72": "only a singular matrix meets the rows, which LogDet excludes",
     "202:30": "the same for a kernel",
+    "202:w95": "soft rows of no weight beside hard ones",
+    "31:w187": "a penalty of 1e27 on a small bound, von Neumann",
+    "404:226": "collinear features, 44 hard rows, von Neumann",
+    "5:8": "features with an offset of 1e8, stiff rows, von Neumann",
 }
 
 

@@ -385,6 +385,7 @@ def test_one_neighbor_is_not_several(folder: Path, capsys: Capture) -> None:
     assert capsys.readouterr().out == f"wrote out.csv: 1 neighbor of {len(X)} rows\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("locale", ["ascii", "latin-1"])
 def test_any_text_goes_through_a_pipe_in_utf8(locale: str, folder: Path) -> None:
     ids = [f"花{row}" for row in range(len(X))]

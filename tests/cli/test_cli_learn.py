@@ -556,6 +556,7 @@ def interrupted(place: str, seconds: float, *arguments: str) -> tuple[int, str, 
     return process.returncode, out, err.replace("ready\n", "")
 
 
+@pytest.mark.long
 def test_ctrl_c_during_a_fit_keeps_the_best_iterate(folder: Path) -> None:
     line = "learn flowers.csv --labels species --drop name --report m.html"
     code, out, err = interrupted("fitting.Watch, '__call__'", 0.05, *shlex.split(line))

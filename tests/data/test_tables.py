@@ -446,6 +446,7 @@ words = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), min_siz
 )
 
 
+@pytest.mark.long
 @given(
     rows=st.lists(st.tuples(numbers, words, numbers), min_size=2, max_size=8),
     separator=st.sampled_from(",;\t|"),

@@ -20,10 +20,10 @@ from nearwise.model.divergences import (
     LogDet,
     SpectralDivergence,
     VonNeumann,
-    conjugate_slack,
     divided_differences,
     spectral_value,
 )
+from nearwise.model.losses import conjugate_slack
 
 
 class MinusRoot(SpectralDivergence):
@@ -541,6 +541,11 @@ def test_conjugate_slack_of_logdet_is_a_logarithm_to_full_accuracy():
     y = np.array([-1e12, -1e3, -1e-9, 0.0, 1e-9, 0.5, 1 - 2.0**-30])
     assert_allclose(conjugate_slack(LogDet(), 3 * y, 0.5, 1.5), -1.5 * np.log1p(-y), rtol=1e-12)
     assert np.all(conjugate_slack(LogDet(), [3.0, 4.0], 0.5, 1.5) == np.inf)
+
+
+@pytest.mark.parametrize("divergence", [LogDet(), VonNeumann()])
+def test_conjugate_slack_of_a_stiff_penalty_loses_no_digits_of_a_small_bound(divergence):
+    assert_allclose(conjugate_slack(divergence, 2.0, 1e-38, 1e27), 2e-38, rtol=1e-14)
 
 
 @built_in

@@ -90,6 +90,7 @@ def test_with_many_constraints_a_kernel_of_fixed_rank_beats_those_of_fixed_range
             assert of[name] > of["KSR"] - 0.05
 
 
+@pytest.mark.long
 def test_with_few_constraints_the_subspace_is_better_fixed(found: Found) -> None:
     outcome = found("kernel_usps")
     setting = "NMI, 3, 8 and 9 of the small digits, {}, rank 16, 100 constraints"

@@ -2,7 +2,7 @@
 
 The reader will find `Divergence`, the functions of numbers that a solver needs and a user writes to add one;
 the base class `SpectralDivergence`, which extends them to matrices, factors and vectors; the three
-divergences of KSD09, `LogDet`, `VonNeumann` and `Frobenius`; and three functions that solvers share.
+divergences of KSD09, `LogDet`, `VonNeumann` and `Frobenius`; and two functions that solvers share.
 """
 
 from __future__ import annotations
@@ -85,6 +85,10 @@ class Divergence(Protocol):
     def curvature(self, x: Array, /) -> Array:
         """phi''(x) for x > 0."""
 
+    @abstractmethod
+    def shifted(self, x: Array, t: Array, /) -> Array:
+        """gradient_inverse(gradient(x) + t)."""
+
 
 class SpectralDivergence(Divergence):
     """D(X, Y) of matrices, factors and vectors, from the functions of numbers that `Divergence` documents.
@@ -108,6 +112,10 @@ class SpectralDivergence(Divergence):
     def gradient_inverse_slope(self, t: Array, /) -> Array:
         """1 / phi'' at `gradient_inverse`; to be overridden if phi'' is finite where that stops at 0."""
         return 1.0 / self.curvature(self.gradient_inverse(t))
+
+    def shifted(self, x: Array, t: Array, /) -> Array:
+        """gradient_inverse(gradient(x) + t); to be overridden where a small t would be lost in the sum."""
+        return self.gradient_inverse(self.gradient(x) + t)
 
     def value(self, X: ArrayLike, Y: ArrayLike) -> float:
         """D(X, Y) of symmetric matrices; inf if one has a negative eigenvalue and not `indefinite_prior`."""
@@ -200,6 +208,12 @@ class LogDet(SpectralDivergence):
     def curvature(self, x: ArrayLike, /) -> Array:
         return np.square(self.gradient(x))
 
+    @np.errstate(all="ignore")
+    def shifted(self, x: ArrayLike, t: ArrayLike, /) -> Array:
+        """x / (1 - t x) where t x < 1."""
+        x, share = _floats(x), _floats(t) * x
+        return np.where(share >= 1.0, np.inf, x / (1.0 - share))
+
 
 @dataclass(frozen=True)
 class VonNeumann(SpectralDivergence):
@@ -229,6 +243,11 @@ class VonNeumann(SpectralDivergence):
     @np.errstate(all="ignore")
     def curvature(self, x: ArrayLike, /) -> Array:
         return 1.0 / np.abs(np.maximum(x, 0.0))  # 1 / -0.0 would be -inf
+
+    @np.errstate(all="ignore")
+    def shifted(self, x: ArrayLike, t: ArrayLike, /) -> Array:
+        """x exp(t)."""
+        return np.maximum(x, 0.0) * np.exp(_floats(t))
 
 
 @dataclass(frozen=True)
@@ -288,27 +307,6 @@ def divided_differences(law: Any, t: Array) -> Array:
     midpoint_slope = law.gradient_inverse_slope(t[:, None] / 2.0 + t / 2.0)
     quotient = np.where(is_close, midpoint_slope, rise / np.abs(t[:, None] - t))
     return np.where(np.isinf(g[:, None] + g), np.inf, quotient)
-
-
-@np.errstate(all="ignore")
-def conjugate_slack(divergence: Divergence, dual: ArrayLike, bound: ArrayLike, penalty: ArrayLike) -> Array:
-    """l*(y) = sup_{p >= 0} (y p - gamma scalar(p, b)) for dual y, bound b and penalty gamma.
-
-    It is attained at p* = gradient_inverse(gradient(b) + y / gamma), and inf where p* is. For y, b >= 0 its
-    value y p* - gamma scalar(p*, b) equals y b + gamma scalar(b, p*); each form is used where its two terms
-    have one sign, so that no digits cancel. An infinite penalty gives y b, as for a hard constraint.
-    """
-    y, b, gamma = np.broadcast_arrays(_floats(dual), _floats(bound), _floats(penalty))
-    p = np.asarray(divergence.gradient_inverse(divergence.gradient(b) + y / gamma))
-    soft = np.full(y.shape, np.inf)
-    for rows, form in (((y < 0) | (b < 0), (p, b)), ((y >= 0) & (b >= 0), (b, p))):
-        rows = rows & np.isfinite(p)
-        if not rows.any():
-            continue
-        at, other = form[0][rows], form[1][rows]
-        sign = -1.0 if form[0] is p else 1.0
-        soft[rows] = y[rows] * at + sign * gamma[rows] * divergence.scalar(at, other)
-    return np.where(np.isinf(gamma), y * b, soft)
 
 
 class _Spectrum(NamedTuple):

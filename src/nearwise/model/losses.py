@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nearwise._common.types import Array, Mask
-from nearwise.model.divergences import Divergence, conjugate_slack
+from nearwise._common.types import Array, Index, Mask
+from nearwise.model.divergences import Divergence
 
 SATISFIED = 1e-3  # relative violation up to which a constraint counts as satisfied, KSD09 7.1
 
@@ -54,6 +54,18 @@ class Losses:
     sizes: Array
     is_definite: Mask
     is_idle: Mask | None = None  # no row is
+
+    def only(self, rows: Index) -> Losses:
+        """Those of some rows alone."""
+        return Losses(
+            self.divergence,
+            self.relations[rows],
+            self.bounds[rows],
+            self.penalties[rows],
+            self.sizes[rows],
+            self.is_definite[rows],
+            None if self.is_idle is None else self.is_idle[rows],
+        )
 
     @cached_property
     def is_hard(self) -> Mask:
@@ -244,3 +256,24 @@ class Losses:
         difference = p - self.bounds
         wrong = np.where(self.relations == 0, difference != 0, difference * self.relations < 0)
         return np.flatnonzero(wrong & self.is_bregman), np.flatnonzero(wrong & self._is_quadratic)
+
+
+@np.errstate(all="ignore")
+def conjugate_slack(divergence: Divergence, dual: ArrayLike, bound: ArrayLike, penalty: ArrayLike) -> Array:
+    """l*(y) = sup_{p >= 0} (y p - gamma scalar(p, b)) for dual y, bound b and penalty gamma.
+
+    It is attained at p* = gradient_inverse(gradient(b) + y / gamma), and inf where p* is. For y, b >= 0 its
+    value y p* - gamma scalar(p*, b) equals y b + gamma scalar(b, p*); each form is used where its two terms
+    have one sign, so that no digits cancel. An infinite penalty gives y b, as for a hard constraint.
+    """
+    y, b, gamma = np.broadcast_arrays(*(np.asarray(a, np.float64) for a in (dual, bound, penalty)))
+    p = np.asarray(divergence.shifted(b, y / gamma))
+    soft = np.full(y.shape, np.inf)
+    for rows, form in (((y < 0) | (b < 0), (p, b)), ((y >= 0) & (b >= 0), (b, p))):
+        rows = rows & np.isfinite(p)
+        if not rows.any():
+            continue
+        at, other = form[0][rows], form[1][rows]
+        sign = -1.0 if form[0] is p else 1.0
+        soft[rows] = y[rows] * at + sign * gamma[rows] * divergence.scalar(at, other)
+    return np.where(np.isinf(gamma), y * b, soft)

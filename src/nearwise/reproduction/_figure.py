@@ -68,6 +68,7 @@ def _places(count: int, log: bool) -> Any:
 
 def _cloud(axes: Any, curve: Curve) -> None:
     classes = np.asarray(curve.classes)
+    axes.locator_params(nbins=6)  # numbers of many digits would run into each other
     for number, label in enumerate(np.unique(classes)):
         x, y = (np.asarray(values)[classes == label] for values in (curve.x, curve.y))
         colour, mark = PALETTE[number % len(PALETTE)], MARKERS[number % len(MARKERS)]

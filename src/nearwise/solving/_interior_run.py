@@ -19,7 +19,9 @@ from nearwise.solving._written import WrittenForm, packing
 WINDOW = 10  # steps over which progress is judged, and after which a point is looked at in any case
 _BACK = 0.98  # share of the way to the boundary
 _SHORT = 0.3  # a step below that is tried again with more centring
+_CURVED = 0.1  # a straight step below that says nothing of the second order
 _WORTH = 10.0  # times the tolerance: complementarity from which on a point is looked at
+_SPENT = 1e-20  # complementarity beside that of rounding, where nothing is left to gain
 _SLOW = 0.5  # sum of the lengths of so many steps, below which a run is given up
 _MOST_STEPS = 50
 _REFINEMENTS = 1
@@ -79,6 +81,7 @@ class Run:
         # primal and dual go different ways only where neither meets the other outside of products
         self._apart = isinstance(form.divergence, LogDet) and not self.slacks.any_linear
         self.lengths: list[float] = []
+        self._is_spent = False
         fits = len(self.values) > 0 and OrthogonalSystem.suits(*self._rows.shape)
         self._system: type[System | OrthogonalSystem] = OrthogonalSystem if orthogonal and fits else System
 
@@ -87,9 +90,14 @@ class Run:
         return len(self.lengths)
 
     @property
+    def mu(self) -> float:
+        """The mean of s |y| and of the eigenvalues of M Z, above what the divergence itself asks for."""
+        return self._mu(self.slacks.product, self.scaling.mu)
+
+    @property
     def is_promising(self) -> bool:
         slow = self.count >= WINDOW and sum(self.lengths[-WINDOW:]) < _SLOW
-        return not slow and self.count < _MOST_STEPS
+        return not slow and not self._is_spent and self.count < _MOST_STEPS
 
     @property
     def is_stuck(self) -> bool:
@@ -101,12 +109,11 @@ class Run:
 
         A certificate takes as long as a step or two.
         """
-        if self.count % WINDOW == 0:
-            return True
         order = self.scaling.order
         left = self.slacks.product + order * self.scaling.mu
-        done = float(np.abs(self.slacks.y) @ np.abs(self.values))
-        return left <= _WORTH * tol * max(done, order * unit)
+        done = max(float(np.abs(self.slacks.y) @ np.abs(self.values)), order * unit)
+        self._is_spent = left <= _SPENT * done
+        return self.count % WINDOW == 0 or left <= _WORTH * tol * done
 
     @np.errstate(all="ignore")
     def point(self) -> Iterate:
@@ -131,9 +138,10 @@ class Run:
         residual = scaling.residual(unpacked(self._rows @ slacks.y))
         system = self._system(scaling.whitened(self._rows), slacks.prepare(self.values))
 
-        def solve(mu: float, last: _Step | None, refinements: int = _REFINEMENTS) -> _Step:
-            matrix, slack = (None, None) if last is None else last
-            aim, both = slacks.aim(mu, slack), scaling.both(mu, matrix)
+        def solve(
+            mu: float, of_slacks: SlackStep | None, of_matrix: MatrixStep | None, refinements: int
+        ) -> _Step:
+            aim, both = slacks.aim(mu, of_slacks), scaling.both(mu, of_matrix)
             dy, D = system.solve(scaling.whitened(packed(both - residual)), aim.e, refinements)
             change = unpacked(scaling.unwhitened(D))
             return _Step(MatrixStep(change, both - change), slacks.change(dy, aim))
@@ -150,19 +158,20 @@ class Run:
 
     def _chosen(self, solve: Callable[..., _Step]) -> tuple[_Step, float, float]:
         """A step and its lengths: with second-order terms, or where that is short, with more centring."""
-        mu = self._mu(self.slacks.product, self.scaling.mu)
-        straight = solve(0.0, None, 0)  # only to aim by
+        mu = self.mu
+        straight = solve(0.0, None, None, 0)  # only to aim by
         primal, dual = self._lengths(straight, 1.0)
         after = self._mu(
             self.slacks.product_after(straight.slacks, primal, dual),
             self.scaling.mu_after(straight.matrix, primal, dual),
         )
         aim = mu * min(1.0, after / mu) ** 3 if mu > 0 else 0.0
-        best = solve(aim, straight if min(primal, dual) > 0.1 else None)
+        curved = straight.matrix if min(primal, dual) > _CURVED else None
+        best = solve(aim, straight.slacks, curved, _REFINEMENTS)
         lengths = self._lengths(best, _BACK)
         if min(lengths) < _SHORT:
             for centred in (max(aim, 0.5 * mu), mu):
-                other = solve(centred, None)
+                other = solve(centred, None, None, _REFINEMENTS)
                 others = self._lengths(other, _BACK)
                 if min(others) > min(lengths):
                     best, lengths = other, others

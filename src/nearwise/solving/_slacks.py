@@ -147,10 +147,17 @@ class Slacks:
         return self.s * self._inverse + slope
 
     def aim(self, mu: float, last: SlackStep | None) -> Aim:
-        """What a step owes that is to make s |y| equal mu, less what the last one changed at second order."""
+        """What a step owes that is to make s |y| equal mu, by how s and y answered to the last one, if any.
+
+        A straight step asked for ds |y| + s d|y| = -s |y|. As many times of it, t, as make
+        (s + t ds) (|y| + t d|y|) equal mu are between 0 and 2, however far that step leads; Mehrotra's
+        correction, -ds d|y|, is what is left of t for small steps.
+        """
         owed, by_barriers = mu - self._product, np.maximum(self._of_barrier, mu)
         if last is not None:
-            owed -= last.s * self.sign * last.y
+            product = self._product
+            root = np.sqrt(np.maximum(product**2 + 4 * owed * (last.s * self.sign * last.y), 0.0))
+            owed *= 2 * (product / (product + root + _TINY))
             by_barriers -= last.xi[self._barrier] * last.zeta
         by_barriers /= self.zeta
         e = self._open - self.sign * self._inverse * owed

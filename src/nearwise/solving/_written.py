@@ -90,6 +90,19 @@ class WrittenRows:
         x = T.T @ self.x
         return replace(self, x=x, y=x if self.y is self.x else T.T @ self.y)
 
+    def only(self, rows: Index) -> WrittenRows:
+        """Some rows alone, by their numbers in ascending order."""
+        kept = rows if self.row is None else np.flatnonzero(np.isin(self.row, rows))
+        x = self.x[:, kept]
+        return WrittenRows(
+            x,
+            x if self.y is self.x else self.y[:, kept],
+            self.weights[kept],
+            None if self.row is None else np.searchsorted(rows, self.row[kept]),
+            len(rows),
+            None if self.offsets is None else self.offsets[rows],
+        )
+
     def in_basis(self, G: Array) -> Array:
         """(r (r + 1) / 2, rows): G^T A_i G, packed."""
         x = G.T @ self.x
@@ -176,3 +189,7 @@ class WrittenForm:
     prior: Array
     rows: WrittenRows
     losses: Losses
+
+    def only(self, rows: Index) -> WrittenForm:
+        """The same with some rows alone."""
+        return replace(self, rows=self.rows.only(rows), losses=self.losses.only(rows))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nearwise._common.types import Array
+from nearwise._common.types import Array, Index, Mask
 from nearwise.model.divergences import Frobenius, LogDet, VonNeumann
 from nearwise.model.formulation import Formulation, Iterate, prior_point
 from nearwise.solving._interior_run import WINDOW, Run
@@ -28,17 +28,19 @@ _LAST = _STARTS - 1
 # and whether it solves its systems by an orthogonal factorisation
 _FROM = (
     (False, 0, False, False),
-    (False, 0, False, True),
-    (False, 0, True, True),
     (True, _LAST, False, True),
+    (False, 0, True, True),
+    (False, 0, False, True),
     (False, 1, False, True),
     (False, 1, True, True),
     (True, _LAST, True, True),
     *((False, start, False, True) for start in range(2, _STARTS)),
 )
-_SPARSER = 4  # searches for a proof of fewer rows
+_WEIGHTLESS = 1e-40  # what a soft row costs in units of the objective, below which it is left out
+_SEARCHES = 24  # for a proof of fewer rows
 _FLATTEST = 1e-12  # relative size of a direction of the rows that is one, and is stretched to equal size
 _FEASIBLE = 1e-7  # violation of rows that are not contradictory
+_CONVERGED = 1e-10  # mu of a search that has come to its end without a proof
 _DEAR = 1e10  # penalty on violations where only feasibility matters, in units of the rows
 
 
@@ -65,23 +67,44 @@ class InteriorPoint:
                 f"InteriorPoint knows LogDet, VonNeumann and Frobenius, not {form.divergence!r}; use Newton()"
             )
         yield _prior(form)
-        written = WrittenForm(form.divergence, form.prior, WrittenRows.of(form.measurements), form.losses)
-        unchecked = form.losses.any_hard
-        for run in _runs(written):
+        losses = form.losses
+        written = WrittenForm(form.divergence, form.prior, WrittenRows.of(form.measurements), losses)
+        rows = np.flatnonzero(_has_weight(form))
+        unchecked, all_rows = losses.any_hard, len(rows) == len(losses.bounds)
+
+        def point(run: Run) -> Iterate:
+            return run.point() if all_rows else _with_all_rows(run.point(), rows, written.rows)
+
+        for run in _runs(written if all_rows else written.only(rows)):
             while run.is_promising and run.advance():
                 if run.is_worth_a_look(self.tol, form.unit):
-                    yield run.point()
+                    yield point(run)
                 if unchecked and run.is_stuck:
                     break
             if unchecked:
-                unchecked = False
+                unchecked, here = False, point(run)
                 if form.is_strict:  # rows that only singular matrices meet have bounds of 0
-                    yield replace(run.point(), ray=np.where(form.losses.bounds == 0, run.slacks.y, 0.0))
+                    yield replace(here, ray=np.where(form.losses.bounds == 0, here.dual, 0.0))
                 for proof in _contradiction(written, form):
-                    yield replace(run.point(), ray=proof)
+                    yield replace(here, ray=proof)
                 while run.is_promising and run.advance():
                     if run.is_worth_a_look(self.tol, form.unit):
-                        yield run.point()
+                        yield point(run)
+
+
+@np.errstate(all="ignore")
+def _has_weight(form: Formulation) -> Mask:
+    """The rows that can move the optimum; what the others cost is far below rounding, and they get y = 0."""
+    losses = form.losses
+    sizes = np.maximum(losses.sizes, np.abs(losses.bounds))
+    weight = losses.penalties * sizes ** (form.divergence.degree or 0.0)
+    return losses.is_hard | ~(weight < _WEIGHTLESS * form.unit)
+
+
+def _with_all_rows(point: Iterate, rows: Index, written: WrittenRows) -> Iterate:
+    dual = np.zeros(written.n_rows)
+    dual[rows] = point.dual
+    return replace(point, values=written.values(point.factor), dual=dual)
 
 
 def _prior(form: Formulation) -> Iterate:
@@ -127,37 +150,67 @@ def _enlargement(form: WrittenForm) -> float:
 def _contradiction(written: WrittenForm, form: Formulation) -> Iterator[Array | None]:
     """Multipliers of few rows that prove the hard ones contradictory, if there are any; None while it looks.
 
-    They are those of the least squares of the violations, which LogDet, the natural barrier of the cone,
-    finds from a prior that is larger than all bounds ask for. They depend neither on the divergence nor on
-    the prior. Once found, rows of small share are made cheaper, so that they give up theirs.
+    Once there is a proof, rows of small share in it are made cheaper, so that they give theirs up. Then rows
+    are left out as long as the others still have a proof: half of them, then fewer, at last one by one.
     """
-    hard, rows = form.losses.is_hard, written.rows.turned(_equalising(written.rows))
-    sizes = np.where(rows.sizes > 0, rows.sizes, 1.0)
-    largest = float(np.max(np.abs(form.losses.bounds[hard]) / sizes[hard], initial=0.0)) or 1.0
-    unit = np.maximum(np.abs(form.losses.bounds), 1e-6 * largest * sizes)
-    prior, share, proof = np.full_like(form.prior, 100 * largest), np.ones_like(unit), None
-    for _ in range(_SPARSER):
-        penalties = np.where(hard, np.maximum(_DEAR * share, 1.0), 1 / _DEAR) / unit**2
-        losses = replace(form.losses, divergence=Frobenius(), penalties=penalties)
-        found = yield from _least_violation(WrittenForm(LogDet(), prior, rows, losses), form)
-        if found is None or (proof is not None and np.count_nonzero(found) >= np.count_nonzero(proof)):
+    hard = np.flatnonzero(form.losses.is_hard)
+    proof = yield from _proof_from(written, form, hard, np.ones(len(hard)), _STARTS)
+    if proof is None:
+        return
+    rows, share = _shares(proof, form)
+    fewer = yield from _proof_from(written, form, rows, share, 1)
+    while fewer is not None and np.count_nonzero(fewer) < len(rows):
+        proof, (rows, share) = fewer, _shares(fewer, form)
+        fewer = yield from _proof_from(written, form, rows, share, 1)
+    many, at = len(rows) // 2, 0
+    for _ in range(_SEARCHES):
+        if not many:
             break
-        proof, weight = found, np.abs(found) * unit
-        share = weight / weight.max()
+        kept = np.sort(np.delete(rows[np.argsort(share, kind="stable")], slice(at, at + many)))
+        fewer = yield from _proof_from(written, form, kept, np.ones(len(kept)), 1)
+        if fewer is None:
+            at += many
+        else:
+            proof, (rows, share) = fewer, _shares(fewer, form)
+            many, at = min(many, len(rows) // 2), 0
+        if at >= len(rows):
+            many, at = many // 2, 0
     yield proof
 
 
-def _least_violation(
-    feasibility: WrittenForm, form: Formulation
-) -> Generator[Array | None, None, Array | None]:
-    """A proof that the hard rows of `form` contradict each other; None where they do not."""
-    hard, larger = form.losses.is_hard, _enlargement(feasibility)
-    for start in range(_STARTS):
+def _shares(proof: Array, form: Formulation) -> tuple[Index, Array]:
+    """The rows of a proof, and the share of each beside the largest."""
+    share = np.abs(proof) * form.losses.references
+    rows = np.flatnonzero(share)
+    return rows, share[rows] / share.max()
+
+
+def _proof_from(
+    written: WrittenForm, form: Formulation, rows: Index, share: Array, starts: int
+) -> Generator[None, None, Array | None]:
+    """A proof that these hard rows contradict each other, of those of large share at best, or None.
+
+    It has the multipliers of the least squares of the violations, which LogDet, the natural barrier of the
+    cone, finds from a prior that is larger than all bounds ask for. They depend neither on the divergence nor
+    on the prior.
+    """
+    few = written.rows.only(rows)
+    turned = few.turned(_equalising(few))
+    losses, sizes = form.losses.only(rows), np.where(turned.sizes > 0, turned.sizes, 1.0)
+    largest = float(np.max(np.abs(losses.bounds) / sizes, initial=0.0)) or 1.0
+    unit = np.maximum(np.abs(losses.bounds), 1e-6 * largest * sizes)
+    soft = replace(losses, divergence=Frobenius(), penalties=np.maximum(_DEAR * share, 1.0) / unit**2)
+    feasibility = WrittenForm(LogDet(), np.full_like(form.prior, 100 * largest), turned, soft)
+    larger = _enlargement(feasibility)
+    for start in range(starts):
         run = Run(feasibility, larger**start)
         while run.is_promising and run.advance():
-            if run.count % 4 == 3 and (proof := form.proof(run.slacks.y)) is not None:
-                return proof
-            if np.max(form.losses.violations(run.values)[hard]) <= _FEASIBLE:
+            if run.count % 4 == 3:
+                ray = np.zeros(len(form.losses.bounds))
+                ray[rows] = run.slacks.y
+                if (proof := form.proof(ray)) is not None:
+                    return proof
+            if run.mu <= _CONVERGED or np.max(losses.violations(run.values)) <= _FEASIBLE:
                 return None
             if run.count % WINDOW == 0:
                 yield None  # so that limits are looked at
