@@ -164,10 +164,7 @@ def test_columns_of_other_names_are_refused(learner: str) -> None:
     frame = pd.DataFrame(ROWS, columns=NAMES)
     fitted = LEARNERS[learner]().fit(frame, LABELS)
     ask = fitted.predict if learner == "regressor" else fitted.transform
-    for other in (frame.rename(columns={"b": "z"}), frame[["b", "a", "c"]]):
-        with pytest.raises(
-            ValueError, match=r"^The feature names should match those that were passed during fit"
-        ):
+    for other in (frame.rename(columns={"b": "z"}), frame[["b", "a", "c"]], frame[["a", "b"]]):
+        text = r"^The feature names should match those that were passed during fit"
+        with pytest.raises(ValueError, match=text):
             ask(other)
-    with pytest.raises(ValueError, match=r"^X has 2 features, but .* is expecting 3 features as input"):
-        ask(ROWS[:, :2])

@@ -168,7 +168,8 @@ class MetricLearner(Learner):
             count times the weights of their rows, as if a row of weight 2 were there twice. Of rows of weight
             0 nothing is known.
         """
-        vectors = vectors_of(X)
+        # a mapped file is an array like any other where the settings need one
+        vectors = None if isinstance(X, np.memmap) and self._needs_memory else vectors_of(X)
         if vectors is not None:
             return self._fit_in_pieces(X, vectors, y, constraints, sample_ids)
         X = self._training_data(X)
@@ -186,6 +187,12 @@ class MetricLearner(Learner):
             self.start_metric_ = self.metric_  # the same to the last digit, as a comparison expects
         self.rank_ = features.shape[1]
         return self
+
+    @property
+    def _needs_memory(self) -> bool:
+        """Whether the settings are for data in memory: a subspace, or the covariance of the data."""
+        in_subspace = self.rank is not None or not isinstance(self.basis, str) or self.basis != "auto"
+        return in_subspace or (isinstance(self.prior, str) and self.prior == "covariance")
 
     def _fit_in_pieces(
         self,
