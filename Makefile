@@ -64,9 +64,10 @@ fuzz: $(VENV)/.installed-test
 bench: $(VENV)/.installed-bench
 	@$(BIN)/nearwise bench $(NAME) $(ARGS)
 
-# the papers' experiments on the data sets at hand, and docs/results.md with their figures
+# the papers' experiments on the data sets at hand, and docs/results.md with their figures; after an interruption it
+# goes on where it was, and rm -r docs/results/.finished makes it begin anew
 reproduce: $(VENV)/.installed-bench $(VENV)/.installed-plot
-	@$(BIN)/nearwise reproduce --all --out docs/results --page docs/results.md --force $(ARGS)
+	@OPENBLAS_NUM_THREADS=$${OPENBLAS_NUM_THREADS:-1} OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/nearwise reproduce --all --out docs/results --page docs/results.md --resume $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist report.html .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.*

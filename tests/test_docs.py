@@ -18,8 +18,9 @@ import nearwise as nw
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
-ALL_PAGES = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+WRITTEN = DOCS / "results.md"  # by `make reproduce`, and without code
+PAGES = [ROOT / "README.md", *(path for path in sorted(DOCS.glob("*.md")) if path != WRITTEN)]
+ALL_PAGES = [*PAGES, WRITTEN, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # how many iterations a run takes and the gap it ends with depend on the machine; the rest of a line does not

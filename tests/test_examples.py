@@ -80,6 +80,7 @@ def test_a_learned_metric_errs_less_in_the_same_folds(
     assert best <= learned
 
 
+@pytest.mark.long
 def test_feedback_finds_what_is_meant(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,6 +89,7 @@ def test_feedback_finds_what_is_meant(
     assert learned > plain + 20
 
 
+@pytest.mark.long
 def test_a_learned_kernel_helps_a_support_vector_machine(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,6 +97,7 @@ def test_a_learned_kernel_helps_a_support_vector_machine(
     assert learned > plain + 5
 
 
+@pytest.mark.long
 def test_digit_map(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     lines = printed("digit_map.py", capsys, monkeypatch).splitlines()
     assert [line.split(":")[0] for line in lines] == ["KernelReducer", "kernel PCA"]

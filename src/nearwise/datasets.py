@@ -1,6 +1,7 @@
 """Data sets by name: four that come with scikit-learn, and those in the folder that NEARWISE_DATA names."""
 
 from nearwise.data.datasets import (
+    FETCH_VARIABLE,
     VARIABLE,
     Dataset,
     DatasetUnavailable,
@@ -9,6 +10,7 @@ from nearwise.data.datasets import (
 )
 
 __all__ = [
+    "FETCH_VARIABLE",
     "VARIABLE",
     "Dataset",
     "DatasetUnavailable",

@@ -189,6 +189,7 @@ def test_newton_checks_its_own_gap(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("small")
 def test_scale_measures_fresh_processes(tmp_path: Path) -> None:
     (table,) = figures(tmp_path, "--only", "scale")["tables"]

@@ -56,6 +56,7 @@ def test_no_answer_of_the_campaign_is_wrong(campaign: list[Outcome], failure: st
     assert listed(campaign, decide.FAILURES[failure]) == []
 
 
+@pytest.mark.long
 def test_the_campaign_is_decided(campaign: list[Outcome]) -> None:
     accepted = [o for o in campaign if o.ending != "refused"]
     assert len(accepted) > 5 / 6 * len(campaign)

@@ -283,13 +283,13 @@ REFUSED = {
     "no data": (["apply", "model", "absent.csv"], "absent.csv: there is no such file"),
     "other names": (
         ["apply", "model", "other.csv"],
-        "other.csv lacks 'sw', 'pl', 'pw'; model was",
+        "other.csv lacks 'sw', 'pl', 'pw' of the 4 columns that the model was learned with",
     ),
     "a column too many": (
         ["apply", "model", "flowers.csv", "--features", "sl,sw,pl,pw,1"],
         "'flower 0' is not a number",
     ),
-    "a column too few": (["apply", "model", "flowers.csv", "--drop", "sl,id,label"], "lacks 'sl'"),
+    "a column too few": (["apply", "model", "flowers.csv", "--drop", "sl,id,label"], "needs 'sl'"),
     "too few numbers": (
         ["apply", "model", "narrow.npy"],
         "has 3 columns of numbers, but model was",
@@ -385,6 +385,7 @@ def test_one_neighbor_is_not_several(folder: Path, capsys: Capture) -> None:
     assert capsys.readouterr().out == f"wrote out.csv: 1 neighbor of {len(X)} rows\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("locale", ["ascii", "latin-1"])
 def test_any_text_goes_through_a_pipe_in_utf8(locale: str, folder: Path) -> None:
     ids = [f"花{row}" for row in range(len(X))]

@@ -83,6 +83,14 @@ def run(folder: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     return command
 
 
+def learned(path: str) -> bytes:
+    """A model as a file, without what it remembers of the names of files and columns."""
+    model = nw.load(path)
+    del (model[-1] if isinstance(model, Pipeline) else model).memory_
+    nw.save(model, "compared")
+    return Path("compared").read_bytes()
+
+
 def refusal(line: str, capsys: pytest.CaptureFixture[str]) -> str:
     """The one line that refuses a command."""
     try:
@@ -151,7 +159,7 @@ def test_what_is_printed_ends_with_files_and_a_command_that_works(
 def test_pairs_by_row_and_by_id_say_the_same(folder: Path, run: Run) -> None:
     by_row = run("flowers.csv --drop name,species --pairs pairs.csv -o a.safetensors")
     by_id = run("flowers.csv --id name --drop species --pairs named.csv -o b.safetensors")
-    assert Path("a.safetensors").read_bytes() == Path("b.safetensors").read_bytes()
+    assert learned("a.safetensors") == learned("b.safetensors")
     assert by_row["figures"] == by_id["figures"]
     assert [figure["name"] for figure in by_row["figures"]] == ["given pairs' ROC-AUC"]
     assert by_row["figures"][0]["verdict"] == "better"
@@ -253,7 +261,7 @@ def test_data_from_standard_input(folder: Path, run: Run, monkeypatch: pytest.Mo
     assert found["next"].endswith("--drop species < DATA")
     file = run("flowers.csv --labels species --id name --penalty 1")
     assert found["figures"] == file["figures"]
-    assert Path("model.safetensors").read_bytes() == Path("flowers.safetensors").read_bytes()
+    assert learned("model.safetensors") == learned("flowers.safetensors")
 
 
 def test_rows_without_a_label_teach_nothing(folder: Path, run: Run) -> None:
@@ -264,7 +272,7 @@ def test_rows_without_a_label_teach_nothing(folder: Path, run: Run) -> None:
     found = run("gaps.csv --labels species --penalty 1 --held-out 0")
     assert found["learned_from"] == "135 labelled rows in 3 classes"
     run("full.csv --labels species --penalty 1 --held-out 0")
-    assert Path("gaps.safetensors").read_bytes() == Path("full.safetensors").read_bytes()
+    assert learned("gaps.safetensors") == learned("full.safetensors")
     # unless a pair speaks of them
     write_csv(folder / "about.csv", ["a", "b", "similar"], [(0, 10, 1), (0, 70, 0)])
     found = run("gaps.csv --labels species --pairs about.csv --penalty 1")
@@ -315,12 +323,25 @@ def test_contradictions_under_a_hard_penalty_are_named_by_line(
         ("- --pairs -", "only one file can come from standard input"),
         ("flowers.csv --labels species -o -", "not written to standard output"),
         ("flowers.csv --labels species --report -", "not written to standard output"),
-        ("flowers.csv --labels species -o flowers.csv --force", "DATA and -o are the same file"),
+        ("vectors --pairs pairs.csv -o vectors --force", "DATA and -o are the same file"),
+        (
+            "flowers.csv --labels species -o m.pkl",
+            "never as .pkl: name it -o m.safetensors",
+        ),
+        ("flowers.csv --labels species -o pairs.csv --force", "written as .safetensors, never as .csv"),
+        ("flowers.csv --labels species --conflicts drop", "--conflicts is about files of feedback"),
+        ("flowers.csv --labels species --similar-above 3", "--similar-above says which ratings in --pairs"),
+        ("flowers.csv --pairs pairs.csv --similar-above x", "'x' is not a number"),
+        (
+            "flowers.csv --pairs pairs.csv --role nonsense=a",
+            "'nonsense=a' is not ROLE=COL",
+        ),
+        ("flowers.csv --labels species --max-iter 0", "'0' is not a whole number, 1 or more"),
+        ("flowers.csv --labels species --max-iter 5 --method online", "--max-iter has no meaning"),
+        ("flowers.csv --labels species --missing guess", "invalid choice: 'guess'"),
         ("flowers.csv --labels species -o a --report ./a", "-o and --report are the same file"),
         ("flowers.csv --labels species -o a --checkpoint a", "-o and --checkpoint are the same file"),
         ("flowers.csv --labels species -o no/where", "no is not a folder"),
-        ("flowers.csv --labels species -o pairs.csv", "pairs.csv exists; give --force"),
-        ("flowers.csv --labels species --report pairs.csv", "pairs.csv exists; give --force"),
         ("flowers.csv --labels species --penalty 0", "'0' is not auto, inf or a number greater than 0"),
         ("flowers.csv --labels species --held-out 1", "'1' is not a share from 0 to 0.9"),
         ("flowers.csv --labels species --rank 0", "'0' is not a whole number"),
@@ -337,6 +358,24 @@ def test_what_makes_no_sense_is_refused_before_anything_is_read(
     before = {path.name for path in folder.iterdir()}
     assert message in refusal(line, capsys)
     assert {path.name for path in folder.iterdir()} == before
+
+
+def test_a_file_that_exists_hides_no_other_mistake(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("old.safetensors").write_text("something", encoding="utf-8")
+
+    def work(*_: object, **__: object) -> None:
+        raise AssertionError("the work began")
+
+    monkeypatch.setattr(study, "learn", work)
+    common = "flowers.csv --drop name -o old.safetensors"
+    assert "has no column 'sepcies'; did you mean 'species'" in refusal(f"{common} --labels sepcies", capsys)
+    assert "there is no such file" in refusal(f"{common} --drop species --pairs no.csv", capsys)
+    assert "old.safetensors exists; give --force" in refusal(f"{common} --labels species", capsys)
+    report = "--labels species --report pairs.csv"
+    assert "pairs.csv exists; give --force" in refusal(f"flowers.csv --drop name {report}", capsys)
+    assert Path("old.safetensors").read_text(encoding="utf-8") == "something"
 
 
 @pytest.mark.parametrize(
@@ -380,18 +419,57 @@ def test_one_label_is_no_knowledge(folder: Path, capsys: pytest.CaptureFixture[s
     )
 
 
-def test_max_seconds_keeps_what_was_found(folder: Path, run: Run) -> None:
+def test_max_seconds_keeps_what_was_found(folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     found = run(
         "flowers.csv --labels species --id name --max-seconds 1e-9 --report m.html", cli.NOT_CONVERGED
     )
-    assert found["status"] == "INTERRUPTED"
+    assert found["status"] == "LIMIT"
     cause = "the limit of 1e-09 s was reached while choosing the penalty; the best found so far is kept"
     assert found["notices"] == [cause]
     assert found["worst"] == []  # rows of the part on which penalties are tried have no names
-    assert nw.load("flowers.safetensors")[1].status_ is nw.Status.INTERRUPTED
-    assert "INTERRUPTED" in Path("m.html").read_text(encoding="utf-8")
+    learner = nw.load("flowers.safetensors")[1]
+    assert learner.status_ is learner.result_.status is nw.Status.LIMIT
+    assert learner.result_.limit == "time"
+    assert learner.result_.message.startswith("Stopped at the limit of 1e-09 seconds: relative gap")
+    assert "LIMIT" in Path("m.html").read_text(encoding="utf-8")
     found = run("flowers.csv --labels species --id name --penalty 1 --max-seconds 1e-9", cli.NOT_CONVERGED)
     assert "while learning" in found["notices"][0]
+    monkeypatch.setattr(stream, "_AT_A_TIME", 100)  # of 360 pieces
+    for method in ("fixed-rank", "online"):
+        line = f"flowers.csv --labels species --id name --method {method} --max-seconds 1e-9"
+        assert run(line, cli.NOT_CONVERGED)["status"] == "LIMIT"
+
+
+def test_max_iter_is_a_limit(folder: Path, run: Run) -> None:
+    common = "flowers.csv --labels species --id name --max-iter 2"
+    assert run(f"{common} --penalty 1", cli.NOT_CONVERGED)["status"] == "LIMIT"
+    assert nw.load("flowers.safetensors")[1].result_.limit == "iterations"
+    assert run(f"{common} --method fixed-rank --rank 2", cli.NOT_CONVERGED)["status"] == "LIMIT"
+
+
+def test_the_same_command_with_a_checkpoint_goes_on(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = shlex.split(
+        "learn flowers.csv --labels species --id name --checkpoint state --report r.html --quiet"
+    )
+    assert cli.main([*words, "-o", "straight.safetensors"]) == cli.DONE
+    Path("r.html").unlink()
+    assert cli.main([*words, "--max-seconds", "1e-9"]) == cli.NOT_CONVERGED
+    assert cli.main(words) == cli.DONE
+    assert Path("straight.safetensors").read_bytes() == Path("flowers.safetensors").read_bytes()
+    assert not Path("state").exists()
+    capsys.readouterr()
+    # a fit that is done, a model of another fit and a page of another program stay
+    assert cli.main(words) == cli.BAD_INPUT
+    assert "flowers.safetensors exists; give --force" in capsys.readouterr().err
+    Path("flowers.safetensors").unlink()
+    assert cli.main([*words, "--force", "--max-seconds", "1e-9"]) == cli.NOT_CONVERGED
+    Path("r.html").write_text("my page", encoding="utf-8")
+    assert cli.main(words) == cli.BAD_INPUT
+    assert "r.html exists and is not a nearwise report" in capsys.readouterr().err
+    assert cli.main([*words, "-o", "straight.safetensors"]) == cli.BAD_INPUT
+    assert "straight.safetensors exists and is not the model of an unfinished fit" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -478,6 +556,7 @@ def interrupted(place: str, seconds: float, *arguments: str) -> tuple[int, str, 
     return process.returncode, out, err.replace("ready\n", "")
 
 
+@pytest.mark.long
 def test_ctrl_c_during_a_fit_keeps_the_best_iterate(folder: Path) -> None:
     line = "learn flowers.csv --labels species --drop name --report m.html"
     code, out, err = interrupted("fitting.Watch, '__call__'", 0.05, *shlex.split(line))

@@ -169,7 +169,8 @@ def test_what_cannot_be_meant_is_refused(capsys: Capture) -> None:
     assert line == "nearwise: cannot write check.xlsx: the name must end in .csv or .tsv"
     line = refusal(capsys, *LEARN, "--force", "--suspects", "flowers.csv")
     assert line == "nearwise: DATA and --suspects are the same file: flowers.csv"
-    line = refusal(capsys, *LEARN, "-o", "fresh.safetensors", "--suspects", "check.csv")
+    drop = ["--drop", "note,picture"]
+    line = refusal(capsys, *LEARN, *drop, "-o", "fresh.safetensors", "--suspects", "check.csv")
     assert "check.csv exists; give --force" in line
 
 

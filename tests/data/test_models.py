@@ -8,20 +8,39 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from safetensors import safe_open
 from safetensors.numpy import load_file
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.datasets import load_iris
+from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.exceptions import NotFittedError
-from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.feature_selection import VarianceThreshold
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import Pipeline, make_pipeline, make_union
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    Normalizer,
+    OneHotEncoder,
+    OrdinalEncoder,
+    PowerTransformer,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
+)
 from sklearn.svm import SVC
 
 import nearwise as nw
+from nearwise._common.tensors import to_bytes
 from nearwise.data import models
+from nearwise.data._storable import SKLEARN
 from tampering import parts, rewritten
 
 X, y = load_iris(return_X_y=True)
@@ -177,13 +196,109 @@ def test_a_pipeline_that_scales_comes_back(learner: object, tmp_path: Path) -> N
         nw.save(Pipeline([("scale", StandardScaler()), ("svm", SVC())]), tmp_path / "other")
 
 
+def messy_table() -> Any:
+    """A DataFrame with gaps, categories and truth values."""
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+    frame["kind"] = np.where(rng.random(len(X)) < 0.3, "x", np.where(y == 1, "y", "z"))
+    frame["rare"] = np.where(np.arange(len(X)) < 3, "seldom", "often")
+    frame["yes"] = rng.random(len(X)) < 0.5
+    frame.loc[::9, "a"] = np.nan
+    frame.loc[::17, "kind"] = None
+    return frame
+
+
+def steps() -> dict[str, Any]:
+    """Every step of scikit-learn that a file holds, in some pipeline."""
+    numbers = ["a", "b", "c", "d"]
+    fill = SimpleImputer(add_indicator=True)
+    encode = OneHotEncoder(min_frequency=5, handle_unknown="infrequent_if_exist", sparse_output=False)
+    texts = make_pipeline(SimpleImputer(strategy="most_frequent", missing_values=None), encode)
+    columns = [
+        ("numbers", make_pipeline(fill, PowerTransformer(), PCA(3)), numbers),
+        ("texts", texts, make_column_selector(pattern="kind|rare")),
+        ("order", OrdinalEncoder(dtype=np.float32), ["rare"]),
+        ("as they are", "passthrough", ["yes"]),
+        ("left out", "drop", ["d"]),
+    ]
+    scalers = (StandardScaler(), MinMaxScaler(), MaxAbsScaler(), RobustScaler(), Normalizer())
+    chosen = [("numbers", SimpleImputer(), slice(0, 4))]
+    return {
+        "columns": ColumnTransformer(columns),
+        "scalers": make_pipeline(ColumnTransformer(chosen), make_union(*scalers)),
+        "others": make_pipeline(
+            ColumnTransformer(chosen),
+            QuantileTransformer(n_quantiles=20),
+            VarianceThreshold(),
+            TruncatedSVD(3, random_state=0),
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", steps())
+def test_steps_of_scikit_learn_come_back(name: str, tmp_path: Path) -> None:
+    frame, path = messy_table(), tmp_path / "model.safetensors"
+    frame["kind"] = frame["kind"].astype(object).where(frame["kind"].notna(), None)
+    learner = nw.MetricLearner(penalty=1.0, random_state=0)
+    saved = make_pipeline(steps()[name], StandardScaler(), learner).fit(frame, y)
+    nw.save(saved, path)
+    loaded = nw.load(path)
+    assert repr(loaded[1:]) == repr(saved[1:])
+    assert np.array_equal(loaded.transform(frame), saved.transform(frame))
+    turned = frame[frame.columns[::-1]] if name == "columns" else frame
+    assert np.array_equal(loaded.transform(turned), saved.transform(frame))
+    before = [model[:-1].get_feature_names_out().tolist() for model in (loaded, saved)]
+    assert before[0] == before[1]
+
+
+def test_every_class_of_scikit_learn_is_in_some_pipeline() -> None:
+    frame, found = messy_table(), set()
+    frame["kind"] = frame["kind"].astype(object).where(frame["kind"].notna(), None)
+
+    def collect(value: Any) -> None:
+        if hasattr(value, "get_params"):
+            found.add(type(value).__name__)
+            for item in vars(value).values():
+                collect(item)
+        elif isinstance(value, list | tuple):
+            for item in value:
+                collect(item)
+
+    for step in steps().values():
+        collect(step.fit(frame))
+    assert found == set(SKLEARN)
+
+
+@pytest.mark.parametrize("key", ["fit", "__class__", "not_listed_"])
+def test_a_file_sets_no_attribute_that_is_not_listed(key: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    nw.save(make_pipeline(StandardScaler(), nw.MetricLearner(penalty=1.0)).fit(X, y), path)
+    tensors = load_file(path)
+    with safe_open(path, framework="numpy") as file:
+        header = file.metadata()
+    tree = json.loads(header["model"])
+    scaler = tree["state"]["steps"]["list"][0]["tuple"][1]
+    scaler["state"][key] = 1
+    path.write_bytes(to_bytes(tensors, {**header, "model": json.dumps(tree)}))
+    with pytest.raises(models.ModelFileError, match="is not an attribute that a StandardScaler stores"):
+        nw.load(path)
+
+
+def test_a_function_in_a_step_is_refused_by_its_place(tmp_path: Path) -> None:
+    model = make_pipeline(FunctionTransformer(np.log1p), nw.MetricLearner(penalty=1.0)).fit(X, y)
+    with pytest.raises(TypeError, match=r"Pipeline\.steps\[0\]\[1\]\.func is .*cannot hold"):
+        nw.save(model, tmp_path / "model.safetensors")
+
+
+@pytest.mark.long
 def test_equal_models_give_equal_files(tmp_path: Path) -> None:
-    # in other processes, because the order of safetensors' own header differs from process to process
+    # safetensors' own header has another order in every process, and at every call
     script = "import sys, numpy as np, nearwise as nw; nw.save(nw.Metric(np.eye(3)), sys.argv[1])"
     paths = [tmp_path / f"model{k}" for k in range(4)]
+    subprocess.run([sys.executable, "-c", script, str(paths[0])], check=True)
     for path in paths[1:]:
-        subprocess.run([sys.executable, "-c", script, str(path)], check=True)
-    nw.save(nw.Metric(np.eye(3)), paths[0])
+        nw.save(nw.Metric(np.eye(3)), path)
     assert len({path.read_bytes() for path in paths}) == 1
 
 

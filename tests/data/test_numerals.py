@@ -14,6 +14,7 @@ from hypothesis import given, strategies as st
 import nearwise as nw
 from nearwise import cli
 from nearwise.data import side_files, tables
+from nearwise.data.side_files import Objects, Reading
 from nearwise.data.tables import TableError
 from nearwise.data.tables.numerals import Numerals, number
 
@@ -193,12 +194,12 @@ def test_what_is_written_with_groups_is_read_back(value: int, places: int, writt
 def test_distances_files_are_read_by_the_same_rule(write: Write) -> None:
     doubtful = write("0\t1\t960\n0\t2\t4,161\n", "distances.tsv")
     with pytest.raises(TableError, match=r"line 2, column 'x2': '4,161' may be 4161 or 4\.161"):
-        side_files.read_distances(doubtful, 3, None)
+        side_files.read_distances(doubtful, Objects(3))
     for wishes, expected in (({"decimal": ","}, 4.161), ({"thousands": ","}, 4161.0)):
-        side = side_files.read_distances(doubtful, 3, None, squared=True, **wishes)
+        side = side_files.read_distances(doubtful, Objects(3), Reading(squared=True, **wishes))
         assert side.constraints.bounds.tolist() == [960.0, expected]
     certain = write("0\t1\t0.5\n0\t2\t4,161\n", "certain.tsv")
-    side = side_files.read_distances(certain, 3, None, squared=True)
+    side = side_files.read_distances(certain, Objects(3), Reading(squared=True))
     assert side.constraints.bounds.tolist() == [0.5, 4161.0]
     assert "line 2, column 'x2': '4,161' is read as 4161" in side.notices[0]
 

@@ -47,6 +47,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     return command
 
 
+@pytest.mark.long
 def test_evaluate_says_how_many_rows_were_learned_from(run: Run) -> None:
     said = (
         "the model learned from 75 of these {} rows, which flatters it; --unseen-only measures on the others"
@@ -93,6 +94,7 @@ def test_constraints_on_rows_that_were_learned_from_are_left_out(
     assert "too little to measure on: nothing is left" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_rows_that_were_held_out_were_not_learned_from(run: Run) -> None:
     run("learn all.csv --labels kind --penalty 1 -o split")
     found = run("evaluate split all.csv --labels kind --unseen-only")
@@ -123,6 +125,7 @@ def test_models_without_fingerprints_are_read_as_before(run: Run, capsys: pytest
     assert "nearwise: old: the model does not tell which rows it learned from" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_of_very_many_rows_a_sample_is_kept_and_that_is_said(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

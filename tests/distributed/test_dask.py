@@ -66,6 +66,7 @@ def test_chunks_change_no_bit(chunks: Any) -> None:
     assert found.n_iter == expected.n_iter
 
 
+@pytest.mark.long
 def test_a_cluster_changes_no_bit(client: Any) -> None:
     expected = nw.solve(nw.Problem(Stacked([X]), SIDE, nw.VonNeumann()), tol=1e-6)
     data = vectors_of(da.from_array(X, chunks=(70, 4)), client)
@@ -74,6 +75,7 @@ def test_a_cluster_changes_no_bit(client: Any) -> None:
     np.testing.assert_array_equal(np.asarray(found.dual), np.asarray(expected.dual))
 
 
+@pytest.mark.long
 def test_dataframes_of_unknown_length() -> None:
     dd = pytest.importorskip("dask.dataframe")
     frame = dd.from_pandas(pd.DataFrame(X, columns=list("abcd")), npartitions=3)

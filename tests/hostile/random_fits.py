@@ -50,8 +50,9 @@ def _outcome(learner: Any, X: NDArray[Any], y: Any, side: Any) -> str:
     except np.linalg.LinAlgError:
         raise  # is a ValueError too, and nothing that a user can understand
     except ValueError as error:
-        return f"refused: {re.sub('[0-9.e+-]+', '#', str(error))[:60]}"
-    found = [learner.predict(X)] if regression else [learner.transform(X), learner.distances(X)]
+        return f"refused: {re.sub('[0-9][0-9.e+-]*', '#', str(error))[:60]}"
+    given = [learner.predict(X)] if regression else [learner.transform(X), learner.distances(X)]
+    found = [np.asarray(part, dtype=np.float64) for part in given]  # coordinates may be in single precision
     assert all(np.isfinite(part).all() for part in found), "not finite"
     matrix = learner.get_matrix() if regression else found[0] @ found[0].T
     values = np.linalg.eigvalsh(matrix / max(np.abs(matrix).max(), np.finfo(float).tiny))
@@ -145,9 +146,9 @@ def main() -> int:
         except Exception as error:
             failed.append(seed)
             print(f"seed {seed}: {type(error).__name__}: {str(error)[:200]}", flush=True)
-    print(
-        f"{count} fits from seed {first}: {dict(sorted(ends.items()))}, {len(failed)} failed: {failed[:20]}"
-    )
+    print(f"{count} fits from seed {first}, {len(failed)} failed: {failed[:20]}")
+    for end, times in ends.most_common():
+        print(f"{times:7d}  {end}")
     return bool(failed)
 
 

@@ -37,7 +37,8 @@ def test_every_type_is_read_as_its_numbers(learner: str, kind: str) -> None:
         LEARNERS[learner]().fit(np.array(given, np.float64), LABELS), np.array(given, np.float64)
     )
     for found, wanted in zip(numbers(LEARNERS[learner]().fit(given, LABELS), given), expected, strict=True):
-        np.testing.assert_array_equal(found, wanted)
+        assert found.dtype == np.float64 or kind == "float32"  # whose coordinates are in single precision too
+        np.testing.assert_array_equal(found, wanted.astype(found.dtype))
     np.testing.assert_array_equal(given, TYPES[kind])
     assert given.dtype == TYPES[kind].dtype
 
@@ -163,10 +164,7 @@ def test_columns_of_other_names_are_refused(learner: str) -> None:
     frame = pd.DataFrame(ROWS, columns=NAMES)
     fitted = LEARNERS[learner]().fit(frame, LABELS)
     ask = fitted.predict if learner == "regressor" else fitted.transform
-    for other in (frame.rename(columns={"b": "z"}), frame[["b", "a", "c"]]):
-        with pytest.raises(
-            ValueError, match=r"^The feature names should match those that were passed during fit"
-        ):
+    for other in (frame.rename(columns={"b": "z"}), frame[["b", "a", "c"]], frame[["a", "b"]]):
+        text = r"^The feature names should match those that were passed during fit"
+        with pytest.raises(ValueError, match=text):
             ask(other)
-    with pytest.raises(ValueError, match=r"^X has 2 features, but .* is expecting 3 features as input"):
-        ask(ROWS[:, :2])

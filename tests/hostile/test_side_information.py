@@ -227,6 +227,7 @@ def test_no_constraints_at_all(learner: str, case: str) -> None:
     assert np.isfinite(fitted.distances(ROWS)).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [10_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("divergence", [nw.LogDet(), nw.VonNeumann(), nw.Frobenius()], ids=str)
 def test_a_million_copies_of_one_constraint_are_that_constraint(

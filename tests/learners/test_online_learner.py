@@ -68,7 +68,7 @@ def same_state(first: nw.OnlineLearner, second: nw.OnlineLearner) -> None:
     np.testing.assert_array_equal(first.get_mahalanobis_matrix(), second.get_mahalanobis_matrix())
     assert first.n_feedback_ == second.n_feedback_
     assert first.n_violated_ == second.n_violated_
-    assert first.threshold_ == second.threshold_
+    assert first.pola_threshold_ == second.pola_threshold_
 
 
 @crossed(
@@ -182,7 +182,7 @@ def test_units_do_not_matter(update: str, unit: float) -> None:
     M = plain.get_mahalanobis_matrix()
     np.testing.assert_allclose(scaled.get_mahalanobis_matrix(), M, atol=1e-8 * np.abs(M).max())
     if update == "pola":
-        assert scaled.threshold_ == pytest.approx(plain.threshold_ * unit**2)
+        assert scaled.pola_threshold_ == pytest.approx(plain.pola_threshold_ * unit**2)
 
 
 @every_update

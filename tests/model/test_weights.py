@@ -54,3 +54,12 @@ def test_wrong_weights_are_named(weights, message):
 def test_a_wrong_weight_of_a_matrix_is_named():
     with pytest.raises(ValueError, match="weight is -1"):
         c.linear([np.eye(3), np.eye(3)], 1.0, "==", weights=-1.0)
+
+
+def test_tuples_have_weights():
+    X, side = c.from_tuples(G[[[0, 1], [2, 3], [4, 5]]], [1, -1, 1], weights=[1, 2, 3])
+    assert side.weights.tolist() == [1, 3, 2]  # similar pairs come first
+    np.testing.assert_array_equal(X[side.blocks[1].ids[0]], G[[2, 3]])
+    assert c.from_tuples(G[[[0, 1, 2], [3, 4, 5]]], weights=[2, 3])[1].weights.tolist() == [2, 3]
+    with pytest.raises(ValueError, match="tuple 1: weight is 0"):
+        c.from_tuples(G[[[0, 1, 2], [3, 4, 5]]], weights=[2, 0])

@@ -90,6 +90,7 @@ def test_with_many_constraints_a_kernel_of_fixed_rank_beats_those_of_fixed_range
             assert of[name] > of["KSR"] - 0.05
 
 
+@pytest.mark.long
 def test_with_few_constraints_the_subspace_is_better_fixed(found: Found) -> None:
     outcome = found("kernel_usps")
     setting = "NMI, 3, 8 and 9 of the small digits, {}, rank 16, 100 constraints"
@@ -101,9 +102,10 @@ def test_full_rank_metrics_compete(found: Found) -> None:
     outcome = found("uci_fixed_rank")
     names = ("Euclidean", "flat", "polar", "ITML", "LEGO", "POLA")
     of = {name: [value(outcome, f"error, {data}, {name}") for data in ("iris", "wine")] for name in names}
+    best = min(np.mean(of[other]) for other in ("ITML", "LEGO", "POLA"))
     for name in ("flat", "polar"):
-        assert of[name][0] < of["Euclidean"][0]
-        assert np.mean(of[name]) < min(np.mean(of[other]) for other in ("ITML", "LEGO", "POLA")) + 0.03
+        assert np.mean(of[name]) < np.mean(of["Euclidean"]) - 0.005
+        assert np.mean(of[name]) < best + 0.015
 
 
 @pytest.mark.long

@@ -22,7 +22,7 @@ EVIL = (
     "very long " * 500,
 )
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the path")
+pytestmark = [pytest.mark.long, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the path")]
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,6 @@ def rings(page: Any) -> list[float]:
     return found
 
 
-@pytest.mark.long
 def test_demo_s_figures_are_found_by_role_and_heading(browser: Any, demo: Path) -> None:
     with opened(browser, demo) as visit:
         page = visit.page

@@ -151,6 +151,7 @@ LEARNERS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", LEARNERS)
 def test_every_learner_can_be_drawn(name: str, data: Any) -> None:
     X, y = data
@@ -209,6 +210,7 @@ def test_plots_and_pages_have_the_same_colours() -> None:
     assert len(plotting.PALETTE) == inspection.COLOURS
 
 
+@pytest.mark.long
 def test_without_matplotlib_the_error_names_the_extra() -> None:
     code = (
         "import sys\n"
@@ -225,6 +227,7 @@ def test_without_matplotlib_the_error_names_the_extra() -> None:
     assert done.stdout == 'plots need matplotlib: pip install "nearwise[plot]"\n'
 
 
+@pytest.mark.long
 def test_importing_the_displays_does_not_import_matplotlib() -> None:
     code = "import sys, nearwise as nw\nnw.plotting.SpectrumDisplay\nprint('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -247,6 +247,7 @@ def test_text_is_escaped_clipped_and_made_visible() -> None:
     ]
 
 
+@pytest.mark.long
 def test_large_data_make_a_small_page(pipeline: Any, wine: nw.datasets.Dataset) -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((20_000, wine.X.shape[1])) + wine.X[rng.integers(len(wine.X), size=20_000)]

@@ -108,6 +108,7 @@ def test_step_of_a_definite_row(
     assert_allclose(step, -y if wrong_sign else root, rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.long
 @given(
     positive=st.floats(0.01, 20),
     negative=st.floats(0.01, 20),

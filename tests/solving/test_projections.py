@@ -106,6 +106,18 @@ def test_history_tells_the_share_of_satisfied_constraints(divergence: nw.Diverge
 
 
 @both
+def test_the_prior_is_no_sweep(divergence: nw.Divergence) -> None:
+    problem = labelled(divergence)
+    factors: list[np.ndarray] = []
+    solver = nw.solvers.CyclicProjections()
+    result = nw.solve(problem, solver, max_iter=4, watch=lambda record, B: factors.append(B))
+    assert result.limit == "iterations"
+    assert (result.n_sweeps, result.n_iter, len(factors)) == (3, 4, 4)
+    assert_allclose(factors[0] @ factors[0].T, problem.prior, rtol=1e-12, atol=1e-12)
+    assert not np.allclose(factors[1] @ factors[1].T, problem.prior, rtol=1e-3)
+
+
+@both
 def test_message_counts_projections(divergence: nw.Divergence) -> None:
     result = nw.solve(labelled(divergence), CyclicProjections())
     counted = re.search(r"(\d+) projections", result.message)

@@ -179,6 +179,29 @@ def test_a_true_answer_of_the_callback_stops_the_run(divergence: nw.Divergence) 
     assert [record.iteration for record in seen] == [1, 2]
 
 
+@divergences
+@pytest.mark.parametrize("prior", [None, np.diag([1.2, 0.8, 1.5, 0.0])])
+def test_who_watches_sees_the_matrix_of_every_iteration(divergence: nw.Divergence, prior: object) -> None:
+    problem = example(divergence, 1.0, prior=prior)
+    seen: list[tuple[nw.Record, np.ndarray]] = []
+    result = nw.solve(problem, watch=lambda record, B: seen.append((record, B)))
+    assert tuple(record for record, _ in seen) == result.history
+    assert_allclose(seen[0][1] @ seen[0][1].T, problem.prior, rtol=1e-12, atol=1e-12)
+    assert_allclose(seen[-1][1] @ seen[-1][1].T, result.matrix, rtol=1e-12, atol=1e-12)
+
+
+def test_who_watches_may_stop_the_run() -> None:
+    problem = example(nw.LogDet(), 100.0)
+    seen: list[int] = []
+    result = nw.solve(
+        problem, tol=1e-12, callback=lambda r: seen.append(r.iteration), watch=lambda r, B: r.iteration == 2
+    )
+    assert result.status is nw.Status.INTERRUPTED
+    assert seen == [1, 2]
+    with pytest.raises(TypeError, match="watch must be callable, got int"):
+        nw.solve(problem, watch=1)
+
+
 def test_other_errors_of_the_callback_are_raised() -> None:
     def fail(record: nw.Record) -> None:
         raise RuntimeError("my own error")

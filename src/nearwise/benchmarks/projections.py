@@ -164,7 +164,7 @@ def convergence(sizes: Sizes) -> Iterator[Table]:
     ):
         problem = nw.Problem.from_kernel(np.eye(n) / n, rows, nw.VonNeumann(), penalty=math.inf)
         result = nw.solve(problem, solver, tol=1e-3, max_iter=sizes.most_sweeps)
-        count = result.n_iter - 1 if result.status is nw.Status.SOLVED else None
+        count = result.n_sweeps if result.status is nw.Status.SOLVED else None
         row: Row = {"projections": name, "sweeps": count, "published": published or ""}
         row |= {"satisfied": result.certificate.satisfied, "seconds": result.history[-1].seconds}
         if name == "exact":

@@ -77,6 +77,27 @@ COMMANDS = {
         ),
         "neighbors",
     ),
+    "decide": Command(
+        "say which pairs of rows are the same, by a threshold of the learned distance",
+        (
+            "decide model.safetensors people.csv --id name --pairs asked.csv --calibrate known.csv",
+            "decide model.safetensors people.csv --pairs asked.csv --threshold 0.8 -o decisions.csv",
+        ),
+        "decide",
+    ),
+    "duplicates": Command(
+        "list the rows that are nearer to each other than a threshold, and how many of them are the same",
+        (
+            "duplicates model.safetensors people.csv --id name --calibrate known.csv",
+            "duplicates model.safetensors people.csv --threshold 0.8 -o duplicates.csv",
+        ),
+        "duplicates",
+    ),
+    "info": Command(
+        "show what a model is, what it was learned from, and how good it was found to be",
+        ("info model.safetensors",),
+        "info",
+    ),
     "bench": Command(
         "measure against other solvers and packages in one run; without a name, list the benchmarks",
         ("bench solver",),

@@ -30,6 +30,10 @@ class BadInput(Refused):
     """What the user gave cannot be used; the message is shown in one line, without a traceback."""
 
 
+class Exists(BadInput):
+    """A file that would be replaced; told when nothing else is wrong, so that it hides no other mistake."""
+
+
 @contextlib.contextmanager
 def refusing_bad_input() -> Iterator[None]:
     """Turn errors that files and their contents cause into `BadInput`.
@@ -94,6 +98,48 @@ def add_columns(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_preparation(parser: argparse.ArgumentParser) -> None:
+    """The options that say what to do about columns that are not numbers throughout."""
+    group = parser.add_argument_group(
+        "columns that are not numbers throughout",
+        "By default they are refused. What is done is kept in the MODEL and done to other data too.",
+    )
+    group.add_argument(
+        "--missing",
+        choices=("refuse", "impute", "drop"),
+        default="refuse",
+        help="missing values: fill numbers by the median and categories by the most frequent one, or drop "
+        "the rows",
+    )
+    group.add_argument(
+        "--categorical",
+        choices=("refuse", "onehot", "drop"),
+        default="refuse",
+        help="columns of texts: one column of 0 and 1 for each text, or drop the column",
+    )
+    group.add_argument(
+        "--category",
+        metavar="COL",
+        action="append",
+        default=[],
+        help="a column, also of numbers, that is a category (again for more)",
+    )
+    group.add_argument(
+        "--convert",
+        choices=("all", "booleans", "dates", "dates-dmy", "dates-mdy", "percent", "currency"),
+        action="append",
+        default=[],
+        help="read such columns as numbers: yes and no as 1 and 0, dates as days (dmy, mdy: the order, where "
+        "no date tells it), 5 %% as 0.05, amounts without their currency (again for more)",
+    )
+
+
+def preparation(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What the options of `add_preparation` say, as parameters of `tables.read`."""
+    names = ("missing", "categorical", "convert")
+    return {"categories": arguments.category, **{name: getattr(arguments, name) for name in names}}
+
+
 def columns(arguments: argparse.Namespace) -> dict[str, Any]:
     """What the options of `add_columns` say, as parameters of `tables.read`."""
     names = ("drop", "features", "decimal", "thousands")
@@ -113,6 +159,17 @@ def whole_number(smallest: int, largest: float = math.inf) -> Callable[[str], in
     return parse
 
 
+def number(text: str) -> float:
+    """A type of argument: a finite number."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
+    return value
+
+
 def positive_number(text: str) -> float:
     """A type of argument: a finite number greater than 0."""
     try:
@@ -124,10 +181,16 @@ def positive_number(text: str) -> float:
     return value
 
 
-def check_output(target: str | Path, force: bool, replaceable: Callable[[Path], bool] | None = None) -> None:
+def check_output(
+    target: str | Path,
+    force: bool,
+    replaceable: Callable[[Path], bool] | None = None,
+    kind: str = "a nearwise report",
+) -> None:
     """Refuse, before any work, a path that cannot be written or that holds something else.
 
-    A file that exists is replaced only with `force`, or where `replaceable` says that it may be.
+    A file that exists is replaced only with `force`, or where `replaceable` says that it may be, which are
+    files of that kind.
     """
     if str(target) == STANDARD:
         return
@@ -140,10 +203,23 @@ def check_output(target: str | Path, force: bool, replaceable: Callable[[Path], 
         if not path.is_file():
             raise BadInput(f"cannot write {path}: it is not a file")
         if not (force or (replaceable is not None and replaceable(path))):
-            kind = "" if replaceable is None else " and is not a nearwise report"
-            raise BadInput(f"{path} exists{kind}; give --force to replace it")
+            other = "" if replaceable is None else f" and is not {kind}"
+            raise Exists(f"{path} exists{other}; give --force to replace it")
     if not os.access(path.resolve().parent, os.W_OK):
         raise BadInput(f"cannot write {path}: no permission to write in {path.resolve().parent}")
+
+
+@contextlib.contextmanager
+def existing_told_last(check: Callable[[], None]) -> Iterator[None]:
+    """Check outputs before this block, which reads inputs, and refuse files that exist only after it."""
+    found = None
+    try:
+        check()
+    except Exists as error:
+        found = error
+    yield
+    if found is not None:
+        raise found
 
 
 def check_distinct(inputs: Mapping[str, str | None], outputs: Mapping[str, str | None]) -> None:
@@ -190,9 +266,9 @@ def telling_of_compilation(quiet: bool) -> Iterator[None]:
         loops.announce = before
 
 
-def one_line(text: str) -> str:
+def one_line(text: str, longest: int | None = _LONGEST) -> str:
     """Text of data for a terminal: not too long, and without what moves the cursor or turns writing."""
-    text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    text = text if longest is None or len(text) <= longest else f"{text[: longest - 3]}..."
     visible = (
         character if character.isprintable() else character.encode("unicode_escape").decode()
         for character in text
@@ -237,6 +313,11 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "type": positive_number,
         "metavar": "S",
         "help": "stop learning after S seconds and keep the best found so far (exit code 1)",
+    },
+    "max-iter": {
+        "type": whole_number(1),
+        "metavar": "N",
+        "help": "stop learning after N iterations of a solve and keep the best found so far (exit code 1)",
     },
     "force": {"action": "store_true", "help": "replace output files that exist"},
     "quiet": {"action": "store_true", "help": "print nothing but errors and results asked for"},

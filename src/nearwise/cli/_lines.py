@@ -24,8 +24,12 @@ def exit_code(outcome: Outcome) -> int:
 
 def figure_lines(figures: Sequence[Figure]) -> list[str]:
     """The small table: before and after with intervals, and whether the change is one."""
-    rows = [(figure.name, *figure.texts(), figure.verdict) for figure in figures]
-    legend = [f"  {UNCLEAR}"] if any(figure.verdict == VERDICTS[-1] for figure in figures) else []
+    return table_lines([(figure.name, *figure.texts(), figure.verdict) for figure in figures])
+
+
+def table_lines(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The same of texts: name, before, after, verdict."""
+    legend = [f"  {UNCLEAR}"] if any(row[-1] == VERDICTS[-1] for row in rows) else []
     return [*_aligned([("", "before", "after", ""), *rows], numbers=()), *legend]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,11 +94,13 @@ def objects(table: Table, beside: Beside | None) -> Objects:
     return Objects(ids, None, show, Pictures(None if beside is None else beside.image))
 
 
-def without_words(wanted: dict[str, Any], beside: Beside | None) -> dict[str, Any]:
-    """Parameters of `tables.read` that leave out shown columns which are not all numbers."""
+def without_words(
+    wanted: dict[str, Any], beside: Beside | None, needed: Collection[str] = ()
+) -> dict[str, Any]:
+    """Parameters of `tables.read` that leave out shown columns which are not all numbers, nor a model's."""
     if beside is None or wanted["features"]:
         return wanted
-    named = {wanted.get("labels"), wanted["ids"]}
+    named = {wanted.get("labels"), wanted["ids"], *needed}
     return {**wanted, "drop": [*wanted["drop"], *(name for name in beside.words if name not in named)]}
 
 

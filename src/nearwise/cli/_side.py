@@ -5,9 +5,21 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from nearwise.cli._common import STANDARD, BadInput
+from nearwise.cli._common import STANDARD, BadInput, number
 
 KINDS = ("labels", "pairs", "triplets", "distances")
+ROLES = (
+    "first",
+    "second",
+    "third",
+    "fourth",
+    "similar",
+    "rating",
+    "distance",
+    "relation",
+    "weight",
+    "annotator",
+)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -27,6 +39,27 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     side.add_argument("--distances", metavar="FILE", help="two objects a line, and their distance")
     side.add_argument("--squared", action="store_true", help="the distances in FILE are squared ones")
+    side.add_argument(
+        "--similar-above",
+        type=number,
+        metavar="T",
+        help="pairs with a rating above T are similar, those below T are not, and T itself says nothing",
+    )
+    side.add_argument(
+        "--conflicts",
+        choices=("keep", "majority", "drop"),
+        help="where answers about the same objects differ: keep all, those of the majority, or none "
+        "(default: refuse pairs and distances, keep triplets)",
+    )
+    side.add_argument(
+        "--role",
+        type=_role,
+        metavar="ROLE=COL",
+        action="append",
+        default=[],
+        help=f"what a column of these files is, where its name does not say it: {', '.join(ROLES)} "
+        "(again for more)",
+    )
 
 
 def check(arguments: argparse.Namespace) -> None:
@@ -36,6 +69,12 @@ def check(arguments: argparse.Namespace) -> None:
         raise BadInput("nothing is known: give --labels, --pairs, --triplets or --distances")
     if arguments.squared and "distances" not in given:
         raise BadInput("--squared says what the numbers in --distances are; give --distances")
+    files = [kind for kind in given if kind != "labels"]
+    for option, chosen in (("--conflicts", arguments.conflicts), ("--role", arguments.role)):
+        if chosen and not files:
+            raise BadInput(f"{option} is about files of feedback; give --pairs, --triplets or --distances")
+    if arguments.similar_above is not None and "pairs" not in given:
+        raise BadInput("--similar-above says which ratings in --pairs are similar; give --pairs")
     sources = [arguments.data, *(getattr(arguments, kind) for kind in given if kind != "labels")]
     if sources.count(STANDARD) > 1:
         raise BadInput("only one file can come from standard input")
@@ -43,5 +82,13 @@ def check(arguments: argparse.Namespace) -> None:
 
 def files(arguments: argparse.Namespace) -> dict[str, Any]:
     """The files of side information, as parameters of `study.with_files`."""
-    names = ("pairs", "triplets", "distances", "squared", "decimal", "thousands")
-    return {name: getattr(arguments, name) for name in names}
+    names = ("pairs", "triplets", "distances", "squared", "similar_above", "conflicts")
+    found = {name: getattr(arguments, name) for name in (*names, "decimal", "thousands")}
+    return found | {"roles": dict(arguments.role)}
+
+
+def _role(text: str) -> tuple[str, str]:
+    role, equals, column = text.partition("=")
+    if role not in ROLES or not equals or not column:
+        raise argparse.ArgumentTypeError(f"{text!r} is not ROLE=COL, with one of {', '.join(ROLES)}")
+    return role, column

@@ -15,6 +15,7 @@ from nearwise.cli._common import (
     check_distinct,
     check_output,
     columns,
+    existing_told_last,
     limit_threads,
     refusing_bad_input,
     tell,
@@ -40,18 +41,19 @@ def run(arguments: argparse.Namespace) -> int:
     """Load, read, transform, write."""
     if arguments.json and arguments.output == STANDARD:
         raise BadInput("--json and the coordinates cannot both go to standard output; give -o FILE")
-    check_output(arguments.output, arguments.force)
     check_distinct({"MODEL": arguments.model, "DATA": arguments.data}, {"-o": arguments.output})
     with limit_threads(arguments.threads):
         from nearwise import study
         from nearwise.data import tables
 
-        with refusing_bad_input():
+        exists = existing_told_last(lambda: check_output(arguments.output, arguments.force))
+        with exists, refusing_bad_input():
             tables.check_target(arguments.output)
             if arguments.id is not None and arguments.output.lower().endswith(".npy"):
                 raise BadInput(f"{arguments.output} cannot hold ids; write .npz, .parquet or .csv")
             fitted = study.load(arguments.model)
-            table = fitted.read(arguments.data, **columns(arguments))
+            has_ids = not arguments.output.lower().endswith(".npy")
+            table = fitted.read(arguments.data, remembered_ids=has_ids, **columns(arguments))
         coordinates = fitted.transform(table.X)
         names = [f"{type(fitted.learner).__name__.lower()}{k}" for k in range(coordinates.shape[1])]
         notices = list(table.notices)

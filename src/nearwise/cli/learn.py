@@ -16,10 +16,13 @@ from nearwise.cli._common import (
     add_columns,
     add_data,
     add_options,
+    add_preparation,
     check_distinct,
     check_output,
     columns,
+    existing_told_last,
     limit_threads,
+    preparation,
     program,
     refusing_bad_input,
     tell,
@@ -34,6 +37,16 @@ if TYPE_CHECKING:
 METHODS = ("logdet", "vonneumann", "fixed-rank", "online")
 KERNELS = ("rbf", "polynomial", "laplacian", "cosine", "linear")
 _SUFFIX = ".safetensors"
+_PROGRAMS = (
+    ".pkl",
+    ".pickle",
+    ".joblib",
+    ".pt",
+    ".pth",
+    ".onnx",
+    ".h5",
+)  # what other programs write models as
+_TABLES = (".csv", ".tsv", ".txt", ".json", ".npy", ".npz", ".parquet", ".xlsx", ".html", ".gz")
 _SMALL = 500_000  # numbers in the data up to which threads only wait for each other
 _LARGE = 10_000_000  # bytes of a model file from which on its size is worth a word
 
@@ -43,6 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_data(parser)
     _side.add_options(parser)
     add_columns(parser)
+    add_preparation(parser)
     _shown.add_options(parser, color_by=True)
     how = parser.add_argument_group("how to learn")
     how.add_argument(
@@ -80,7 +94,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="measure on this share of what is known, learn from the rest; 0 for none (default 0.2, at most "
         "5000)",
     )
-    add_options(how, "seed", "threads", "max-seconds")
+    add_options(how, "seed", "threads", "max-seconds", "max-iter")
     outputs = parser.add_argument_group("what to write")
     outputs.add_argument(
         "-o", "--output", metavar="MODEL", help="the model (default: named after DATA, in this folder)"
@@ -103,7 +117,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Learn, write the model and the report, and show what came out."""
     _check(arguments)
     target = default_output(arguments.data) if arguments.output is None else arguments.output
-    _check_outputs(arguments, target)
     from rich.console import Console
 
     from nearwise import study
@@ -111,9 +124,9 @@ def run(arguments: argparse.Namespace) -> int:
     from nearwise.data import tables
 
     with Console(stderr=True, quiet=arguments.quiet, markup=False).status("reading") as line:
-        beside = _shown.read(arguments)
-        with refusing_bad_input():
-            wanted = {"labels": arguments.labels, **columns(arguments)}
+        with existing_told_last(lambda: _check_outputs(arguments, target)), refusing_bad_input():
+            beside = _shown.read(arguments)
+            wanted = {"labels": arguments.labels, **columns(arguments), **preparation(arguments)}
             table = tables.read(arguments.data, **_shown.without_words(wanted, beside))
             known = study.with_files(table, **_side.files(arguments))
         beside = _shown.of_rows(beside, table)
@@ -143,6 +156,8 @@ def _check(arguments: argparse.Namespace) -> None:
             raise BadInput(f"--kernel goes with --method logdet or vonneumann, not {method}")
         if arguments.penalty != "auto":
             raise BadInput(f"--penalty goes with --method logdet or vonneumann, not {method}")
+    if method == "online" and arguments.max_iter is not None:
+        raise BadInput("--max-iter has no meaning with --method online, which passes once over the feedback")
 
 
 def _check_outputs(arguments: argparse.Namespace, target: str) -> None:
@@ -150,19 +165,46 @@ def _check_outputs(arguments: argparse.Namespace, target: str) -> None:
         raise BadInput("a model is not written to standard output; name a file with -o")
     if arguments.report == STANDARD:
         raise BadInput("a report is not written to standard output; name a file with --report")
-    check_output(target, arguments.force)
-    if arguments.report is not None:
-        check_output(arguments.report, arguments.force)
+    suffix = Path(target).suffix.lower()
+    if suffix in (*_PROGRAMS, *_TABLES):
+        name = Path(target).with_suffix(_SUFFIX)
+        raise BadInput(f"a model is written as {_SUFFIX}, never as {suffix}: name it -o {name}")
+    inputs = {"DATA": arguments.data, **{f"--{kind}": getattr(arguments, kind) for kind in _side.KINDS[1:]}}
+    outputs = {"-o": target, "--report": arguments.report, "--suspects": arguments.suspects}
+    outputs["--checkpoint"] = arguments.checkpoint
+    check_distinct(inputs, outputs)
+    if arguments.checkpoint is not None and Path(arguments.checkpoint).is_file():
+        # the command that left the checkpoint wrote what it had: the same command goes on
+        check_output(target, arguments.force, _is_unfinished, "the model of an unfinished fit")
+        if arguments.report is not None:
+            check_output(arguments.report, arguments.force, _is_report)
+    else:
+        check_output(target, arguments.force)
+        if arguments.report is not None:
+            check_output(arguments.report, arguments.force)
     if arguments.suspects is not None:
         check_output(arguments.suspects, arguments.force)
         if not arguments.suspects.lower().endswith((".csv", ".tsv")):
             raise BadInput(f"cannot write {arguments.suspects}: the name must end in .csv or .tsv")
     if arguments.checkpoint is not None:
         check_output(arguments.checkpoint, force=True)
-    inputs = {"DATA": arguments.data, **{f"--{kind}": getattr(arguments, kind) for kind in _side.KINDS[1:]}}
-    outputs = {"-o": target, "--report": arguments.report, "--suspects": arguments.suspects}
-    outputs["--checkpoint"] = arguments.checkpoint
-    check_distinct(inputs, outputs)
+
+
+def _is_unfinished(path: Path) -> bool:
+    """Whether a file is a model whose fit was stopped, and so may be replaced by the one that goes on."""
+    from nearwise import study
+
+    try:
+        memory = study.load(path).memory
+    except (ValueError, OSError):
+        return False
+    return memory is not None and memory.study.get("status") in ("LIMIT", "INTERRUPTED")
+
+
+def _is_report(path: Path) -> bool:
+    from nearwise.show.report import is_report
+
+    return is_report(path)
 
 
 def _settings(arguments: argparse.Namespace, table: Table) -> Settings:
@@ -170,7 +212,8 @@ def _settings(arguments: argparse.Namespace, table: Table) -> Settings:
 
     n, d = table.X.shape
     largest, what = (n, "rows") if arguments.kernel is not None else (d, "features")
-    if arguments.rank is not None and arguments.rank > largest:
+    grows = any(kind == "category" for kind in table.kinds)  # to a number of columns that a step finds out
+    if arguments.rank is not None and arguments.rank > largest and not grows:
         raise BadInput(f"--rank {arguments.rank}: {table.source} has {largest} {what}, and no higher rank")
     scale = table.scalars if arguments.scale == "auto" else arguments.scale == "standard"
     return Settings(
@@ -181,6 +224,7 @@ def _settings(arguments: argparse.Namespace, table: Table) -> Settings:
         scale=scale,
         seed=arguments.seed,
         max_seconds=arguments.max_seconds or math.inf,
+        max_iter=arguments.max_iter,
         held_out=arguments.held_out,
         checkpoint=arguments.checkpoint,
     )

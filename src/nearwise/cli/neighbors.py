@@ -18,6 +18,7 @@ from nearwise.cli._common import (
     check_distinct,
     check_output,
     columns,
+    existing_told_last,
     limit_threads,
     one_line,
     refusing_bad_input,
@@ -71,7 +72,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.data == arguments.query == STANDARD:
         raise BadInput("only one file can come from standard input")
     if arguments.output is not None:
-        check_output(arguments.output, arguments.force)
         inputs = {"MODEL": arguments.model, "DATA": arguments.data, "--query": arguments.query}
         check_distinct(inputs, {"-o": arguments.output})
     with limit_threads(arguments.threads):
@@ -79,20 +79,19 @@ def run(arguments: argparse.Namespace) -> int:
         from nearwise.data import tables
         from nearwise.study.holding_out import numbered
 
-        beside = _shown.read(arguments)
-        queries, wanted = None, _shown.without_words(columns(arguments), beside)
-        with refusing_bad_input():
+        queries, target = None, arguments.output or STANDARD
+        exists = existing_told_last(lambda: check_output(target, arguments.force))
+        with exists, refusing_bad_input():
+            beside = _shown.read(arguments)
             if arguments.output is not None:
                 tables.check_target(arguments.output, FORMATS)
             fitted = study.load(arguments.model)
-            data = fitted.read(arguments.data, **wanted)
+            wanted = _shown.without_words(columns(arguments), beside, fitted.names)
+            data = fitted.read(arguments.data, remembered_ids=True, **wanted)
             if arguments.query is not None:
                 theirs = _shown.read_if_there(arguments, arguments.query)
-                queries = fitted.read(
-                    arguments.query,
-                    ids_optional=True,
-                    **_shown.without_words(columns(arguments), theirs),
-                )
+                wanted = _shown.without_words(columns(arguments), theirs, fitted.names)
+                queries = fitted.read(arguments.query, ids_optional=True, remembered_ids=True, **wanted)
         found, rows = _search(fitted, data, queries, arguments)
     beside = _shown.of_rows(beside, data)
     asked = beside if queries is None else _shown.of_rows(theirs, queries)
@@ -110,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
         _show(found, arguments.k)
         return DONE
     with refusing_bad_input():
-        written = tables.write_columns(arguments.output or STANDARD, found, force=arguments.force)
+        written = tables.write_columns(target, found, force=arguments.force)
     tell(written, arguments.quiet)
     if arguments.output not in (None, STANDARD) and not arguments.quiet:
         count = len(found["query"]) // arguments.k
@@ -145,11 +144,11 @@ def _search(
     if not np.isfinite(distances).all():
         raise BadInput(f"{data.source}: the numbers are so large that distances between them overflow")
     asked = data if queries is None else queries
-    query = np.arange(len(asked.X)) if asked.ids is None else asked.ids
+    query = asked.row_names
     found = {
         "query": np.repeat(query, k),
         "rank": np.tile(np.arange(1, k + 1), len(query)),
-        "neighbor": rows.ravel() if data.ids is None else data.ids[rows.ravel()],
+        "neighbor": data.row_names[rows.ravel()],
         "distance": distances.ravel(),
     }
     return found, rows

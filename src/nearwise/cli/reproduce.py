@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nearwise.cli._common import (
     BAD_INPUT,
@@ -44,6 +43,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="the folder for NAME.json, NAME.svg and NAME.png (default %(default)s)",
     )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="take from the folder what an earlier run with the same code, data and seed has finished",
+    )
     parser.add_argument("--page", type=Path, metavar="FILE", help="write all tables and figures as Markdown")
     add_options(parser, "seed", "force", "quiet")
 
@@ -61,13 +65,13 @@ def run(arguments: argparse.Namespace) -> int:
         folder.mkdir(parents=True, exist_ok=True)
     for name in names:
         for ending in (".json", ".svg", ".png"):
-            check_output(folder / f"{name}{ending}", arguments.force)
+            check_output(folder / f"{name}{ending}", arguments.force or arguments.resume)
     if arguments.page is not None:
-        check_output(arguments.page, arguments.force)
+        check_output(arguments.page, arguments.force or arguments.resume)
     done: list[Outcome] = []
     left_out: list[str] = []
     for name in names:
-        outcome = _measured(name, experiments[name], arguments)
+        outcome = _measured(name, arguments)
         if isinstance(outcome, str):
             left_out.append(f"{name}: {outcome}")
             continue
@@ -85,13 +89,17 @@ def run(arguments: argparse.Namespace) -> int:
     return DONE if done else BAD_INPUT
 
 
-def _measured(name: str, module: str, arguments: argparse.Namespace) -> Outcome | str:
-    """What the experiment found, or why it cannot run here."""
+def _measured(name: str, arguments: argparse.Namespace) -> Outcome | str:
+    """What the experiment found, now or in an earlier run, or why it cannot run here."""
     from rich.console import Console
 
     from nearwise.data.datasets import DatasetUnavailable
+    from nearwise.reproduction import finished, measure
 
-    experiment: Any = importlib.import_module(module)
+    before = finished(name, arguments.out, arguments.quick, arguments.seed) if arguments.resume else None
+    if before is not None:
+        tell([f"{name}: as an earlier run found it"], arguments.quiet)
+        return before
     status = Console(stderr=True, quiet=arguments.quiet, markup=False).status(name)
     with status as line:
 
@@ -99,10 +107,9 @@ def _measured(name: str, module: str, arguments: argparse.Namespace) -> Outcome 
             line.update(f"{name}   {what}   {done} of {total}")
 
         try:
-            outcome: Outcome = experiment.run(arguments.quick, arguments.seed, progress)
+            return measure(name, arguments.out, arguments.quick, arguments.seed, progress)
         except (DatasetUnavailable, ModuleNotFoundError) as error:
             return str(error)
-    return outcome
 
 
 def _print(outcome: Outcome, written: Sequence[Path]) -> None:
@@ -129,8 +136,8 @@ def _write_page(page: Path, folder: Path, done: Sequence[Outcome], left_out: Seq
     pictures = Path(os.path.relpath(folder, page.parent)).as_posix()
     head = (
         "# Results\n\nThe papers' experiments, run by `nearwise reproduce`; what is published stands beside "
-        "what we get. ± is the standard deviation over repetitions, seconds are those of our part on the "
-        "machine that wrote this page.\n"
+        "what we get. ± is the standard deviation over repetitions; seconds are the processor time of one "
+        "repetition on the machine that wrote this page.\n"
     )
     missing = [f"\nNot run here: {reason}.\n" for reason in left_out]
     sections = [outcome.markdown(pictures) for outcome in done]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from nearwise._common.types import Index
 from nearwise.data.tables import DATASET, Table, TableError, open_file
-from nearwise.data.tables._table import MISSING, find_columns, place, shown
+from nearwise.data.tables._table import find_columns, place, present, shown
 from nearwise.data.tables.numerals import Numerals, number
 
 Texts = NDArray[np.object_]
@@ -40,6 +40,8 @@ class Beside:
         n = next((len(texts) for texts in self._columns()), len(table.X))
         if self._lines is not None and table.lines is not None:
             rows = np.searchsorted(self._lines, table.lines)
+        elif table.rows is not None:
+            rows = table.rows
         elif n == len(table.X):
             rows = np.arange(n)
         else:
@@ -84,7 +86,7 @@ def read(
     single = [None if name is None else find_columns(file, [name])[0] for name in (image, color_by)]
     wanted = list(dict.fromkeys([*beside, *(column for column in single if column is not None)]))
     loaded = file.load((), wanted)
-    texts = {column: _present(loaded.texts[column]) for column in wanted}
+    texts = {column: present(loaded.texts[column]) for column in wanted}
     picture, colour = single
     return Beside(
         {file.columns[column]: texts[column] for column in beside},
@@ -93,12 +95,6 @@ def read(
         tuple(file.columns[column] for column in wanted if not _all_numbers(texts[column])),
         loaded.lines,
     )
-
-
-def _present(texts: Texts) -> Texts:
-    found = texts.copy()
-    found[[text is not None and text.casefold() in MISSING for text in texts]] = None
-    return found
 
 
 def _paths(source: str, texts: Texts, lines: Index | None) -> Texts:

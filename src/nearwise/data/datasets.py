@@ -1,7 +1,7 @@
 """Data sets by name: four that come with scikit-learn, and those in the folder that NEARWISE_DATA names.
 
-The values are handed over as they are stored: nothing is scaled, centred or reshaped. Arrays are read with
-`allow_pickle=False`.
+Some of these OpenML has too; nothing is fetched from there unless that is asked for. The values are handed
+over as they are stored: nothing is scaled, centred or reshaped. Arrays are read with `allow_pickle=False`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise.data import openml
+
 VARIABLE = "NEARWISE_DATA"
+FETCH_VARIABLE = "NEARWISE_FETCH"
 
 
 class DatasetUnavailable(LookupError):
@@ -49,8 +52,13 @@ class Dataset:
         return f"<Dataset {self.name}: {rows}{test}>"
 
 
-def load(name: str) -> Dataset:
-    """The data set of that name; `DatasetUnavailable` when its file is not there."""
+def load(name: str, fetch: bool | None = None) -> Dataset:
+    """The data set of that name; `DatasetUnavailable` when its file is not there.
+
+    Where the file is not there, `fetch=True` asks OpenML for the set, over the network; scikit-learn keeps
+    what it fetches in its own folder. None, the default, does so where the environment variable
+    NEARWISE_FETCH is set to 1.
+    """
     if name in _BUNDLED:
         return _read_bundled(name)
     if name not in _FILES:
@@ -58,13 +66,32 @@ def load(name: str) -> Dataset:
             f"no data set is called {name!r}; known names: {', '.join(sorted({*_BUNDLED, *_FILES}))}"
         )
     path = _path(name)
+    if path is not None and path.is_file():
+        return _FILES[name](name, path)
+    if fetch or (fetch is None and os.environ.get(FETCH_VARIABLE) == "1"):
+        return _fetch(name)
+    ask = f", or ask for it: {FETCH_VARIABLE}=1 fetches it from OpenML" if name in openml.SOURCES else ""
     if path is None:
         raise DatasetUnavailable(
-            f"data set {name!r} is read from {_filename(name)}: set {VARIABLE} to the folder that holds it"
+            f"data set {name!r} is read from {_filename(name)}: set {VARIABLE} to the folder that holds "
+            f"it{ask}"
         )
-    if not path.is_file():
-        raise DatasetUnavailable(f"data set {name!r}: no file {path} (the folder is the value of {VARIABLE})")
-    return _FILES[name](name, path)
+    raise DatasetUnavailable(
+        f"data set {name!r}: no file {path} (the folder is the value of {VARIABLE}){ask}"
+    )
+
+
+def _fetch(name: str) -> Dataset:
+    if name not in openml.SOURCES:
+        raise DatasetUnavailable(
+            f"data set {name!r} cannot be fetched, as OpenML does not have it: it is read from "
+            f"{_filename(name)} in the folder that {VARIABLE} names"
+        )
+    try:
+        arrays = openml.fetched(name)
+    except (openml.NotTheSet, OSError, ValueError) as error:  # the last two are scikit-learn's
+        raise DatasetUnavailable(f"data set {name!r} could not be fetched from OpenML: {error}") from error
+    return _from_arrays(name, arrays.pop("X"), arrays)
 
 
 def available() -> tuple[str, ...]:

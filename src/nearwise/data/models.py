@@ -3,8 +3,8 @@
 A file is in the safetensors format: the arrays as tensors, bit by bit, and in its header, as JSON text, a
 schema version and a tree that says what the arrays belong to. The tree holds numbers, texts, lists, dicts,
 arrays, and objects of the classes in `_CLASSES`; a class that is to be saved needs its line there, and
-nothing else. A file cannot name any other class, nor run code. Equal models give equal files, and a file that
-was damaged, by one bit or more, is refused.
+        unlisted = listed is not None and name not in listed
+        if unlisted or name.startswith("__") or callable(getattr(kind, name, None)):
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from nearwise._common.files import write_whole
 from nearwise._common.memory import foresee
 from nearwise._common.tensors import DamagedFile, OtherFormat, read, to_bytes
 from nearwise._common.warning import warn
+from nearwise.data._storable import SKLEARN, attributes, state as sklearn_state
 from nearwise.model.certificate import Violation
 from nearwise.solving.result import Result
 
@@ -46,6 +47,9 @@ _CLASSES = {
     "HeldOutScores": "nearwise.learners.fixed_rank_learner",
     "Schedule": "nearwise.fixed_rank.online",
     "Units": "nearwise.learners.fixed_rank",
+    "Calibration": "nearwise.learners.calibration",
+    "IsotonicProbability": "nearwise.learners.calibration",
+    "PlattProbability": "nearwise.learners.calibration",
     "KernelFeatures": "nearwise.learners.kernel_features",
     "LowRankKernelMetric": "nearwise.learners.kernel_features",
     "OnlineLearner": "nearwise.learners",
@@ -64,11 +68,11 @@ _CLASSES = {
     "Violation": "nearwise.model.certificate",
     "Record": "nearwise.solving.result",
     "Status": "nearwise.solving.result",
-    "Pipeline": "sklearn.pipeline",
-    "StandardScaler": "sklearn.preprocessing",
-}
+    "Memory": "nearwise.data.memory",
+} | {name: module for name, (module, _) in SKLEARN.items()}
 _TENSOR_KINDS = "biuf"
 _SCALARS = (bool, int, str, type(None))
+_DTYPE_KINDS = "biufOU"
 
 
 class ModelFileError(ValueError):
@@ -85,7 +89,8 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     model : an estimator of nearwise, a `Metric` or `KernelMetric`, or a scikit-learn `Pipeline` of an
-        estimator of nearwise and `StandardScaler`
+        estimator of nearwise and steps before it that scikit-learn has: scalers, `SimpleImputer`,
+        `OneHotEncoder`, `OrdinalEncoder`, `ColumnTransformer`, `PCA` and others, see `docs/learners.md`
     path : where to write; the customary suffix is .safetensors
     """
     if type(model).__name__ not in _CLASSES or not _is_known(type(model)):
@@ -124,6 +129,11 @@ def load(path: str | os.PathLike[str]) -> Any:
     return _Reader(str(path), tensors).decoded(tree)
 
 
+def written_by(path: str | os.PathLike[str]) -> str:
+    """The version of nearwise that wrote a model file."""
+    return _read(Path(path))[0].get("version", "unknown")
+
+
 class _Writer:
     """Turns values into JSON, setting arrays aside by name."""
 
@@ -141,6 +151,12 @@ class _Writer:
             return value if math.isfinite(value) else {"float": repr(value)}
         if isinstance(value, np.ndarray):
             return self._array(value, place)
+        if isinstance(value, slice):
+            return {"slice": [value.start, value.stop, value.step]}
+        if isinstance(value, np.dtype) and value.kind in _DTYPE_KINDS:
+            return {"dtype": value.str, "type": False}
+        if isinstance(value, type) and issubclass(value, np.generic) and np.dtype(value).kind in _DTYPE_KINDS:
+            return {"dtype": np.dtype(value).str, "type": True}
         if sparse.issparse(value):
             rows = sparse.csr_array(value)
             parts = {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr}
@@ -157,7 +173,8 @@ class _Writer:
             return {"object": type(value).__name__, "state": state}
         raise TypeError(
             f"{place} is {value!r}, which a model file cannot hold; it holds numbers, texts, arrays, the "
-            "divergences, kernels, metrics and estimators of nearwise, and StandardScaler"
+            "divergences, kernels, metrics and estimators of nearwise, and of scikit-learn "
+            f"{', '.join(SKLEARN)}"
         )
 
     def _array(self, value: np.ndarray[Any, Any], place: str) -> Any:
@@ -206,6 +223,11 @@ class _Reader:
             return tuple(self._decoded(item) for item in tree["tuple"])
         if "dict" in tree:
             return {key: self._decoded(item) for key, item in tree["dict"].items()}
+        if "slice" in tree:
+            return slice(*tree["slice"])
+        if "dtype" in tree:
+            found = np.dtype(str(tree["dtype"]))
+            return found.type if tree["type"] else found
         if "enum" in tree:
             return self._class(tree["enum"])[tree["member"]]
         kind = self._class(tree["object"])
@@ -234,12 +256,14 @@ def _is_known(kind: type) -> bool:
 def _state(value: Any) -> dict[str, Any]:
     """What is stored of an object: the fields of a dataclass, or parameters and fitted attributes."""
     if dataclasses.is_dataclass(value):
-        state = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        found = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         if isinstance(value, Result):  # the matrix follows from its factor; the features are training data
-            del state["matrix"], state["features"]
+            del found["matrix"], found["features"]
         if isinstance(value, Violation):  # its name says the constraint
-            del state["stated"]
-        return state
+            del found["stated"]
+        return found
+    if type(value).__name__ in SKLEARN:
+        return sklearn_state(value)
     # scikit-learn keeps its callbacks under names of their own, and none of them matters to a fitted model
     return {
         name: item
@@ -257,8 +281,10 @@ def _restored(kind: Any, state: dict[str, Any]) -> Any:
         return kind(**state)
     parameters = inspect.signature(kind).parameters
     model = kind(**{name: state.pop(name) for name in parameters if name in state})
+    listed = attributes(kind.__name__) if kind.__name__ in SKLEARN else None
     for name, value in state.items():
-        if name.startswith("__") or callable(getattr(kind, name, None)):
+        unlisted = listed is not None and name not in listed
+        if unlisted or name.startswith("__") or callable(getattr(kind, name, None)):
             raise ValueError(f"{name!r} is not an attribute that a {kind.__name__} stores")
         setattr(model, name, value)
     return model

@@ -60,6 +60,9 @@ class Forms(Protocol):
     def subset(self, rows: Index | slice) -> Forms:
         """The forms of some samples, for a mini-batch."""
 
+    def scaled(self, factors: Array) -> Forms:
+        """Every form times a number of its own."""
+
     def whitening(self) -> Callable[[Array], Array] | None:
         """About the inverse of the mean X_i, as a map of d x r matrices; None where it changes little."""
 
@@ -151,6 +154,9 @@ class Squares:
             first, second, sign = self.first[squares], self.second[squares], self.sign[squares]
             return replace(kept, first=first, second=second, sign=sign)
         return replace(kept, features=self._written_out(squares), first=None, second=None, sign=None)
+
+    def scaled(self, factors: Array) -> Squares:
+        return replace(self, coefficient=self._per_square(factors))
 
     def whitening(self) -> Callable[[Array], Array] | None:
         """From a sample: its principal directions, and one variance for all others."""
@@ -278,6 +284,9 @@ class Matrices:
 
     def subset(self, rows: Index | slice) -> Matrices:
         return replace(self, flat=self.flat[rows])
+
+    def scaled(self, factors: Array) -> Matrices:
+        return replace(self, flat=factors[:, None] * self.flat)
 
     def whitening(self) -> None:
         return None

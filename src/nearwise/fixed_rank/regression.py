@@ -36,6 +36,19 @@ class Regression:
         """n."""
         return len(self.targets)
 
+    @classmethod
+    def weighted(
+        cls, forms: Forms, targets: Array, relation: NDArray[np.int8] | None, weights: Array | None
+    ) -> Regression:
+        """The cost in which a sample of weight 2 counts like two: the mean over all weights.
+
+        Forms and targets are multiplied by the root of the weight, relative to the mean weight.
+        """
+        if weights is None or (weights == 1.0).all():
+            return cls(forms, targets, relation)
+        roots = np.sqrt(weights / weights.mean())
+        return cls(forms.scaled(roots), roots * targets, relation)
+
     def residual(self, values: Array) -> Array:
         """y^ - y, and 0 where an inequality holds."""
         residual = values - self.targets

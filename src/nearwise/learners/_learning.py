@@ -29,6 +29,7 @@ from nearwise.learners._in_pieces import (
 )
 from nearwise.learners._pairs import local_pairs, random_pairs, with_bounds
 from nearwise.learners._selection import Trial, hold_out
+from nearwise.learners._side import weighed
 from nearwise.learners._space import Outside, Space
 from nearwise.learners.metric import root_of
 from nearwise.model.blocks import Constraints
@@ -88,6 +89,7 @@ def learn(
     callback: Callable[[Record], Any] | None,
     checkpoint: Any = None,
     outside: Outside | None = None,
+    weights: Array | None = None,
 ) -> Learned:
     """Learn M from pairs drawn from labels, from constraints, or from both.
 
@@ -110,6 +112,7 @@ def learn(
     checkpoint : a file in which to keep what is found, and from which to go on; None for none
     outside : what a distance has besides the part that features tell; constraints, their open bounds,
         neighbours and the choice of the penalty are about the whole distance. The penalty is finite then.
+    weights : of the objects, by which pairs drawn from labels count; the constraints have theirs
 
     A prior that is zero tells no distances: open bounds and neighbours are then those of the features.
     """
@@ -122,13 +125,14 @@ def learn(
     root = np.eye(features.shape[1]) if prior is None else root_of(prior)
     known = root if root.any() else np.eye(features.shape[1])
     seed = int(rng.randint(2**31 - 1))
-    task = _Task(features, codes, side, known, "local" if pairs == "auto" else pairs, n_pairs, seed, outside)
+    drawing = "local" if pairs == "auto" else pairs
+    task = _Task(features, codes, side, known, drawing, n_pairs, seed, outside, weights)
     if _are_equal(features) or len(drawn := task.side(known)) == 0:
         return Learned(root, None, None, (), True, 0)
     coarse_limit = _COARSE_ITERATIONS if max_iter is None else min(max_iter, _COARSE_ITERATIONS)
     every = np.arange(len(features))
     lengths = None if outside is None else outside.products(every, every)
-    settings = (divergence, prior, penalty, pairs, n_pairs, tol, coarse_limit, lengths)
+    settings = (divergence, prior, penalty, pairs, n_pairs, tol, coarse_limit, lengths, weights)
     data = fingerprint(features) if isinstance(features, Vectors) else features
     memory = open_checkpoint(checkpoint, random_state, data, codes, side.blocks, *settings)
     n_restored = 0 if memory is None else memory.n_restored
@@ -136,8 +140,8 @@ def learn(
     looked_at, tried = features, task
     if penalty == "auto" and isinstance(features, Vectors) and codes is None:
         looked_at, sample = sample_of_constraints(features, side, rng)
-        side, tried = sample, replace(task, features=looked_at, constraints=sample)
-    trial = hold_out(looked_at, codes, side, rng, outside) if penalty == "auto" else None
+        side, tried = sample, replace(task, features=looked_at, constraints=sample, weights=None)
+    trial = hold_out(looked_at, codes, side, rng, outside, weights) if penalty == "auto" else None
     steps: list[_Step] = []
     scores: tuple[tuple[float, float], ...] = ()
     share = UNTRIED
@@ -174,6 +178,7 @@ class _Task:
     n_pairs: int | None
     seed: int
     outside: Outside | None
+    weights: Array | None
 
     @property
     def draws_again(self) -> bool:
@@ -187,8 +192,9 @@ class _Task:
             return given
         rng = np.random.RandomState(self.seed)
         if self.pairs == "random":
-            return random_pairs(self.codes, prior, self.n_pairs, rng) + given
-        return local_pairs(self.codes, self._space(factor), prior, self.n_pairs, rng) + given
+            return random_pairs(self.codes, prior, self.n_pairs, rng, self.weights) + given
+        drawn = local_pairs(self.codes, self._space(factor), prior, self.n_pairs, rng)
+        return weighed(drawn, self.weights) + given
 
     def _space(self, factor: Array) -> Space | SpaceInPieces:
         if isinstance(self.features, Vectors):
@@ -206,6 +212,7 @@ class _Task:
             constraints=constraints,
             n_pairs=n_pairs,
             outside=None if self.outside is None else self.outside.restricted(rows),
+            weights=None if self.weights is None else self.weights[rows],
         )
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from nearwise._common.types import Array, Codes
 from nearwise.learners._in_pieces import SpaceInPieces
+from nearwise.learners._side import weighed
 from nearwise.learners._space import Space
 from nearwise.model import bounds, constraints as c, drawing
 from nearwise.model.blocks import Constraints
@@ -61,15 +62,22 @@ def local_pairs(
 
 
 def random_pairs(
-    codes: Codes, prior: Space | SpaceInPieces, n_pairs: int | None, rng: np.random.RandomState
+    codes: Codes,
+    prior: Space | SpaceInPieces,
+    n_pairs: int | None,
+    rng: np.random.RandomState,
+    weights: Array | None = None,
 ) -> Constraints:
-    """Pairs drawn uniformly, half of them similar where the labels permit; 40 c^2 by default (KSD09 7.2)."""
+    """Pairs drawn uniformly, half of them similar where the labels permit; 40 c^2 by default (KSD09 7.2).
+
+    `weights` are those of the objects.
+    """
     same, different = drawing.random_pairs(codes, n_pairs, rng)
     is_different = _positive(prior, np.concatenate([same, different]))
     same, different = same[is_different[: len(same)]], different[is_different[len(same) :]]
     if len(same) == 0 or len(different) == 0:
         return Constraints()
-    return with_bounds(c.similar(same) + c.dissimilar(different), prior)
+    return with_bounds(weighed(c.similar(same) + c.dissimilar(different), weights), prior)
 
 
 def with_bounds(constraints: Constraints, prior: Space | SpaceInPieces) -> Constraints:
@@ -80,8 +88,12 @@ def with_bounds(constraints: Constraints, prior: Space | SpaceInPieces) -> Const
         if open_rows.any():
             of_relation[block.relation].append(np.asarray(block.object_ids[open_rows], dtype=np.int64))
     near, far = (np.concatenate(found) if found else _NO_PAIRS for found in of_relation.values())
-    whole = bounds.of_pairs(prior.distances(near), prior.distances(far))
-    learned = bounds.of_pairs(prior.inside.distances(near), prior.inside.distances(far))
+    vacant, relations = np.isnan(constraints.bounds), constraints.relations
+    weights = tuple(constraints.weights[vacant & (relations == sign)] for sign in (-1, 1))
+    whole, learned = (
+        bounds.of_pairs(space.distances(near), space.distances(far), weights=weights)
+        for space in (prior, prior.inside)
+    )
     if whole is None or learned is None:
         return constraints
     below, above = bounds.around(np.array(whole.threshold), np.array(learned.threshold))

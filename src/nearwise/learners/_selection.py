@@ -45,14 +45,16 @@ def hold_out(
     constraints: Constraints,
     rng: np.random.RandomState,
     outside: Outside | None = None,
+    weights: Array | None = None,
 ) -> Trial | None:
     """A trial on features, dense or sparse; None where there is too little to hold something out.
 
-    Distances are those of the features in the coordinates of a factor, plus those outside a basis.
+    Distances are those of the features in the coordinates of a factor, plus those outside a basis. `weights`
+    are those of the objects.
     """
     if codes is None:
         return _without_constraints(features, constraints, rng, outside)
-    return _without_objects(features, codes, constraints, rng, outside)
+    return _without_objects(features, codes, constraints, rng, outside, weights)
 
 
 def _without_objects(
@@ -61,6 +63,7 @@ def _without_objects(
     constraints: Constraints,
     rng: np.random.RandomState,
     outside: Outside | None,
+    weights: Array | None,
 ) -> Trial | None:
     labelled = np.flatnonzero(codes >= 0)
     sample = labelled[rng.permutation(len(labelled))[:_LARGEST_SAMPLE]]
@@ -90,7 +93,8 @@ def _without_objects(
         space = Space(_centred(known, factor), outside)
         count = min(drawing.N_NEIGHBORS, len(learned_from))
         near = row_of[space.nearest(place[asking], place[learned_from], count)]
-        return float(np.mean(codes[near] == codes[asking, np.newaxis]))
+        right = np.mean(codes[near] == codes[asking, np.newaxis], axis=1)
+        return float(np.average(right, weights=None if weights is None else weights[asking]))
 
     return Trial(rows, codes[rows], Constraints(inside), score)
 
@@ -117,7 +121,7 @@ def _without_constraints(
     problem = Problem(features, rest, fixed=fixed) if others else None
 
     def score(factor: Array | None) -> float:
-        parts: list[tuple[float, int]] = []
+        parts: list[tuple[float, float]] = []
         if ordering:
             rows = features if factor is None else np.asarray(features @ factor)
             space = Space(rows, outside)
@@ -126,11 +130,13 @@ def _without_constraints(
                 return space.distances(np.stack([i, j], axis=1))
 
             share = share_in_order(side, distances, np.random.RandomState(0))
-            parts.append((share, sum(map(len, ordering))))
+            parts.append((share, sum(float(block.counts.sum()) for block in ordering)))
         if problem is not None:
             M = np.eye(features.shape[1]) if factor is None else factor @ factor.T
             violations = problem.formulation.losses.violations(problem.values(M))
-            parts.append((1.0 - float(np.mean(np.minimum(violations, 1.0))), len(violations)))
+            counts = problem.constraints.weights
+            broken = float(np.average(np.minimum(violations, 1.0), weights=counts))
+            parts.append((1.0 - broken, float(counts.sum())))
         values, weights = np.array(parts).T
         return float(np.average(values, weights=weights))
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import roc_auc_score
 from sklearn.utils import column_or_1d
+from sklearn.utils.validation import _check_sample_weight
 
 from nearwise._common.errors import RowsError
 from nearwise._common.reading import id_list, regular_array, show
@@ -47,6 +48,7 @@ class SideInformation:
     constraints : by row number
     n_dropped : how many constraints named objects that are not in the data
     useless : why labels that were given tell nothing, as a clause
+    weights : of the rows, by which drawn pairs count; None where all count 1. Constraints have their own.
     """
 
     n_objects: int
@@ -54,6 +56,7 @@ class SideInformation:
     constraints: Constraints
     n_dropped: int = 0
     useless: str = ""
+    weights: Array | None = None
 
     @property
     def nothing_known(self) -> str:
@@ -89,17 +92,22 @@ def read(
     constraints: Constraints | None,
     sample_ids: ArrayLike | None,
     complete: bool = True,
+    sample_weight: ArrayLike | None = None,
 ) -> SideInformation:
     """Labels as class numbers and constraints by row number.
 
     With `sample_ids`, constraints on other objects are dropped, with a warning unless it is scikit-learn
     that took a part of the data; without, they are an error, and so are all constraints in such a part, where
     row numbers are those of other objects. `complete` is false for a part of the data, which does not tell
-    how often a label occurs (`labelling.read`).
+    how often a label occurs (`labelling.read`). With `sample_weight`, a constraint counts times the weights
+    of its objects, and an object of weight 0 is one of which nothing is known.
     """
     codes, useless = (None, "") if y is None else _codes(y, n_objects, complete)
+    weights = read_weights(sample_weight, n_objects)
+    if codes is not None and weights is not None:
+        codes = np.where(weights > 0, codes, labelling.UNLABELLED)
     if constraints is None:
-        return SideInformation(n_objects, codes, Constraints(), useless=useless)
+        return SideInformation(n_objects, codes, Constraints(), useless=useless, weights=weights)
     if not isinstance(constraints, Constraints):
         kind = type(constraints).__name__
         raise TypeError(f"constraints must be made by nearwise.constraints, got {kind}")
@@ -125,7 +133,26 @@ def read(
         raise RowsError(error.rows, before=error.before, after=error.after + hint) from None
     if useless and complete and blocks:
         warn(f"the labels are not used: {useless}")
-    return SideInformation(n_objects, codes, Constraints(blocks), dropped, useless)
+    counting = weighed(Constraints(blocks), weights)
+    return SideInformation(n_objects, codes, counting, dropped, useless, weights)
+
+
+def weighed(constraints: Constraints, weights: Array | None) -> Constraints:
+    """Constraints by row number, each counting times the weights of its objects; none on one of weight 0.
+
+    Linear functions of all objects are about none of them.
+    """
+    if weights is None:
+        return constraints
+    blocks = []
+    for block in constraints.blocks:
+        if not block.of_kind.shares_objects:
+            kept = np.flatnonzero((weights[block.object_ids] > 0).all(axis=1))
+            _, counts = _counting(block.object_ids, block.counts, weights)
+            blocks.append(replace(block.part(kept), weights=counts))
+        else:
+            blocks.append(block)
+    return Constraints(tuple(block for block in blocks if len(block)))
 
 
 def without_unreachable(
@@ -164,25 +191,25 @@ def share_in_order(
 
     From labels and from bounds on distances: of all combinations of a similar with a dissimilar pair, the
     share in which the similar one is nearer (the area under the ROC curve). From comparisons: the share that
-    holds. Where there are both, their mean, weighted by the number of pairs and of comparisons. Where the
-    objects have weights, a pair or comparison counts with the product of those of its objects.
+    holds. Where there are both, their mean, weighted by the number of pairs and of comparisons. Constraints
+    count by their weights; where the objects have weights too, times the product of those of its objects.
     """
-    similar, dissimilar = (_counting(pairs, weights) for pairs in _graded_pairs(side, rng))
-    comparisons = [block.ids for block in side.constraints.blocks if block.of_kind.n_distances == 2]
+    similar, dissimilar = (_counting(rows, counts, weights) for rows, counts in _graded_pairs(side, rng))
     parts: list[tuple[float, float]] = []
-    if len(similar) and len(dissimilar):
-        pairs = np.concatenate([similar, dissimilar])
-        is_similar, weight = np.arange(len(pairs)) < len(similar), _weight(pairs, weights)
+    if len(similar[0]) and len(dissimilar[0]):
+        pairs, weight = (np.concatenate(both) for both in zip(similar, dissimilar, strict=True))
+        is_similar = np.arange(len(pairs)) < len(similar[0])
         share = roc_auc_score(is_similar, -squared_distances(*pairs.T), sample_weight=weight)
-        parts.append((share, len(pairs) if weight is None else float(weight.sum())))
-    for rows in comparisons:
-        assert rows is not None
-        rows = _counting(rows, weights)
+        parts.append((share, float(weight.sum())))
+    for block in side.constraints.blocks:
+        if block.of_kind.n_distances != 2:
+            continue
+        rows, weight = _counting(block.object_ids, block.counts, weights)
         if len(rows):
-            margin, weight = squared_distances(*rows[:, 2:].T), _weight(rows, weights)
+            margin = squared_distances(*rows[:, 2:].T)
             margin -= squared_distances(*rows[:, :2].T)
             share = float(np.average((np.sign(margin) + 1.0) / 2.0, weights=weight))
-            parts.append((share, len(rows) if weight is None else float(weight.sum())))
+            parts.append((share, float(weight.sum())))
     if not parts:
         raise ValueError(
             "nothing to score by: needs labels y with two classes and two objects of one class, or "
@@ -194,19 +221,15 @@ def share_in_order(
     return float(np.average(values, weights=sums))
 
 
-def _counting(rows: Index, weights: Array | None) -> Index:
-    """Those without an object of weight zero."""
-    return rows if weights is None else rows[(weights[rows] > 0).all(axis=1)]
-
-
-def _weight(rows: Index, weights: Array | None) -> Array | None:
-    """The product of the weights of the objects of every row, of each object once; None without weights."""
+def _counting(rows: Index, counts: Array, weights: Array | None) -> tuple[Index, Array]:
+    """Those without an object of weight zero, and their weights: times that of every object, once."""
     if weights is None:
-        return None
+        return rows, counts
+    kept = (weights[rows] > 0).all(axis=1)
+    rows, counts = rows[kept], counts[kept]
     ordered = np.sort(rows, axis=1)
     again = np.diff(ordered, axis=1, prepend=-1) == 0
-    product: Array = np.where(again, 1.0, weights[ordered]).prod(axis=1)
-    return product
+    return rows, counts * np.where(again, 1.0, weights[ordered]).prod(axis=1)
 
 
 def _tell_dropped(constraints: Constraints, dropped: int, sample_ids: ArrayLike) -> None:
@@ -246,6 +269,16 @@ def _is_in_fold(constraints: Constraints) -> bool:
     return False
 
 
+def read_weights(sample_weight: ArrayLike | None, n_objects: int) -> Array | None:
+    """Numbers >= 0, one per row; None where all are 1."""
+    if sample_weight is None:
+        return None
+    found = _check_sample_weight(
+        sample_weight, np.empty(n_objects), dtype=np.float64, ensure_non_negative=True
+    )
+    return None if (found == 1.0).all() else np.asarray(found)
+
+
 def _codes(y: ArrayLike, n_objects: int, complete: bool) -> tuple[Codes | None, str]:
     """Class numbers, None where the labels tell nothing, and then why."""
     if regular_array(y, "y").shape[1:] == (1,):
@@ -257,16 +290,20 @@ def _codes(y: ArrayLike, n_objects: int, complete: bool) -> tuple[Codes | None, 
     return (None if labels.useless else labels.codes), labels.useless
 
 
-def _graded_pairs(side: SideInformation, rng: np.random.RandomState) -> tuple[Index, Index]:
+def _graded_pairs(
+    side: SideInformation, rng: np.random.RandomState
+) -> tuple[tuple[Index, Array], tuple[Index, Array]]:
+    """Similar and dissimilar pairs, each with their weights."""
     blocks = [block for block in side.constraints.blocks if block.tells_pairs]
-    similar = [block.ids for block in blocks if block.relation < 0 and block.ids is not None]
-    dissimilar = [block.ids for block in blocks if block.relation > 0 and block.ids is not None]
+    drawn: tuple[Index, ...] = (np.empty((0, 2), np.int64), np.empty((0, 2), np.int64))
     if side.codes is not None:
-        same, different = drawing.random_pairs(side.codes, _GRADED_PAIRS, rng)
-        similar.append(same)
-        dissimilar.append(different)
-    none = np.empty((0, 2), np.int64)
-    return np.concatenate([none, *similar]), np.concatenate([none, *dissimilar])
+        drawn = drawing.random_pairs(side.codes, _GRADED_PAIRS, rng)
+    found = []
+    for sign, others in zip((-1, 1), drawn, strict=True):
+        given = [block for block in blocks if block.relation == sign]
+        rows = np.concatenate([*(block.object_ids for block in given), others])
+        found.append((rows, np.concatenate([*(block.counts for block in given), np.ones(len(others))])))
+    return found[0], found[1]
 
 
 def _refuse_exceeded(

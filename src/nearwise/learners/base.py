@@ -28,6 +28,7 @@ from nearwise.learners import _in_pieces, _range, _side
 from nearwise.learners._learning import Learned, learn
 from nearwise.learners._progress import Callbacks, progress
 from nearwise.learners._space import Outside
+from nearwise.learners.decisions import PairDecisions
 from nearwise.learners.kernel_features import is_precomputed
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence, Frobenius, LogDet, VonNeumann
@@ -61,12 +62,12 @@ class LearnedMetric(Protocol):
     def pair_squared_distances(self, X: Any, i: Index, j: Index) -> Array: ...
 
 
-class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class Learner(PairDecisions, Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """The common part of `MetricLearner` and `KernelLearner`; a subclass has `fit`, which sets `metric_`."""
 
     # With metadata routing, these names go to fit and score without being asked for: they have one meaning. A
     # pipeline passes sample_weight to the score of its last step in any case.
-    __metadata_request__fit = METADATA
+    __metadata_request__fit: ClassVar[dict[str, bool]] = {**METADATA, "sample_weight": True}
     __metadata_request__score: ClassVar[dict[str, bool]] = {**METADATA, "sample_weight": True}
 
     metric_: Any
@@ -240,6 +241,7 @@ class Learner(Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
                 callback=report,
                 checkpoint=self.checkpoint,
                 outside=outside,
+                weights=side.weights,
             )
         self.result_ = learned.result
         self.status_ = Status.SOLVED if learned.result is None else learned.result.status

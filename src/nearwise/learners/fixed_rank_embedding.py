@@ -143,7 +143,7 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
         else:
             found = shared.batch(problem, inward, chosen, callback)
             self.schedule_, self.n_seen_ = None, 0
-        self._keep(found, units, problem)
+        self._keep(found, units, side)
         if found.status is Status.LIMIT and chosen.solver != "online":
             warn(f"{type(self).__name__}: {found.message}", ConvergenceWarning)
         return self
@@ -181,7 +181,7 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
         found, self.schedule_, self.n_seen_ = shared.epochs(
             problem, units.inward(self.embedding_), chosen, self.schedule_, self.n_seen_, rng, None, 1
         )
-        self._keep(found, units, problem)
+        self._keep(found, units, side)
         return self
 
     def fit_transform(self, X: ArrayLike, y: Any = None, **fit_params: Any) -> Array:
@@ -268,11 +268,11 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
         U, values, _ = np.linalg.svd(found - found.mean(axis=0), full_matrices=False)
         return with_fixed_signs(U[:, :rank] * np.maximum(values[:rank], 1e-3 * values[0]))
 
-    def _keep(self, found: FixedRankResult, units: shared.Units, problem: Regression) -> None:
+    def _keep(self, found: FixedRankResult, units: shared.Units, side: Constraints) -> None:
         self.units_ = units
         result = units.result(found)
         self.result_, self.embedding_ = result, result.factor
-        self.sstress_ = 2 * problem.n_samples * result.cost
+        self.sstress_ = 2 * float(side.weights.sum()) * result.cost
         self.status_, self.n_iter_, self.kept_prior_ = found.status, found.n_iter, False
 
     def _keep_start(self, start: Array, units: shared.Units) -> Self:
@@ -290,8 +290,8 @@ def _problem(
 ) -> tuple[Regression, shared.Units]:
     forms, bounds = constraint_forms(side.blocks, None, n), with_margins(side, margin)
     units = units or shared.Units(1.0, root_mean_square(bounds))
-    relations = side.relations
-    return Regression(forms, bounds / units.target, relations if relations.any() else None), units
+    signs = side.relations if side.relations.any() else None
+    return Regression.weighted(forms, bounds / units.target, signs, side.weights), units
 
 
 def _typical(matrix: Array, kind: str) -> float:

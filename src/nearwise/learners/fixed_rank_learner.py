@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -108,7 +108,7 @@ class FixedRankLearner(Learner):
     <Status.STATIONARY: 'stationary'>
     """
 
-    __metadata_request__partial_fit = METADATA
+    __metadata_request__partial_fit: ClassVar[dict[str, bool]] = {**METADATA, "sample_weight": True}
 
     schedule_: Schedule | None
     result_: Any
@@ -164,11 +164,12 @@ class FixedRankLearner(Learner):
         *,
         constraints: Constraints | None = None,
         sample_ids: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Learn the metric; arguments as for `MetricLearner`."""
         X = self._training_data(X)
         rng = check_random_state(self.random_state)
-        given = _side.read(X.shape[0], y, constraints, sample_ids)
+        given = _side.read(X.shape[0], y, constraints, sample_ids, sample_weight=sample_weight)
         side = self._with_pairs(X, given, self.n_pairs, rng)
         rows, start, chosen = self._begin(X, rng)
         if self.checkpoint is not None and chosen.solver == "online":
@@ -199,6 +200,7 @@ class FixedRankLearner(Learner):
         *,
         constraints: Constraints | None = None,
         sample_ids: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Learn from more objects and constraints on them: one pass in mini-batches, (9) and (20).
 
@@ -208,7 +210,7 @@ class FixedRankLearner(Learner):
         first = not hasattr(self, "metric_")
         X = self._training_data(X) if first else self._checked(X)
         rng = check_random_state(self.random_state)
-        given = _side.read(X.shape[0], y, constraints, sample_ids)
+        given = _side.read(X.shape[0], y, constraints, sample_ids, sample_weight=sample_weight)
         side = self._with_pairs(X, given, self.n_pairs, rng)
         if first:
             rows, start, chosen = self._begin(X, rng)
@@ -235,13 +237,20 @@ class FixedRankLearner(Learner):
         rng: np.random.RandomState,
     ) -> HeldOutScores | None:
         """What a coarse run on a part of what is known comes to on the rest; None without a rest."""
-        trial = hold_out(rows, given.codes, given.constraints, rng) if self.check else None
+        weights = given.weights
+        known = (rows, given.codes, given.constraints, rng)
+        trial = hold_out(*known, weights=weights) if self.check else None
         if trial is None:
             return None
         n_pairs = self.n_pairs
         if n_pairs is not None and trial.codes is not None:
             n_pairs = max(1, n_pairs * len(trial.rows) // X.shape[0])
-        part = _side.SideInformation(len(trial.rows), trial.codes, trial.constraints)
+        part = _side.SideInformation(
+            len(trial.rows),
+            trial.codes,
+            trial.constraints,
+            weights=None if weights is None else weights[trial.rows],
+        )
         side = self._with_pairs(X[trial.rows], part, n_pairs, rng)
         problem, units = self._problem(side, rows[trial.rows], None)
         if problem is None:
@@ -298,7 +307,7 @@ class FixedRankLearner(Learner):
         if side.codes is not None:
             near = X if draw == "local" else None
             same, different = drawing.pairs_of_classes(side.codes, near, draw, n_pairs, rng)
-            drawn = c.similar(same) + c.dissimilar(different)
+            drawn = _side.weighed(c.similar(same) + c.dissimilar(different), side.weights)
         return replace(side, constraints=drawn + side.constraints)
 
     def _begin(self, X: Any, rng: np.random.RandomState) -> tuple[Any, Array, shared.Settings]:
@@ -331,7 +340,8 @@ class FixedRankLearner(Learner):
         forms = constraint_forms(side.constraints.blocks, rows, side.n_objects, unit)
         units = units or shared.Units(forms.unit, root_mean_square(targets))
         # relations of constraints count the allowed side, as those of the regression do
-        return Regression(forms, targets / units.target, relations if relations.any() else None), units
+        signs, weights = relations if relations.any() else None, side.constraints.weights
+        return Regression.weighted(forms, targets / units.target, signs, weights), units
 
     def _keep(
         self,

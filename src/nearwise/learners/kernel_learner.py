@@ -134,16 +134,17 @@ class KernelLearner(Learner):
         *,
         constraints: Constraints | None = None,
         sample_ids: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Learn the kernel.
 
         Parameters
         ----------
         X : (n, d) data, dense or sparse; with kernel="precomputed" the (n, n) kernel matrix
-        y, constraints, sample_ids : as for `MetricLearner`
+        y, constraints, sample_ids, sample_weight : as for `MetricLearner`
         """
         X = self._training_data(X)
-        side = _side.read(X.shape[0], y, constraints, sample_ids)
+        side = _side.read(X.shape[0], y, constraints, sample_ids, sample_weight=sample_weight)
         kernel = self._input_kernel(X)
         basis = self._kernel_basis(kernel, X, side.codes)
         alpha, span, outside = self._alpha(), None, None

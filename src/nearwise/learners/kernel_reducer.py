@@ -126,18 +126,19 @@ class KernelReducer(KernelLearner):
         *,
         constraints: Constraints | None = None,
         sample_ids: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Learn the map.
 
         Parameters
         ----------
         X : (n, d) data, dense or sparse; with kernel="precomputed" the (n, n) kernel matrix
-        y, constraints, sample_ids : as for `MetricLearner`
+        y, constraints, sample_ids, sample_weight : as for `MetricLearner`
         """
         X = self._training_data(X)
         count = whole_number(self.n_components, "n_components")
         positive(self.trace_weight, "trace_weight")
-        side = _side.read(X.shape[0], y, constraints, sample_ids)
+        side = _side.read(X.shape[0], y, constraints, sample_ids, sample_weight=sample_weight)
         kernel = self._input_kernel(X)
         basis = self._kernel_basis(kernel, X, side.codes)
         scale = _unit_scale(basis.features)
@@ -227,7 +228,8 @@ def _all_constraints(
     rng = check_random_state(random_state)
     same, different = drawing.random_pairs(side.codes, whole_number_or_none(n_pairs, "n_pairs"), rng)
     equal = np.square(features[different[:, 0]] - features[different[:, 1]]).sum(axis=1) <= 1e-12
-    return c.similar(same) + c.dissimilar(different[~equal]) + side.constraints
+    drawn = c.similar(same) + c.dissimilar(different[~equal])
+    return _side.weighed(drawn, side.weights) + side.constraints
 
 
 def _with_bounds(features: Array, rows: Constraints) -> Constraints:

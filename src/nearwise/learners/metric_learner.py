@@ -150,6 +150,7 @@ class MetricLearner(Learner):
         *,
         constraints: Constraints | None = None,
         sample_ids: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Learn the metric.
 
@@ -163,12 +164,16 @@ class MetricLearner(Learner):
         sample_ids : n ids, by which the constraints name the rows of X; by default they do by row number.
             Constraints on ids that are not among them are left out and counted, with an `UnknownIdsWarning`;
             not so in scikit-learn's cross-validation, which hands over a part of the data.
+        sample_weight : n numbers >= 0, how much every row counts: a pair drawn from labels and a constraint
+            count times the weights of their rows, as if a row of weight 2 were there twice. Of rows of weight
+            0 nothing is known.
         """
-        vectors = vectors_of(X)
+        # a mapped file is an array like any other where the settings need one
+        vectors = None if isinstance(X, np.memmap) and self._needs_memory else vectors_of(X)
         if vectors is not None:
             return self._fit_in_pieces(X, vectors, y, constraints, sample_ids)
         X = self._training_data(X)
-        side = _side.read(X.shape[0], y, constraints, sample_ids)
+        side = _side.read(X.shape[0], y, constraints, sample_ids, sample_weight=sample_weight)
         basis = self._subspace(X, side)
         features = X if basis is None else dense_product(X, basis)[first_equal_rows(X)]
         outside = None if basis is None else Outside(InputKernel("linear"), X, features)
@@ -182,6 +187,12 @@ class MetricLearner(Learner):
             self.start_metric_ = self.metric_  # the same to the last digit, as a comparison expects
         self.rank_ = features.shape[1]
         return self
+
+    @property
+    def _needs_memory(self) -> bool:
+        """Whether the settings are for data in memory: a subspace, or the covariance of the data."""
+        in_subspace = self.rank is not None or not isinstance(self.basis, str) or self.basis != "auto"
+        return in_subspace or (isinstance(self.prior, str) and self.prior == "covariance")
 
     def _fit_in_pieces(
         self,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from dataclasses import replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -72,7 +73,7 @@ class OnlineLearner(Learner):
     components_ : (n_components, d) array, the linear map of `transform`
     rank_ : dimensions of the learned subspace, d where all of M is learned
     n_feedback_, n_violated_ : pieces of feedback so far, and how many of them did not hold when they came
-    threshold_ : squared distance below which a pair counts as similar; None unless update="pola"
+    pola_threshold_ : squared distance below which a pair counts as similar; None unless update="pola"
     n_constraints_dropped_ : constraints so far that named objects which were not there
     n_features_in_, feature_names_in_ : as everywhere in scikit-learn
 
@@ -85,7 +86,7 @@ class OnlineLearner(Learner):
     0
     """
 
-    __metadata_request__partial_fit = METADATA
+    __metadata_request__partial_fit: ClassVar[dict[str, bool]] = {**METADATA, "sample_weight": True}
 
     state_: State
     _made: dict[str, Metric]  # the metric, once it was asked for
@@ -126,6 +127,7 @@ class OnlineLearner(Learner):
         *,
         constraints: Constraints | None = None,
         sample_ids: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Start anew and pass once over pairs drawn from labels, shuffled, and over constraints, in order.
 
@@ -134,7 +136,7 @@ class OnlineLearner(Learner):
         with unchanged_on_error(self):
             n_pairs = whole_number_or_none(self.n_pairs, "n_pairs")
             X = self._training_data(X)
-            side = _side.read(X.shape[0], y, constraints, sample_ids)
+            side = _side.read(X.shape[0], y, constraints, sample_ids, sample_weight=sample_weight)
             rng = check_random_state(self.random_state)
             self._start(X, side, rng)
             inside, features = self._features(X)
@@ -147,7 +149,8 @@ class OnlineLearner(Learner):
                 rows[:, :2] = np.concatenate([same, different])
                 relation = np.where(np.arange(len(rows)) < len(same), -1, 1).astype(np.int8)
                 order = rng.permutation(len(rows))
-                pieces = Pieces(rows[order], relation[order], np.full(len(rows), np.nan))
+                counts = None if side.weights is None else side.weights[rows[order, :2]].prod(axis=1)
+                pieces = Pieces(rows[order], relation[order], np.full(len(rows), np.nan), counts)
             pieces += self._inside(X, inside, feedback.of_blocks(side.constraints.blocks))
             self.n_constraints_dropped_ = side.n_dropped
             if not len(pieces):
@@ -164,6 +167,7 @@ class OnlineLearner(Learner):
         constraints: Constraints | None = None,
         sample_ids: ArrayLike | None = None,
         squared_distances: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Learn from one or more pieces of feedback, in their order.
 
@@ -178,6 +182,7 @@ class OnlineLearner(Learner):
         constraints : bounds on distances, and comparisons, of rows of the data
         sample_ids : ids by which the constraints name the rows; those on others are left out and counted
         squared_distances : of pairs: one number > 0, or one each
+        sample_weight : how often every tuple, or every row of data with what it says, comes: numbers >= 0
         """
         with unchanged_on_error(self):
             refuse_dask(X, self)
@@ -186,6 +191,7 @@ class OnlineLearner(Learner):
                 if constraints is not None or sample_ids is not None:
                     raise ValueError("constraints and sample_ids refer to rows of (n, d) data, not to tuples")
                 vectors, pieces = feedback.of_tuples(X, y, squared_distances)
+                pieces = pieces.weighed(_side.read_weights(sample_weight, len(pieces)))
                 if first:
                     validate_data(self, vectors, dtype=np.float64, ensure_min_samples=0)
                 elif vectors.shape[1] != self.n_features_in_:
@@ -201,7 +207,11 @@ class OnlineLearner(Learner):
             if y is None and constraints is None:
                 raise ValueError("no feedback: give y, constraints, or tuples of vectors")
             labels = None if y is None else feedback.label_list(y, X.shape[0])
-            side = _side.read(X.shape[0], None, constraints, sample_ids)
+            side = _side.read(X.shape[0], None, constraints, sample_ids, sample_weight=sample_weight)
+            if labels is not None and side.weights is not None:
+                labels = [
+                    label if weight > 0 else None for label, weight in zip(labels, side.weights, strict=True)
+                ]
             bounded = feedback.of_blocks(side.constraints.blocks)
             self._start_once(X.shape[1])
             inside, features = self._features(X)
@@ -210,13 +220,15 @@ class OnlineLearner(Learner):
                 seen = len(self._seen_labels)
                 features = np.concatenate([self._seen_features, features])
                 pieces, self._seen_labels, latest = feedback.of_labels(labels, self._seen_labels)
+                if side.weights is not None:  # what a row says, it says when it comes, and as often
+                    pieces = pieces.weighed(side.weights[pieces.rows[:, 1] - seen])
                 self._seen_features = features[latest]
                 shifted = np.where(bounded.rows >= 0, bounded.rows + seen, -1)
             else:
                 shifted = bounded.rows
             bounded = self._inside(X, inside, bounded)
             self.n_constraints_dropped_ += side.n_dropped
-            self._follow(features, pieces + Pieces(shifted, bounded.relation, bounded.bound))
+            self._follow(features, pieces + replace(bounded, rows=shifted))
         return self
 
     @property
@@ -245,7 +257,7 @@ class OnlineLearner(Learner):
         return self._linear_map()
 
     @property
-    def threshold_(self) -> float | None:
+    def pola_threshold_(self) -> float | None:
         """Between the distances of similar and of dissimilar pairs."""
         self._fitted_metric()
         if "threshold" not in self.state_:
@@ -312,6 +324,7 @@ class OnlineLearner(Learner):
 
     def _follow(self, features: Array, pieces: Pieces) -> None:
         """Fill open bounds, and update the state."""
+        pieces, given = pieces.repeated()
         target, slope = pieces.bound.copy(), np.zeros(len(pieces))
         vacant = np.isnan(target)
         if self.bounds is not None:
@@ -320,7 +333,7 @@ class OnlineLearner(Learner):
         elif vacant.any():
             lengths = feedback.squared_lengths(features, pieces.rows[vacant])
             if not np.isfinite(lengths).all():
-                raise _overflow(int(np.flatnonzero(vacant)[np.argmin(np.isfinite(lengths))]))
+                raise _overflow(int(given[np.flatnonzero(vacant)[np.argmin(np.isfinite(lengths))]]))
             filled, self._calibration = feedback.calibrated(lengths, self._calibration)
             upper, unit, lower = filled.T
             relation = pieces.relation[vacant]
@@ -328,10 +341,11 @@ class OnlineLearner(Learner):
                 target[vacant], slope[vacant] = relation * unit, unit
             else:
                 target[vacant] = np.where(relation < 0, upper, lower)
-        stream = Stream(features, pieces.rows, pieces.relation, target, slope, self._rates(len(pieces)))
+        rates = pieces.weights * self._rates(len(pieces))
+        stream = Stream(features, pieces.rows, pieces.relation, target, slope, rates)
         state, done, missed = self._rule().follow(self.state_, stream)
         if done < len(pieces):
-            raise _overflow(done)
+            raise _overflow(int(given[done]))
         self.state_, self._made = state, {}
         self.n_feedback_ += len(pieces)
         self.n_violated_ += missed

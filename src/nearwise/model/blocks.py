@@ -119,6 +119,11 @@ class Block(_ReadOnly):
         """Whether its rows say which pairs shall be near (relation -1) or far (+1)."""
         return self.of_kind.n_distances == 1 and self.relation != 0
 
+    @property
+    def counts(self) -> Array:
+        """The weights, also where all are 1."""
+        return np.ones(len(self)) if self.weights is None else self.weights
+
     def part(self, rows: NDArray[np.int64]) -> Block:
         """Some of the rows."""
         ids = self.ids if self.of_kind.shares_objects or self.ids is None else self.ids[rows]
@@ -215,8 +220,7 @@ class Constraints:
     @property
     def weights(self) -> Array:
         """How much a violation of every row counts; 1 unless the user says else."""
-        parts = (np.ones(len(b)) if b.weights is None else b.weights for b in self.blocks)
-        return np.concatenate([np.empty(0), *parts])
+        return np.concatenate([np.empty(0), *(block.counts for block in self.blocks)])
 
     def describe(self, row: int) -> str:
         """One constraint as text, as in `row 3: d(12, 57) <= 0.25`."""

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise._common.types import Array, Index
+from nearwise.linalg.medians import median
 from nearwise.model.blocks import Constraints
 
 MARGIN = 2.0  # of learners: similar pairs come below half the threshold, dissimilar ones above twice that
@@ -68,10 +69,21 @@ def of_ascending(distances: Array, margin: float = MARGIN) -> OpenBounds | None:
     return OpenBounds(min(low, middle / margin), middle, max(high, middle * margin))
 
 
-def of_pairs(similar: Array, dissimilar: Array, margin: float = MARGIN) -> OpenBounds | None:
-    """From the squared distances of the pairs in question, of which one sort may be missing."""
-    known = [distances[distances > 0.0] for distances in (similar, dissimilar)]
-    medians = [np.median(distances) for distances in known if len(distances)]
+def of_pairs(
+    similar: Array,
+    dissimilar: Array,
+    margin: float = MARGIN,
+    weights: tuple[Array | None, Array | None] = (None, None),
+) -> OpenBounds | None:
+    """From the squared distances of the pairs in question, of which one sort may be missing.
+
+    `weights` are those of the similar and of the dissimilar ones; by default all count alike.
+    """
+    medians = []
+    for distances, counts in zip((similar, dissimilar), weights, strict=True):
+        known = distances > 0.0
+        if known.any():
+            medians.append(median(distances[known], None if counts is None else counts[known]))
     if not medians:
         return None
     threshold = float(np.exp(np.mean(np.log(medians))))

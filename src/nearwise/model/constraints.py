@@ -189,7 +189,9 @@ def from_labels(
     return at_most(near, below * d_near) + at_least(far, above * d_far)
 
 
-def from_tuples(tuples: ArrayLike, y: ArrayLike | None = None) -> tuple[Array, Constraints]:
+def from_tuples(
+    tuples: ArrayLike, y: ArrayLike | None = None, weights: ArrayLike | None = None
+) -> tuple[Array, Constraints]:
     """Tuples of vectors, in the layout of metric-learn, as data and constraints.
 
     Parameters
@@ -198,6 +200,7 @@ def from_tuples(tuples: ArrayLike, y: ArrayLike | None = None) -> tuple[Array, C
         (m, 3, d): triplets (a, p, n), for d(a, p) <= d(a, n);
         (m, 4, d): quadruplets (i, j, k, l), for d(i, j) <= d(k, l), or the reverse where y is -1
     y : +1 or -1 per tuple; needed for pairs, optional for quadruplets, not allowed for triplets
+    weights : how much a violation counts, one number > 0 or one per tuple; by default 1
 
     Returns
     -------
@@ -208,12 +211,15 @@ def from_tuples(tuples: ArrayLike, y: ArrayLike | None = None) -> tuple[Array, C
     m, width, d = vectors.shape
     X, inverse = np.unique(vectors.reshape(m * width, d), axis=0, return_inverse=True)
     ids = inverse.reshape(m, width)
+    counts = None if weights is None else _weights(weights, m, "tuple")
     if width == 2:
         ids, X = reading.told_apart(ids, X)
-        return X, similar(ids[signs > 0]) + dissimilar(ids[signs < 0])
+        near, far = signs > 0, signs < 0
+        parts = (None, None) if counts is None else (counts[near], counts[far])
+        return X, similar(ids[near], parts[0]) + dissimilar(ids[far], parts[1])
     pairs = ids[:, [0, 1, 0, 2]] if width == 3 else ids
     pairs, X = reading.told_apart(np.where(signs[:, np.newaxis] > 0, pairs, pairs[:, [2, 3, 0, 1]]), X)
-    return X, closer(pairs)
+    return X, closer(pairs, weights=counts)
 
 
 def _distances(
@@ -235,11 +241,10 @@ def _constraints(
     matrices: tuple[Linear, ...] = (),
     weights: ArrayLike | None = None,
 ) -> Constraints:
-    counts = None
-    if weights is not None:
-        unit = "matrix" if matrices else "row"
-        counts = reading.column(
-            weights, len(bounds), "weight", reading.positive, "a finite number > 0", unit=unit
-        )
+    counts = None if weights is None else _weights(weights, len(bounds), "matrix" if matrices else "row")
     block = Block(kind, sign_of(relation), ids, bounds, matrices, counts)
     return Constraints((block,) if len(bounds) else ())
+
+
+def _weights(weights: ArrayLike, count: int, unit: str) -> Array:
+    return reading.column(weights, count, "weight", reading.positive, "a finite number > 0", unit=unit)

@@ -15,12 +15,14 @@ from nearwise._common.markup import fact_table
 from nearwise._common.reading import finite
 from nearwise._common.types import Array
 from nearwise.distributed.vectors import vectors_of
+from nearwise.linalg.medians import median
 from nearwise.model import binding
 from nearwise.model.blocks import Block, Constraints, Stated
 from nearwise.model.bound_in_blocks import BoundInBlocks, bind_in_blocks
 from nearwise.model.certificate import Certificate, InfeasibilityCheck, Violation
 from nearwise.model.divergences import Divergence, LogDet
 from nearwise.model.formulation import Formulation, Iterate
+from nearwise.model.losses import Losses
 
 _WORST = 10  # constraints named in a certificate
 
@@ -218,7 +220,10 @@ class Problem:
         It is the penalty that is 1 where the median constraint and the prior have size 1.
         """
         form = self.formulation
-        return form.unit / form.losses.median_size ** (self.divergence.degree or 0)
+        losses = form.losses
+        if isinstance(losses, Losses):
+            return form.unit / median(losses.sizes, self.constraints.weights) ** (self.divergence.degree or 0)
+        return form.unit / losses.median_size ** (self.divergence.degree or 0)
 
     @property
     def prior(self) -> Array:

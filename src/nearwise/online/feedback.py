@@ -21,19 +21,21 @@ from nearwise.model.blocks import Block, Constraints, Stated
 from nearwise.model.bounds import of_ascending
 from nearwise.model.kinds import COMPARISON, DISTANCE
 
+_MOST_REPEATED = 10_000_000  # pieces that weights may make
 CALIBRATED = 200  # distances from which open bounds are filled
 
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """Pieces of feedback on rows of some data, in order; see `online._streams.Stream`.
+    """Pieces of feedback on rows of some data, in order; see `online.streams.Stream`.
 
-    `bound` is NaN where it is open.
+    `bound` is NaN where it is open. `weight` says how often a piece comes; None where each comes once.
     """
 
     rows: Index
     relation: NDArray[np.int8]
     bound: Array
+    weight: Array | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -43,7 +45,42 @@ class Pieces:
             np.concatenate([self.rows, other.rows]),
             np.concatenate([self.relation, other.relation]),
             np.concatenate([self.bound, other.bound]),
+            None if self.weight is other.weight is None else np.concatenate([self.weights, other.weights]),
         )
+
+    @property
+    def weights(self) -> Array:
+        """How often each comes."""
+        return np.ones(len(self)) if self.weight is None else self.weight
+
+    def repeated(self) -> tuple[Pieces, Index]:
+        """Each as often as it comes, one after the other, with a weight of at most 1; and which one it is.
+
+        A weight of 2.5 makes two of weight 1 and one of weight 0.5, which is to be a share of the rate.
+        """
+        if self.weight is None:
+            return self, np.arange(len(self))
+        if self.weight.sum() > _MOST_REPEATED:
+            raise ValueError(
+                f"the weights of online feedback are repetitions, and {self.weight.sum():.3g} are too many: "
+                "divide them by a number"
+            )
+        counts = np.ceil(self.weight).astype(np.int64)
+        weight = np.ones(int(counts.sum()))
+        weight[np.cumsum(counts) - 1] = self.weight - (counts - 1)
+        which = np.repeat(np.arange(len(self)), counts)
+        return replace(self.part(which), weight=weight), which
+
+    def weighed(self, weights: Array | None) -> Pieces:
+        """The same, each as often as its weight says; those of weight 0 left out."""
+        if weights is None:
+            return self
+        return replace(self, weight=weights).part(np.flatnonzero(weights > 0))
+
+    def part(self, chosen: Index) -> Pieces:
+        """Some of them, in this order."""
+        weight = None if self.weight is None else self.weight[chosen]
+        return Pieces(self.rows[chosen], self.relation[chosen], self.bound[chosen], weight)
 
     def inside(self, outside: Array) -> Pieces:
         """The same for a subspace, outside which squared distances of the pairs (i, j), (k, l) are fixed."""
@@ -53,13 +90,15 @@ class Pieces:
     def constraints(self, first: int, end: int) -> Constraints:
         """Some pieces in their order, the inverse of `of_blocks`: a block for each run of one sort."""
         rows, relation, bound = self.rows[first:end], self.relation[first:end], self.bound[first:end]
+        weight = None if self.weight is None else self.weight[first:end]
         compares = rows[:, 2] >= 0
         starts = np.flatnonzero(np.diff(2 * relation + compares, prepend=99))
         blocks = []
         for low, high in zip(starts, [*starts[1:], len(rows)], strict=True):
             kind, width = (COMPARISON, 4) if compares[low] else (DISTANCE, 2)
             ids = rows[low:high, :width].copy()
-            blocks.append(Block(kind, int(relation[low]), ids, bound[low:high].copy()))
+            counts = None if weight is None else weight[low:high].copy()
+            blocks.append(Block(kind, int(relation[low]), ids, bound[low:high].copy(), weights=counts))
         return Constraints(tuple(blocks))
 
 
@@ -99,7 +138,7 @@ def of_blocks(blocks: tuple[Block, ...]) -> Pieces:
         assert block.ids is not None
         rows = np.full((len(block), 4), -1, np.int64)
         rows[:, : block.ids.shape[1]] = block.ids
-        found += Pieces(rows, np.full(len(block), block.relation, np.int8), block.bounds)
+        found += Pieces(rows, np.full(len(block), block.relation, np.int8), block.bounds, block.weights)
         first += len(block)
     return found
 

@@ -33,7 +33,7 @@ class Row:
     published : the paper's figure; None where it printed none
     ours : our figure
     spread : the standard deviation over repetitions; None for a single run
-    seconds : the time that our part of it took; None where no time was taken
+    seconds : the processor time that our part of it took; None where no time was taken
     """
 
     setting: str
@@ -76,6 +76,7 @@ class Outcome:
     title : what is reproduced, with the section of the paper
     rows, panels : the table and the figure
     remarks : sentences on what differs from the paper, and why, where that is known
+    seconds : the processor time of the whole run; None where it was not taken
     """
 
     name: str
@@ -83,6 +84,7 @@ class Outcome:
     rows: Sequence[Row]
     panels: Sequence[Panel] = ()
     remarks: Sequence[str] = field(default=())
+    seconds: float | None = None
 
     def write(self, folder: Path) -> list[Path]:
         """The rows as JSON, and the figure as SVG and PNG; the files that were written."""
@@ -99,7 +101,8 @@ class Outcome:
 
     def markdown(self, pictures: str) -> str:
         """A section of a page; `pictures` is the folder of the figures as the page sees it."""
-        lines = [f"## {self.name}", "", self.title + ".", ""]
+        taken = "" if self.seconds is None else f" The run took {self.seconds:.0f} seconds of processor time."
+        lines = [f"## {self.name}", "", f"{self.title}.{taken}", ""]
         lines += ["| setting | published | ours | ± | seconds |", "| --- | ---: | ---: | ---: | ---: |"]
         lines += ["| " + " | ".join(cells) + " |" for cells in self.cells()]
         if self.remarks:
@@ -140,10 +143,10 @@ class Sample:
 
 
 def timed(work: Callable[..., Item], *arguments: Any, **options: Any) -> tuple[Item, float]:
-    """What the work returns, and the seconds it took."""
-    started = time.perf_counter()
+    """What the work returns, and the seconds of processor time it took: other programs do not lengthen it."""
+    started = time.process_time()
     found = work(*arguments, **options)
-    return found, time.perf_counter() - started
+    return found, time.process_time() - started
 
 
 def followed(items: Iterable[Item], what: str, progress: Progress) -> Iterator[Item]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -47,6 +47,7 @@ def solve(
     max_seconds: float | None = None,
     callback: Callable[[Record], Any] | None = None,
     start: ArrayLike | None = None,
+    watch: Callable[[Record, Array], Any] | None = None,
 ) -> Result:
     """Solve a problem to a certified accuracy.
 
@@ -61,6 +62,8 @@ def solve(
     callback : called with a `Record` after every iteration; a true answer ends the run as INTERRUPTED
     start : a factor B of the matrix B B^T to start from, such as the `factor` of a result for another
         penalty; by default the prior. It changes the time a solve takes, and not where it ends.
+    watch : called after every iteration with its `Record` and a factor B of its matrix B B^T, for what is to
+        be measured on the way, such as clusters sweep by sweep; a true answer ends the run as INTERRUPTED
 
     Returns
     -------
@@ -71,7 +74,7 @@ def solve(
     >>> nw.solve(nw.Problem([[0.0], [1.0]], side, penalty=float("inf"))).matrix.round(6)
     array([[0.5]])
     """
-    _check_limits(problem, tol, max_iter, max_seconds, callback)
+    _check_limits(problem, tol, max_iter, max_seconds, {"callback": callback, "watch": watch})
     if solver is not None and not hasattr(solver, "iterates"):
         raise TypeError(
             f"solver must have a method iterates, as nearwise.solvers.Newton() has; got {solver!r}"
@@ -82,7 +85,7 @@ def solve(
     with one_blas_thread(problem.features.shape[1] <= LARGE_MATRIX):
         limit: int = getattr(solver, "max_iter", _MAX_ITER) if max_iter is None else max_iter
         returns_last: bool = getattr(solver, "returns_last", False)
-        run = _Run(problem, tol, limit, max_seconds, callback, returns_last)
+        run = _Run(problem, tol, limit, max_seconds, callback, returns_last, watch)
         return run.result(run.status(solver, factor))
 
 
@@ -111,8 +114,10 @@ class _Run(Loop[Iterate, _Graded, Record]):
         max_seconds: float | None,
         callback: Callable[[Record], Any] | None,
         returns_last: bool,
+        watch: Callable[[Record, Array], Any] | None,
     ) -> None:
         super().__init__(max_iter, max_seconds, callback)
+        self.watch = watch
         self.returns_last = returns_last  # whether the last point counts as the best, as in the papers
         self.problem, self.tol = problem, tol
         self.reduction: Reduction = reduced(problem.formulation)
@@ -178,6 +183,13 @@ class _Run(Loop[Iterate, _Graded, Record]):
             hard_violation=grade.hard_violation,
             satisfied=grade.satisfied,
         )
+
+    def tell(self, record: Record, graded: _Graded) -> bool:
+        """The callback, and who watches the matrix, each of whom may ask to stop."""
+        stop = super().tell(record, graded)
+        if self.watch is None:
+            return stop
+        return bool(self.watch(record, self.problem.lift(self.reduction.lift(graded.point.factor)))) or stop
 
     def end(self, graded: _Graded) -> Status | None:
         """A certificate that holds, multipliers that prove a contradiction, or a rule of the solver's own."""
@@ -315,7 +327,11 @@ def _checked_start(start: ArrayLike, solver: Solver | None, problem: Problem) ->
 
 
 def _check_limits(
-    problem: Problem, tol: float, max_iter: int | None, max_seconds: float | None, callback: object
+    problem: Problem,
+    tol: float,
+    max_iter: int | None,
+    max_seconds: float | None,
+    called: Mapping[str, object],
 ) -> None:
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a nearwise.Problem, got {type(problem).__name__}")
@@ -323,5 +339,6 @@ def _check_limits(
     checks.whole_number_or_none(max_iter, "max_iter")
     if max_seconds is not None:
         checks.positive_or_infinite(max_seconds, "max_seconds", "None, ")
-    if callback is not None and not callable(callback):
-        raise TypeError(f"callback must be callable, got {type(callback).__name__}")
+    for name, function in called.items():
+        if function is not None and not callable(function):
+            raise TypeError(f"{name} must be callable, got {type(function).__name__}")

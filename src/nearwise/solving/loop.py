@@ -58,6 +58,10 @@ class Loop(Generic[P, G, R]):
         """What the history and the callback get to see of an iteration."""
         raise NotImplementedError
 
+    def tell(self, record: R, graded: G) -> bool:
+        """Call those who want to know of an iteration; whether one of them asks to stop."""
+        return self.callback is not None and bool(self.callback(record))
+
     def end(self, graded: G) -> Status | None:
         """The status with which the run ends at this point, or None to go on."""
         raise NotImplementedError
@@ -91,7 +95,7 @@ class Loop(Generic[P, G, R]):
         stop = False
         if self.counts_start or not is_start:
             self.history.append(self.record(graded, len(self.history) + 1, seconds))
-            stop = self.callback is not None and bool(self.callback(self.history[-1]))
+            stop = self.tell(self.history[-1], graded)
         status = self.end(graded)
         if status is not None:
             return status

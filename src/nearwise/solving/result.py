@@ -79,8 +79,13 @@ class Result:
 
     @property
     def n_iter(self) -> int:
-        """The number of iterations."""
+        """The number of iterations; the starting point is the first."""
         return len(self.history)
+
+    @property
+    def n_sweeps(self) -> int:
+        """The number of iterations after the starting point: the cycles of projections that papers count."""
+        return len(self.history) - 1
 
     def __repr__(self) -> str:
         c = self.certificate

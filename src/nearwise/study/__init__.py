@@ -2,11 +2,23 @@
 
 `from_files` and `from_arrays` gather what is `Known` about some data; `learn` holds a part of it out, fits,
 and measures the distance before and after on that part: an `Outcome`. `load` opens a model file to apply it
-to other data, `measure` gives its figures there, and `nearest` the nearest rows. `suspects` are the labels
-and answers that an outcome contradicts most.
+to other data, `measure` gives its figures there, `nearest` the nearest rows, and `describe` what it says of
+itself. `suspects` are the labels and answers that an outcome contradicts most. `calibrated` finds the `Rule`
+by which `decide` calls pairs the same or not, and `near_duplicates` searches for all that are.
 """
 
 from nearwise._common.refused import Refused
+from nearwise.study.deciding import (
+    Decisions,
+    Duplicates,
+    Rule,
+    calibrated,
+    decide,
+    keep,
+    near_duplicates,
+    rule_of_model,
+)
+from nearwise.study.description import describe, facts
 from nearwise.study.fitted import Fitted, load
 from nearwise.study.fitting import Fit, Settings, Watch
 from nearwise.study.holding_out import Split, hold_out
@@ -18,6 +30,8 @@ from nearwise.study.resampling import Figure, Interval
 from nearwise.study.suspicion import Suspect, suspects
 
 __all__ = [
+    "Decisions",
+    "Duplicates",
     "Figure",
     "Fit",
     "Fitted",
@@ -26,17 +40,25 @@ __all__ = [
     "Measurement",
     "Outcome",
     "Refused",
+    "Rule",
     "Settings",
     "Split",
     "Suspect",
     "Watch",
+    "calibrated",
+    "decide",
+    "describe",
+    "facts",
     "from_arrays",
     "from_files",
     "hold_out",
+    "keep",
     "learn",
     "load",
     "measure",
+    "near_duplicates",
     "nearest",
+    "rule_of_model",
     "suspects",
     "with_files",
 ]

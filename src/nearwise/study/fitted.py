@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +13,8 @@ from sklearn.pipeline import make_pipeline
 from nearwise._common.refused import Refused
 from nearwise._common.types import Array
 from nearwise.data import models, tables
+from nearwise.data.memory import Memory
+from nearwise.data.steps import unknown_levels, with_names
 from nearwise.data.tables import Table
 
 _BLOCK = 4096  # rows that are transformed at a time: a kernel with many points needs memory for each
@@ -26,11 +27,12 @@ class Fitted:
     Attributes
     ----------
     path : its file
-    scaler : what is done to the data before, or None
+    scaler : what is done to the data before, a Pipeline of all steps before the learner, or None
     learner : the estimator, or the metric itself
     metric : what measures
     n_features : the number of columns that it needs, or None where it cannot tell
     names : of these columns, or ()
+    memory : what it remembers of the data learned from, or None
     """
 
     path: str
@@ -39,6 +41,7 @@ class Fitted:
     metric: Any
     n_features: int | None
     names: tuple[str, ...]
+    memory: Memory | None = None
 
     def read(
         self,
@@ -52,19 +55,30 @@ class Fitted:
         least: int = 1,
         decimal: str | None = None,
         thousands: str | None = None,
+        remembered_ids: bool = False,
     ) -> Table:
-        """A data file with the columns of the model, in its order; parameters as in `tables.read`."""
+        """A data file with the columns of the model, in its order, read as those of the data learned from.
+
+        Parameters as in `tables.read`; with `remembered_ids`, ids are those of the column that had them
+        there, where none is named and the file has it.
+        """
+        memory, known = self.memory, self.names
+        if memory is not None and memory.vector_column is not None:
+            known = (memory.vector_column,)
         table = tables.read(
             source,
             labels=labels,
             ids=ids,
             ids_optional=ids_optional,
+            ids_hint=memory.id_column if memory is not None and remembered_ids else None,
             drop=drop,
             features=features,
-            known=() if features else self.names,
+            known=() if features else known,
             least=least,
             decimal=decimal,
             thousands=thousands,
+            missing="refuse" if memory is None else memory.missing,
+            kinds=dict.fromkeys(self.names, "number") if memory is None else memory.kind_of,
         )
         return self._matched(table)
 
@@ -91,33 +105,35 @@ class Fitted:
                 wrong = f"lacks {_some(missing)}" if missing else f"has {_some(others)} too"
                 raise Refused(f"{table.source} {wrong}; {self.path} was learned with {_some(self.names)}")
             order = [table.names.index(name) for name in self.names]
-            table = replace(table, X=table.X[:, order], names=self.names)
+            kinds = tuple(table.kinds[k] for k in order) if table.kinds else ()
+            table = replace(table, X=table.X[:, order], names=self.names, kinds=kinds)
         if self.n_features is not None and table.X.shape[1] != self.n_features:
             raise Refused(
                 f"{table.source} has {_count(table.X.shape[1])}, but {self.path} was learned with "
                 f"{self.n_features}; leave out the columns that are no features"
             )
-        return table
+        if self.scaler is None:
+            return table
+        return replace(table, notices=(*table.notices, *unknown_levels(self.scaler[0], table)))
 
 
 def load(model: Any) -> Fitted:
     """A model that can measure new objects: the path of a model file, or the model itself."""
     path = str(model) if isinstance(model, str | os.PathLike) else "the model"
     found = models.load(model) if isinstance(model, str | os.PathLike) else model
+    given = [step for _, step in getattr(found, "steps", [("", found)])]
+    names = tuple(map(str, getattr(given[0], "feature_names_in_", ())))
     # copies: names of features are compared here, once, and not again with every array, which has none
-    steps = [copy.copy(step) for _, step in getattr(found, "steps", [("", found)])]
+    steps = with_names(given, None)
     first, learner = steps[0], steps[-1]
     metric = getattr(learner, "metric_", learner)
     if not hasattr(metric, "squared_distances"):
         kind = type(learner).__name__
         state = "is not fitted" if hasattr(learner, "transform") else "has no distance for new objects"
         raise Refused(f"{path} holds a {kind} that {state}")
-    names = tuple(map(str, getattr(first, "feature_names_in_", ())))
-    if names:
-        del first.feature_names_in_
     n_features = getattr(first, "n_features_in_", getattr(first, "n_features", None))
     scaler = make_pipeline(*steps[:-1]) if len(steps) > 1 else None
-    return Fitted(path, scaler, learner, metric, n_features, names)
+    return Fitted(path, scaler, learner, metric, n_features, names, Memory.in_model(learner))
 
 
 def _some(names: Any, most: int = 8) -> str:

@@ -19,10 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import StandardScaler
 
 from nearwise._common.refused import Refused
-from nearwise._common.types import Array, Index
+from nearwise._common.types import Index
+from nearwise.data.steps import fitted, preparation
+from nearwise.data.tables import Table
 from nearwise.learners import (
     FixedRankLearner,
     KernelLearner,
@@ -53,7 +54,7 @@ class Settings:
     penalty : cost of violating what is known, "auto" for one that is chosen on a part held out
     scale : standardise the features first
     seed : of everything that is drawn
-    max_seconds : after which the fit ends with the best found so far
+    max_seconds, max_iter : after which the fit ends with the best found so far; max_iter of every solve
     held_out : the share of what is known that is measured on and not learned from, 0 for none; by default a
         fifth, at most 5,000
     checkpoint : a file that keeps the state while learning, and from which to go on if it exists
@@ -66,6 +67,7 @@ class Settings:
     scale: bool = False
     seed: int = 0
     max_seconds: float = math.inf
+    max_iter: int | None = None
     held_out: float | None = None
     checkpoint: str | None = None
 
@@ -76,12 +78,13 @@ class Fit:
 
     Attributes
     ----------
-    model : the learner, or a Pipeline that standardises before it
+    model : the learner, or a Pipeline that prepares the table before it: fills, encodes, standardises
     rows : the rows of the table that it was fitted to, in order; its certificate counts in these
     seconds : of the fit
     stopped : why it was ended early, else empty
     choosing : whether that was while the penalty was chosen
     notices : what else the user should know
+    out_of_time : whether it was the time that ended it
     """
 
     model: Any
@@ -90,6 +93,7 @@ class Fit:
     stopped: str
     choosing: bool
     notices: tuple[str, ...]
+    out_of_time: bool = False
 
     @property
     def learner(self) -> Any:
@@ -133,6 +137,11 @@ class Watch:
     def seconds(self) -> float:
         return time.perf_counter() - self.started
 
+    @property
+    def out_of_time(self) -> bool:
+        """Whether it was the time that ended the fit."""
+        return bool(self.stopped) and not self.asked
+
     def __call__(self, record: Any) -> bool:
         gap = getattr(record, "gap", None)
         if gap is not None:
@@ -170,13 +179,18 @@ class Watch:
 
 
 def fit(
-    X: Array, codes: Index | None, rows: Index, constraints: Constraints, settings: Settings, watch: Watch
+    table: Table,
+    codes: Index | None,
+    rows: Index,
+    constraints: Constraints,
+    settings: Settings,
+    watch: Watch,
 ) -> Fit:
     """Learn from labels and constraints.
 
     Parameters
     ----------
-    X : all rows of the table
+    table : the data, of which the rows to learn from also fit the steps before the learner
     codes : the class of every row of the table, -1 for one without; or None
     rows : the labelled rows to learn from
     constraints : those to learn from, by row number
@@ -184,11 +198,10 @@ def fit(
 
     Raises `Contradiction` where the side information contradicts itself or the settings.
     """
-    scaler = StandardScaler() if settings.scale else None
+    X = table.X
     rows, labels = _training(codes, rows, constraints) if codes is not None else (np.arange(len(X)), None)
-    part = X[rows]
-    if scaler is not None:
-        part = scaler.fit_transform(part)
+    wanted = preparation(table.kinds, table.missing, settings.scale)
+    steps, part = fitted(wanted, X[rows], table.names)
     with watch.interruptible(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         watch.started = time.perf_counter()
@@ -203,18 +216,21 @@ def fit(
         except ValueError as error:
             raise Contradiction(error, rows) from error
         seconds = watch.seconds
-    model = learner if scaler is None else Pipeline([("scale", scaler), ("learn", learner)])
+    model = learner if steps is None else Pipeline([*steps.steps, ("learn", learner)])
+    notices = _unweighted(constraints, settings) + _notices(caught, learner)
     # a fit that was asked to end with its last iteration has reached its end
     ended = getattr(learner, "status_", None) in (Status.SOLVED, Status.STATIONARY)
     if ended or not watch.stopped:
-        return Fit(model, rows, seconds, "", False, _notices(caught, learner))
+        return Fit(model, rows, seconds, "", False, notices)
+    if watch.out_of_time:
+        _restate(learner, f"{settings.max_seconds:g} seconds")
     choosing = watch.phase == CHOOSING and not learner.penalty_scores_
     if choosing and labels is not None and learner.result_ is not None:
         learner.result_ = _unnamed(learner.result_)
     resume = "" if settings.checkpoint is None else f", and {settings.checkpoint} to go on from"
     phase = CHOOSING if choosing else LEARNING
     stopped = f"{watch.stopped} while {phase}; the best found so far is kept{resume}"
-    return Fit(model, rows, seconds, stopped, choosing, _notices(caught, learner))
+    return Fit(model, rows, seconds, stopped, choosing, notices, watch.out_of_time)
 
 
 def estimator(settings: Settings, n_features: int, n_classes: int = 0) -> Any:
@@ -223,7 +239,11 @@ def estimator(settings: Settings, n_features: int, n_classes: int = 0) -> Any:
     The rank of a matrix of fixed rank is 10 by default, or one less than there are classes, up to 30: with
     fewer dimensions than it takes to tell the classes apart, neighbours are lost.
     """
-    common: dict[str, Any] = {"random_state": settings.seed, "checkpoint": settings.checkpoint}
+    common: dict[str, Any] = {
+        "random_state": settings.seed,
+        "checkpoint": settings.checkpoint,
+        "max_iter": settings.max_iter,
+    }
     if settings.method == "fixed-rank":
         rank = min(n_features, max(FIXED_RANK, min(n_classes - 1, HIGHEST_RANK)))
         return FixedRankLearner(settings.rank or rank, **common)
@@ -239,6 +259,17 @@ def _training(codes: Index, rows: Index, constraints: Constraints) -> tuple[Inde
     labels = codes[named].astype(str).astype(object)  # texts, so that class numbers are no measurements
     labels[~np.isin(named, rows)] = None
     return named, labels
+
+
+def _restate(learner: Any, limit: str) -> None:
+    """Let a learner that was stopped say that its time ran out, as a solver does that knows its time."""
+    if getattr(learner, "status_", None) is Status.INTERRUPTED:
+        learner.status_ = Status.LIMIT
+    result = getattr(learner, "result_", None)
+    if result is not None and result.status is Status.INTERRUPTED:
+        reached = result.message.partition(":")[2]
+        message = f"Stopped at the limit of {limit}:{reached}"
+        learner.result_ = replace(result, status=Status.LIMIT, limit="time", message=message)
 
 
 def _unnamed(result: Result) -> Result:
@@ -259,6 +290,13 @@ def _notices(caught: list[warnings.WarningMessage], learner: Any) -> tuple[str, 
             text = str(warning.message)
         found[text] = None
     return tuple(found)
+
+
+def _unweighted(constraints: Constraints, settings: Settings) -> tuple[str, ...]:
+    """That a method counts all constraints alike, where they have weights."""
+    if settings.method in ("logdet", "vonneumann") or (constraints.weights == 1.0).all():
+        return ()
+    return (f"the method {settings.method} does not use the weights: all answers count alike",)
 
 
 _KEPT = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,8 @@ from nearwise._common.reading import id_list
 from nearwise._common.refused import Refused
 from nearwise._common.types import Index
 from nearwise.data import side_files, tables
-from nearwise.data.side_files import Side
+from nearwise.data.side_files import CONFLICTS, Answers, Objects, Reading, Side
+from nearwise.data.steps import CATEGORY
 from nearwise.data.tables import Table
 from nearwise.data.tables.numerals import Numerals, number
 from nearwise.model import labelling
@@ -57,13 +58,18 @@ class Known:
         return sum((side.notices for side in self.sides), self.table.notices + self.notes)
 
     @property
+    def answers(self) -> tuple[Answers, ...]:
+        """What the files of feedback hold, counted: repetitions, conflicts, annotators."""
+        return tuple(side.answers for side in self.sides if side.answers is not None)
+
+    @property
     def labels(self) -> NDArray[np.object_] | None:
         """The name of the class of every row, None for a row without one."""
         return None if self.codes is None else np.array([*self.classes, None], dtype=object)[self.codes]
 
     def name(self, row: int) -> str:
         """A row as the user names it: by its id, else by its number."""
-        return str(row) if self.table.ids is None else str(self.table.ids[row])
+        return str(self.table.row_names[row])
 
     def text(self, stated: Stated, rows: Index) -> str:
         """A constraint on fitted rows, in the user's names; `rows` says which rows of the table they are."""
@@ -99,20 +105,33 @@ def from_files(
     triplets: str | None = None,
     distances: str | None = None,
     squared: bool = False,
+    similar_above: float | None = None,
+    conflicts: str | None = None,
+    roles: Mapping[str, str] | None = None,
     ids: str | None = None,
     drop: Sequence[str] = (),
     features: Sequence[str] = (),
     decimal: str | None = None,
     thousands: str | None = None,
+    missing: str = "refuse",
+    categorical: str = "refuse",
+    convert: Sequence[str] = (),
+    categories: Sequence[str] = (),
 ) -> Known:
     """A data file and files of side information, which name objects by id or by row number from 0.
 
     Parameters
     ----------
-    data, labels, ids, drop, features, decimal, thousands : as in `nearwise.tables.read`
+    data, labels, ids, drop, features, decimal, thousands, missing, categorical, convert, categories : as in
+        `nearwise.tables.read`
     pairs, triplets, distances : files with two objects a line and 1 or 0 (similar or not); with three, the
         first nearer to the second than to the third; with two and their distance
     squared : whether these distances are squared ones
+    similar_above : pairs with a rating above it are similar, those below it dissimilar
+    conflicts : where answers about the same objects differ, "keep" all, those of the "majority", or "drop"
+        them; by default such pairs and distances are refused, and triplets kept
+    roles : columns of these files whose names do not say what they are, by role: "first", "second", "third",
+        "fourth" (objects), "similar", "rating", "distance", "relation", "weight", "annotator"
     """
     table = tables.read(
         data,
@@ -122,6 +141,10 @@ def from_files(
         features=features,
         decimal=decimal,
         thousands=thousands,
+        missing=missing,
+        categorical=categorical,
+        convert=convert,
+        categories=categories,
     )
     return with_files(
         table,
@@ -129,6 +152,9 @@ def from_files(
         triplets=triplets,
         distances=distances,
         squared=squared,
+        similar_above=similar_above,
+        conflicts=conflicts,
+        roles=roles,
         decimal=decimal,
         thousands=thousands,
     )
@@ -141,24 +167,33 @@ def with_files(
     triplets: str | None = None,
     distances: str | None = None,
     squared: bool = False,
+    similar_above: float | None = None,
+    conflicts: str | None = None,
+    roles: Mapping[str, str] | None = None,
     decimal: str | None = None,
     thousands: str | None = None,
 ) -> Known:
     """A table, with its labels as classes, and what files say about it; parameters as in `from_files`."""
-    n, ids = len(table.X), table.ids
-    sides = []
-    if pairs is not None:
-        sides.append(side_files.read_pairs(pairs, n, ids))
-    if triplets is not None:
-        sides.append(side_files.read_triplets(triplets, n, ids))
-    if distances is not None:
-        sides.append(
-            side_files.read_distances(
-                distances, n, ids, squared=squared, decimal=decimal, thousands=thousands
-            )
+    if conflicts is not None and conflicts not in CONFLICTS:
+        raise Refused(
+            f"conflicts must be one of {', '.join(map(repr, CONFLICTS))} or None, got {conflicts!r}"
         )
+    how = Reading(roles or {}, similar_above, conflicts, squared, decimal, thousands)
+    # rows that are numbered with those that are left out are called by these numbers
+    ids = table.row_names if table.ids is not None or table.rows is not None else None
+    objects = Objects(len(table.X), ids, table.left_out)
+    readers = (
+        (pairs, side_files.read_pairs),
+        (triplets, side_files.read_triplets),
+        (distances, side_files.read_distances),
+    )
+    sides = tuple(read(source, objects, how) for source, read in readers if source is not None)
+    used = {role for side in sides for role in side.roles}
+    for role, column in how.roles.items():
+        if role not in used:
+            raise Refused(f"no file of feedback has the column {column!r}, which shall be {role!r}")
     _check_magnitudes(table)
-    return known_of(table, tuple(sides))
+    return known_of(table, sides)
 
 
 def from_arrays(
@@ -250,14 +285,20 @@ def _as_number(label: str) -> float | None:
 
 def _check_magnitudes(table: Table) -> None:
     """Refuse numbers whose squares overflow, or all vanish: no distance could be measured."""
-    places = (int(table.X.argmin()), int(table.X.argmax()))
-    size, place = max((abs(float(table.X.flat[place])), place) for place in places)
+    columns, X = np.arange(table.X.shape[1]), table.X
+    if table.kinds:  # texts have no size, and missing numbers none either
+        columns = np.array([k for k, kind in enumerate(table.kinds) if kind != CATEGORY], dtype=np.int64)
+        X = np.nan_to_num(table.X[:, columns].astype(np.float64))
+    if not X.size:
+        return
+    places = (int(X.argmin()), int(X.argmax()))
+    size, place = max((abs(float(X.flat[place])), place) for place in places)
     if 1.0 / _LARGEST <= size <= _LARGEST or size == 0.0:
         return
-    row, column = divmod(place, table.X.shape[1])
-    where = f"{table.source}, {table.place(row)}, column {table.names[column]!r}"
+    row, column = divmod(place, X.shape[1])
+    where = f"{table.source}, {table.place(row)}, column {table.names[columns[column]]!r}"
     what = "is too large" if size > 1.0 else "is the largest number in the data, and too small"
-    raise Refused(f"{where}: {table.X[row, column]:g} {what} to be squared; take another unit")
+    raise Refused(f"{where}: {X[row, column]:g} {what} to be squared; take another unit")
 
 
 def _place(side: Side, alike: Block, pairs: Index) -> str:

@@ -17,6 +17,8 @@ from sklearn.pipeline import Pipeline
 
 from nearwise._common.refused import Refused
 from nearwise._common.types import Index
+from nearwise.data.memory import Memory
+from nearwise.data.steps import with_names
 from nearwise.data.tables import Seen
 from nearwise.study import evaluation, fitting
 from nearwise.study.before_after import measures
@@ -50,7 +52,8 @@ class Outcome:
     def status(self) -> str:
         """How the fit ended: the name of a `Status`; DONE for a pass over a stream."""
         if self.settings.method == "online":
-            return "INTERRUPTED" if self.fit.stopped else "DONE"
+            ended = "LIMIT" if self.fit.out_of_time else "INTERRUPTED"
+            return ended if self.fit.stopped else "DONE"
         return str(self.fit.learner.status_.name)
 
     @property
@@ -78,8 +81,8 @@ class Outcome:
         ]
 
     def model(self) -> Any:
-        """The model as it is stored: with the names of its features and the fingerprints of the rows that it
-        learned from, and without times, which differ.
+        """The model as it is stored: with the names of its features, the fingerprints of the rows that it
+        learned from and what it remembers of them (`Memory`), and without times, which differ.
         """
         learner = copy.copy(self.fit.learner)
         named = [block.object_ids.ravel() for block in self.split.learned.blocks]
@@ -89,14 +92,20 @@ class Outcome:
         if result is not None:
             history = tuple(replace(record, seconds=0.0) for record in result.history)
             learner.result_ = replace(result, history=history)
-        if not isinstance(self.fit.model, Pipeline):
-            first = model = learner
-        else:
-            first = copy.copy(self.fit.model[0])
-            model = Pipeline([("scale", first), ("learn", learner)])
+        Memory.of(self.known.table, self._remembered()).keep(learner)
+        names, steps = ["learn"], [learner]
+        if isinstance(self.fit.model, Pipeline):
+            names, steps = list(self.fit.model.named_steps), [*self.fit.model[:-1], learner]
         if self.known.table.scalars and self.known.table.named:
-            first.feature_names_in_ = np.array(self.known.table.names, dtype=object)
-        return model
+            steps = with_names(steps, self.known.table.names)
+        return steps[0] if len(steps) == 1 else Pipeline(list(zip(names, steps, strict=True)))
+
+    def _remembered(self) -> dict[str, Any]:
+        """What a model file keeps of it: all but times, sentences, and the rows violated most."""
+        found = self.as_json()
+        texts = [(figure.name, *figure.texts(), figure.verdict) for figure in self.figures]
+        kept = {name: value for name, value in found.items() if name not in ("seconds", "worst", "notices")}
+        return kept | {"figures_as_text": texts}
 
     def origin(self) -> str:
         """What was learned from, as text."""
@@ -186,6 +195,7 @@ class Outcome:
             "fingerprint": table.fingerprint(),
             "rows": len(table.X),
             "features": table.X.shape[1],
+            "feedback": [answers.as_json() for answers in self.known.answers],
             "learned_from": self.origin(),
             "measured_on": self.measured_on(),
             "method": self.settings.method,
@@ -234,7 +244,7 @@ def learn(known: Known, settings: Settings | None = None, watch: Watch | None = 
     split = hold_out(known.codes, known.constraints, settings.held_out, settings.seed)
     X = known.table.X
     try:
-        fit = fitting.fit(X, known.codes, split.learned_rows, split.learned, settings, watch)
+        fit = fitting.fit(known.table, known.codes, split.learned_rows, split.learned, settings, watch)
     except Contradiction as error:
         raise Refused(known.refusal(error.cause, error.rows)) from error
     watch.show("measuring on what was held out")

@@ -51,7 +51,8 @@ def learn(
     side = Constraints(constraints.resolve(len(rows), rows))
     if labels is not None:
         side = c.from_labels(labels, random_state=settings.seed) + side
-    pieces = _shuffled(of_blocks(side.blocks), settings.seed)
+    pieces, _ = of_blocks(side.blocks).repeated()  # the learner counts repetitions
+    pieces = _shuffled(pieces, settings.seed)
     note = _fingerprint(X, pieces, settings)
     path = None if settings.checkpoint is None else Path(settings.checkpoint)
     learner = _resumed(path, note) if path is not None and path.exists() else _started(X, settings)
@@ -77,7 +78,7 @@ def learn(
 
 def _shuffled(pieces: Pieces, seed: int) -> Pieces:
     order = np.random.RandomState(seed).permutation(len(pieces))
-    return Pieces(pieces.rows[order], pieces.relation[order], pieces.bound[order])
+    return pieces.part(order)
 
 
 def _started(X: Array, settings: Settings) -> OnlineLearner:
@@ -88,7 +89,9 @@ def _started(X: Array, settings: Settings) -> OnlineLearner:
 
 
 def _fingerprint(X: Array, pieces: Pieces, settings: Settings) -> str:
-    return digest(X, settings.rank, settings.seed, pieces.rows, pieces.relation, pieces.bound)[:SHORT]
+    return digest(
+        X, settings.rank, settings.seed, pieces.rows, pieces.relation, pieces.bound, pieces.weights
+    )[:SHORT]
 
 
 def _store(learner: OnlineLearner, path: Path, note: str) -> None:

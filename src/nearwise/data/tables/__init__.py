@@ -7,18 +7,38 @@ one. Formats are in files of their own: text in `_text`, the others in `_binary`
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from nearwise.data.tables._binary import open_arrays, open_dataset, open_parquet
+from nearwise.data.tables._kinds import CONVERSIONS, NUMBER
 from nearwise.data.tables._output import check_target, json_text, write, write_columns
+from nearwise.data.tables._preparing import (
+    CATEGORICAL_CHOICES,
+    MISSING_CHOICES,
+    REFUSE,
+    Handling,
+    handling,
+    prepared,
+)
 from nearwise.data.tables._seen import Seen
 from nearwise.data.tables._sizes import decompressed
-from nearwise.data.tables._table import Opened, Table, TableError, as_texts, checked, select
+from nearwise.data.tables._table import (
+    Opened,
+    Table,
+    TableError,
+    as_texts,
+    checked,
+    column_names,
+    select,
+)
 from nearwise.data.tables._text import open_text
 from nearwise.data.tables.numerals import NO_WISHES, Wanted, wanted
 
 __all__ = [
+    "CATEGORICAL_CHOICES",
+    "CONVERSIONS",
+    "MISSING_CHOICES",
     "Seen",
     "Table",
     "TableError",
@@ -51,12 +71,18 @@ def read(
     labels: str | None = None,
     ids: str | None = None,
     ids_optional: bool = False,
+    ids_hint: str | None = None,
     drop: Sequence[str] = (),
     features: Sequence[str] = (),
     known: Sequence[str] = (),
     least: int = 2,
     decimal: str | None = None,
     thousands: str | None = None,
+    missing: str = REFUSE,
+    categorical: str = REFUSE,
+    convert: Sequence[str] = (),
+    categories: Sequence[str] = (),
+    kinds: Mapping[str, str] | None = None,
 ) -> Table:
     """Read a data file.
 
@@ -70,19 +96,41 @@ def read(
     labels : the column of labels
     ids : the column of ids
     ids_optional : there are no ids where the file has no such column, instead of an error
+    ids_hint : where no ids are asked for, the column of ids, if the file has it and its ids are all different
     drop : columns to leave out
     features : the columns to use; by default all others
-    known : names of features that a model knows; where the file has them all, the others are left out
+    known : names of features that a model knows; the others are left out, and none of these may be missing
+        where the file has names
     least : the number of rows that are needed
     decimal : the decimal mark of a text file, "." or "," (or "point", "comma")
     thousands : its mark between groups of three digits: ",", ".", " ", "'" (or "comma", "point", "space",
         "apostrophe"), or "" for none. By default both follow from the numbers of all features; where they do
         not say whether `4,161` is 4161 or 4.161, that is an error, and where thousands are grouped, a notice.
+    missing : "refuse" missing values, "impute" them by a step of the model (they are NaN in `Table.X`), or
+        "drop" the rows that have one
+    categorical : "refuse" columns of texts, "onehot" encode them by a step of the model, or "drop" them
+    convert : other columns to be read as numbers: some of "booleans", "dates" (days since 1970), "dates-dmy",
+        "dates-mdy" (where no date tells the order), "percent", "currency", or "all"
+    categories : columns of numbers that are categories, such as codes
+    kinds : the kind of every column in a model, as in `Table.kinds`, by name: they are read as that, and
+        `categorical`, `convert` and `categories` have no say
     """
     file = open_file(source, wanted=wanted(decimal, thousands))
-    choice = select(file, labels, ids, ids_optional, drop, features, known)
-    texts = [column for column in (choice.labels, choice.ids) if column is not None]
-    return checked(file, choice, file.load(choice.features, texts), least)
+    choice = select(file, labels, ids, ids_optional, ids_hint, drop, features, known)
+    wishes = handling(missing, categorical, convert, column_names(file, categories))
+    plain = kinds is None or all(kind == NUMBER for kind in kinds.values())
+    if plain and wishes == Handling():
+        texts = [column for column in (choice.labels, choice.ids) if column is not None]
+        try:
+            return checked(file, choice, file.load(choice.features, texts), least)
+        except TableError:
+            prepared(file, choice, wishes, kinds)  # which tells all columns that cannot be used, not one
+            raise
+    loaded = prepared(file, choice, wishes, kinds)
+    if loaded is None:
+        texts = [column for column in (choice.labels, choice.ids) if column is not None]
+        loaded = file.load(choice.features, texts)
+    return checked(file, choice, loaded, least)
 
 
 def open_file(source: str, *, header: bool = True, wanted: Wanted = NO_WISHES) -> Opened:

@@ -14,10 +14,12 @@ from nearwise.data import datasets
 from nearwise.data.tables._sizes import check_arrays, check_parquet
 from nearwise.data.tables._table import (
     Loaded,
+    Raw,
     TableError,
     as_texts,
     missing_advice,
     not_a_number_advice,
+    present,
     refuse_duplicate_names,
 )
 
@@ -50,6 +52,14 @@ class Arrays:
         whole = tuple(numbers) == self.features
         X = np.array(self.matrix if whole else self.matrix[:, list(numbers)], dtype=np.float64, order="C")
         return Loaded(X, names, self.scalars, {column: self._texts(column) for column in texts})
+
+    def holds_vectors(self, columns: Sequence[int]) -> bool:
+        return not self.scalars
+
+    def raw(self, columns: Sequence[int], texts: Sequence[int]) -> Raw:
+        """Those columns as numbers, and those as texts."""
+        loaded = self.load(columns, texts)
+        return Raw(list(loaded.X.T), loaded.texts, self.scalars)
 
     def cells(self) -> tuple[list[NDArray[np.object_]], None]:
         """The columns of the matrix as texts."""
@@ -146,7 +156,21 @@ class ParquetFile:
                 f"{self.columns[other]!r} is a column beside it; choose with --features or --drop"
             )
         X = self._vectors(vectors[0])
-        return Loaded(X, tuple(f"x{k}" for k in range(X.shape[1])), False, found)
+        names = tuple(f"x{k}" for k in range(X.shape[1]))
+        return Loaded(X, names, False, found, vector_column=self.columns[vectors[0]])
+
+    def holds_vectors(self, columns: Sequence[int]) -> bool:
+        return any(map(self._is_list, columns))
+
+    def raw(self, columns: Sequence[int], texts: Sequence[int]) -> Raw | None:
+        """Those columns as numbers, or as texts where they are something else; None for vectors."""
+        if self.holds_vectors(columns):
+            return None
+        found = []
+        for column in columns:
+            values = _storage(self.table.column(column))
+            found.append(_as_floats(values) if _is_numeric(values.type) else present(self._texts(column)))
+        return Raw(found, {column: self._texts(column) for column in texts})
 
     def cells(self) -> tuple[list[NDArray[np.object_]], None]:
         """All columns but the index of pandas as texts."""

@@ -9,6 +9,7 @@ all.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -32,7 +33,7 @@ class Seen:
     n_rows: int
 
     @classmethod
-    def of(cls, X: NDArray[np.float64]) -> Self:
+    def of(cls, X: NDArray[Any]) -> Self:
         """Of rows that a model learns from."""
         found = np.unique(_fingerprints(X))
         return cls(found[:MOST], len(found))
@@ -52,7 +53,7 @@ class Seen:
     def is_sample(self) -> bool:
         return len(self.fingerprints) < self.n_rows
 
-    def judge(self, X: NDArray[np.float64]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    def judge(self, X: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Which of some rows can be judged, and which of them were learned from."""
         found = _fingerprints(X)
         judged = np.ones(len(X), dtype=bool)
@@ -64,8 +65,12 @@ class Seen:
 _FINGERPRINTS, _COUNT = "row_fingerprints_", "n_rows_learned_"
 
 
-def _fingerprints(X: NDArray[np.float64]) -> NDArray[np.uint64]:
+def _fingerprints(X: NDArray[Any]) -> NDArray[np.uint64]:
     """Of 8 bytes each, as model files hold them; `digest` is of 32."""
-    rows = np.ascontiguousarray(X + 0.0, dtype="<f8")  # -0.0 and 0.0 are one number
-    digests = b"".join(hashlib.blake2b(row.data, digest_size=8).digest() for row in rows)
+    rows: Iterable[Any]
+    if X.dtype == object:  # with texts in it
+        rows = (repr(row).encode() for row in X.tolist())
+    else:
+        rows = np.ascontiguousarray(X + 0.0, dtype="<f8")  # -0.0 and 0.0 are one number
+    digests = b"".join(hashlib.blake2b(row, digest_size=8).digest() for row in rows)
     return np.frombuffer(digests, dtype="<u8").astype(np.uint64)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise._common.digest import SHORT, digest
+from nearwise._common.types import Array, Index
 
 LONGEST_ID = 1000
 MISSING = frozenset(("", "?", "na", "n/a", "nan", "null", "none", "<na>", "#n/a"))
@@ -35,7 +36,8 @@ class Table:
     Attributes
     ----------
     source : as the user named it
-    X : (n, d) finite numbers
+    X : (n, d) finite numbers; where the user asked to fill missing ones NaN, and where there are categories
+        an array of numbers and texts: what the first step of a model takes
     names : d names of features; "x0", "x1", ... where the file has none
     labels : (n,) texts, None where a label is missing; or None
     ids : (n,) texts, unique; or None
@@ -43,10 +45,16 @@ class Table:
     named : whether `names` are the file's own
     lines : (n,) the line of the file of every row, for text files; or None
     notices : what the user should know about how the file was read
+    kinds : d words, what every feature is in the file: "number", "boolean", "date", "percent",
+        "currency EUR", "category"; empty where all are numbers
+    missing : what is done about missing values: "refuse", "impute" (by a step of the model) or "drop"
+    rows : (n,) the row of the file of every row, counted from 0, where some are left out; or None
+    left_out : what these rows are called, by id or number
+    label_column, id_column, vector_column : their names, or None
     """
 
     source: str
-    X: NDArray[np.float64]
+    X: NDArray[Any]
     names: tuple[str, ...]
     labels: NDArray[np.object_] | None
     ids: NDArray[np.str_] | None
@@ -54,6 +62,20 @@ class Table:
     named: bool = True
     lines: NDArray[np.int64] | None = None
     notices: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    missing: str = "refuse"
+    rows: Index | None = None
+    left_out: frozenset[str] = frozenset()
+    label_column: str | None = None
+    id_column: str | None = None
+    vector_column: str | None = None
+
+    @property
+    def row_names(self) -> NDArray[Any]:
+        """What the user calls every row: its id, else its number in the file, counted from 0."""
+        if self.ids is not None:
+            return self.ids
+        return np.arange(len(self.X)) if self.rows is None else self.rows
 
     def place(self, row: int) -> str:
         """Where a row is in the file, for messages: "line 17" of a text file, else "row 16"."""
@@ -69,12 +91,30 @@ class Table:
 class Loaded:
     """Columns that were asked for: numbers, their names, and texts by column number (None: missing)."""
 
-    X: NDArray[np.float64]
+    X: NDArray[Any]
     names: tuple[str, ...]
     scalars: bool
     texts: dict[int, NDArray[np.object_]]
     lines: NDArray[np.int64] | None = None
     notices: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    missing: str = "refuse"
+    rows: Index | None = None
+    left_out: frozenset[str] = frozenset()
+    vector_column: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Raw:
+    """Columns as a file has them: numbers with NaN, or texts with None, where a value is missing.
+
+    `texts` and `lines` as in `Loaded`; `scalars` as in `Table`.
+    """
+
+    columns: list[Array | NDArray[np.object_]]
+    texts: dict[int, NDArray[np.object_]]
+    scalars: bool = True
+    lines: NDArray[np.int64] | None = None
 
 
 class Opened(Protocol):
@@ -98,6 +138,12 @@ class Opened(Protocol):
     def load(self, numbers: Sequence[int], texts: Sequence[int]) -> Loaded:
         """Those columns as numbers, and those as texts."""
 
+    def holds_vectors(self, columns: Sequence[int]) -> bool:
+        """Whether one of these columns holds, or all of them are, vectors, whose numbers have no names."""
+
+    def raw(self, columns: Sequence[int], texts: Sequence[int]) -> Raw | None:
+        """Those columns as they are, and those as texts; None for a column of vectors."""
+
     def cells(self) -> tuple[list[NDArray[np.object_]], NDArray[np.int64] | None]:
         """All columns as texts, and the line of every row of a text file."""
 
@@ -110,6 +156,7 @@ class Choice:
     labels: int | None
     ids: int | None
     notices: tuple[str, ...] = ()
+    ids_hinted: bool = False
 
 
 def select(
@@ -117,6 +164,7 @@ def select(
     labels: str | None,
     ids: str | None,
     ids_optional: bool,
+    ids_hint: str | None,
     drop: Sequence[str],
     features: Sequence[str],
     known: Sequence[str],
@@ -139,24 +187,36 @@ def select(
         raise TableError(f"{file.source}: column {file.columns[both.pop()]!r} is both asked for and left out")
     free = [column for column in file.features if column not in taken and column not in dropped]
     chosen, notices = asked or free, file.notices
-    if not asked and known and file.named and set(known) <= {file.columns[column] for column in free}:
+    names = {file.columns[column] for column in free}
+    hinted = file.columns.index(ids_hint) if identifier is None and ids_hint in file.columns else None
+    if not asked and known and file.named and set(known) <= names:
         chosen = [file.columns.index(name) for name in known]
-        if unused := [file.columns[column] for column in free if column not in chosen]:
+        if unused := [file.columns[column] for column in free if column not in (*chosen, hinted)]:
             notices += (f"{file.source}: the model does not use {_listed(unused)}",)
+    elif not asked and known and file.named and not file.holds_vectors(chosen):
+        raise TableError(_lacking(file, [name for name in known if name not in names], len(known)))
     if not chosen:
         raise TableError(f"{file.source}: no column is left to be a feature")
+    if hinted is not None and hinted not in (label, *dropped, *chosen):
+        return Choice(tuple(chosen), label, hinted, notices, ids_hinted=True)
     return Choice(tuple(chosen), label, identifier, notices)
+
+
+def column_names(file: Opened, wanted: Sequence[str]) -> list[str]:
+    """The names of columns that the user gave by name or number."""
+    return [file.columns[column] for column in find_columns(file, wanted)]
 
 
 def checked(file: Opened, choice: Choice, loaded: Loaded, least: int) -> Table:
     """The table of the chosen columns, after the checks that are the same for every format."""
     n = len(loaded.X)
+    ids, notices = None, choice.notices + loaded.notices
     if n < least:
         count = "no rows" if n == 0 else "one row" if n == 1 else f"{n} rows"
         where = f", {place(loaded.lines, 0)}" if n else ""
         expected = f"at least {least} are needed" if least > 1 else "nothing can be done with it"
         raise TableError(f"{file.source}{where}: the file has {count} of data; {expected}")
-    finite = np.isfinite(loaded.X)
+    finite = np.isfinite(loaded.X) if not loaded.kinds else np.True_  # else every kind has been checked
     if not finite.all():
         row, column = np.argwhere(~finite)[0]
         where = f"{file.source}, {place(loaded.lines, row)}, column {loaded.names[column]!r}"
@@ -164,16 +224,34 @@ def checked(file: Opened, choice: Choice, loaded: Loaded, least: int) -> Table:
             advice = missing_advice(loaded.names[column]) if loaded.scalars else "the value is missing"
             raise TableError(f"{where}: {advice}")
         raise TableError(f"{where}: the value is infinite or too large; numbers must be finite")
+    if choice.ids is not None:
+        try:
+            ids = _unique_ids(file, choice.ids, loaded)
+        except TableError as error:
+            if not choice.ids_hinted:
+                raise
+            notices += (f"{error}; the rows are called by their numbers",)
+        else:
+            if choice.ids_hinted:
+                column = file.columns[choice.ids]
+                notices += (f"{file.source}: ids are in column {column!r}, as in the data learned from",)
     return Table(
         source=file.source,
         X=loaded.X,
         names=loaded.names,
-        labels=None if choice.labels is None else _labels(loaded.texts[choice.labels]),
-        ids=None if choice.ids is None else _unique_ids(file, choice.ids, loaded),
+        labels=None if choice.labels is None else present(loaded.texts[choice.labels]),
+        ids=ids,
         scalars=loaded.scalars,
         named=file.named,
         lines=loaded.lines,
-        notices=choice.notices + loaded.notices,
+        notices=notices,
+        kinds=loaded.kinds,
+        missing=loaded.missing,
+        rows=loaded.rows,
+        left_out=loaded.left_out,
+        label_column=None if choice.labels is None else file.columns[choice.labels],
+        id_column=None if choice.ids is None else file.columns[choice.ids],
+        vector_column=loaded.vector_column,
     )
 
 
@@ -184,7 +262,8 @@ def place(lines: NDArray[np.int64] | None, row: int) -> str:
 
 def missing_advice(column: str) -> str:
     """What to do about a value that is not there."""
-    return f"the value is missing; fill it in, or leave the column out with --drop {shlex.quote(column)}"
+    drop = f"leave the column out with --drop {shlex.quote(column)}"
+    return f"the value is missing; fill it in, {drop}, or let --missing impute fill it"
 
 
 def not_a_number_advice(value: str, column: str) -> str:
@@ -217,6 +296,13 @@ def stripped(cells: Iterable[str]) -> NDArray[np.object_]:
     return texts
 
 
+def present(texts: NDArray[np.object_]) -> NDArray[np.object_]:
+    """Texts, None where one says that it is missing."""
+    found = texts.copy()
+    found[[text is not None and text.casefold() in MISSING for text in texts]] = None
+    return found
+
+
 def refuse_duplicate_names(where: str, names: Sequence[str]) -> None:
     """Refuse two columns of one name: nobody could say which is meant."""
     seen: dict[str, int] = {}
@@ -239,13 +325,6 @@ def _text(value: Any) -> str | None:
         value = float(value)
         value = int(value) if value.is_integer() and abs(value) <= 2.0**53 else value
     return str(value).strip() or None
-
-
-def _labels(texts: NDArray[np.object_]) -> NDArray[np.object_]:
-    """Labels, None where one is missing."""
-    found = texts.copy()
-    found[[text is not None and text.casefold() in MISSING for text in texts]] = None
-    return found
 
 
 def find_columns(file: Opened, wanted: Sequence[str]) -> list[int]:
@@ -278,6 +357,15 @@ def _column(file: Opened, wanted: str) -> int:
     near = difflib.get_close_matches(wanted.casefold(), folded, n=1)
     hint = f"did you mean {folded[near[0]]!r}? " if near else ""
     raise TableError(f"{file.source} has no column {wanted!r}; {hint}it has {_listed(file.columns)}")
+
+
+def _lacking(file: Opened, missing: Sequence[str], n_known: int) -> str:
+    """That a file does not have the columns of a model, or that they are to be something else."""
+    taken = [name for name in missing if name in file.columns]
+    if taken:
+        return f"{file.source}: the model needs {_listed(taken)}, which cannot be left out, a label or an id"
+    which = f"{_listed(missing)} of the {n_known} columns" if n_known > 1 else f"the column {missing[0]!r}"
+    return f"{file.source} lacks {which} that the model was learned with; it has {_listed(file.columns)}"
 
 
 def _listed(names: Sequence[str], most: int = 12) -> str:

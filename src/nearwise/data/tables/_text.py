@@ -22,9 +22,11 @@ from numpy.typing import NDArray
 from nearwise.data.tables._table import (
     MISSING,
     Loaded,
+    Raw,
     TableError,
     missing_advice,
     not_a_number_advice,
+    present,
     refuse_duplicate_names,
     shown,
     stripped,
@@ -121,6 +123,16 @@ class TextFile:
         if proves_decimals(X):
             return True
         return decimal == "." and (self.separator == "," or not any("." in line for line in self.lines))
+
+    def holds_vectors(self, columns: Sequence[int]) -> bool:
+        return False
+
+    def raw(self, columns: Sequence[int], texts: Sequence[int]) -> Raw:
+        """Those columns as texts, without those that mean a missing value, and the others as they are."""
+        rows = list(self.rows())
+        found = {k: stripped(row.cells[k] for row in rows) for k in {*columns, *texts}}
+        lines = np.array([row.line for row in rows], dtype=np.int64)
+        return Raw([present(found[k]) for k in columns], {k: found[k] for k in texts}, lines=lines)
 
     def cells(self) -> tuple[list[NDArray[np.object_]], NDArray[np.int64]]:
         """All columns as texts, and the line of every row."""

@@ -1,0 +1,127 @@
+"""The options by which a command learns when two rows count as the same, and what they come to."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from typing import TYPE_CHECKING, Any
+
+from nearwise.cli._common import STANDARD, BadInput, check_distinct, check_output, positive_number
+
+if TYPE_CHECKING:
+    from nearwise.data.tables import Table
+    from nearwise.study import Fitted, Rule
+
+# as in learners.calibration, which imports numerical libraries
+_STRATEGIES = ("accuracy", "f_beta", "max_tpr", "max_tnr")
+_METHODS = ("isotonic", "platt", "none")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """When two rows are the same."""
+    rule = parser.add_argument_group(
+        "when two rows count as the same (default: by the threshold that MODEL was saved with)"
+    )
+    how = rule.add_mutually_exclusive_group()
+    how.add_argument("--threshold", metavar="T", type=_distance, help="at a distance of at most T")
+    how.add_argument(
+        "--calibrate",
+        metavar="FILE",
+        help="choose the threshold on these pairs of DATA, which were not learned from: two objects a line, "
+        "and 1 or 0 (the same or not)",
+    )
+    rule.add_argument(
+        "--strategy",
+        choices=_STRATEGIES,
+        default="accuracy",
+        help="what the threshold makes largest: the share of right decisions (the default); the mean of "
+        "precision and recall; the share of same pairs that is found where --min-rate of the others is told "
+        "apart; or the reverse",
+    )
+    rule.add_argument(
+        "--beta", metavar="B", type=positive_number, default=1.0, help="how much more recall counts in f_beta"
+    )
+    rule.add_argument("--min-rate", metavar="R", type=_share, help="from 0 to 1, for max_tpr and max_tnr")
+    rule.add_argument(
+        "--probability",
+        choices=_METHODS,
+        default="isotonic",
+        help="how --calibrate finds the probability of being the same (default isotonic; few pairs: platt)",
+    )
+    rule.add_argument("--save", metavar="OUT", help="write the model with the threshold to this file")
+
+
+def check(arguments: argparse.Namespace, inputs: dict[str, str | None], output: str | None) -> None:
+    """Refuse, before anything is read, what cannot be meant."""
+    if (arguments.min_rate is None) == arguments.strategy.startswith("max_"):
+        need = "needs --min-rate" if arguments.min_rate is None else "has no --min-rate"
+        raise BadInput(f"--strategy {arguments.strategy} {need}")
+    if arguments.save is not None and arguments.calibrate is None and arguments.threshold is None:
+        raise BadInput("--save keeps a new threshold; give --calibrate or --threshold")
+    files = {"DATA": arguments.data, "--calibrate": arguments.calibrate, **inputs}
+    if list(files.values()).count(STANDARD) > 1:
+        raise BadInput("only one file can come from standard input")
+    if STANDARD in (arguments.model, arguments.save):
+        raise BadInput("a model is a file, and neither standard input nor output")
+    outputs = {"-o": output, "--save": arguments.save}
+    check_distinct({"MODEL": arguments.model, **files}, outputs)
+    for target in outputs.values():
+        if target is not None:
+            check_output(target, arguments.force)
+
+
+def chosen(arguments: argparse.Namespace, fitted: Fitted, table: Table) -> tuple[Rule, list[str]]:
+    """The rule that the options ask for, and what the user should know about it; it is saved if asked."""
+    from nearwise import study
+
+    if arguments.calibrate is not None:
+        rule = study.calibrated(
+            fitted,
+            table,
+            arguments.calibrate,
+            strategy=arguments.strategy,
+            beta=arguments.beta,
+            min_rate=arguments.min_rate,
+            probability=None if arguments.probability == "none" else arguments.probability,
+        )
+    elif arguments.threshold is not None:
+        rule = study.Rule(arguments.threshold)
+    else:
+        rule = study.rule_of_model(fitted)
+    notes = []
+    if rule.rates is not None:
+        notes.append(
+            f"of the pairs of the calibration, {rule.rates.tpr:.1%} of the same and {rule.rates.fpr:.1%} of "
+            f"the others are at most {rule.threshold:.6g} apart"
+        )
+    if arguments.save is not None:
+        study.keep(arguments.model, rule, arguments.save)
+    return rule, notes
+
+
+def summary(rule: Rule) -> dict[str, Any]:
+    """The rule for JSON."""
+    found: dict[str, Any] = {"threshold": rule.threshold}
+    if rule.rates is not None:
+        found |= {"true_positive_rate": rule.rates.tpr, "false_positive_rate": rule.rates.fpr}
+    return found
+
+
+def _distance(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0.0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a distance, a number of 0 or more")
+    return value
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0.0 <= value <= 1.0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 1")
+    return value

@@ -1,0 +1,347 @@
+"""Files of side information: pairs, triplets and distances, by row number of the data or by id.
+
+Columns are known by their names in any order, others are not used; without names they count by their position
+(`_roles`). Answers may have weights, annotators, ratings, and repetitions that differ (`_answers`). Every
+error names the file and its line (of a text file) or row (counted from 0, of the others).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearwise._common.types import Array, Index, Mask
+from nearwise.data.side_files._answers import CONFLICTS, Annotator, Answers, settle
+from nearwise.data.side_files._file import File, Objects, each, open_side
+from nearwise.data.side_files._roles import DISTANCES, PAIRS, ROLES, TRIPLETS, named_role, plain
+from nearwise.data.tables import TableError
+from nearwise.data.tables._table import shown
+from nearwise.data.tables.numerals import Numerals, is_numeral, number, wanted
+from nearwise.model import constraints as c
+from nearwise.model.blocks import Constraints
+from nearwise.model.relations import RELATIONS, SIGNS, sign_written
+
+__all__ = [
+    "CONFLICTS",
+    "ROLES",
+    "Annotator",
+    "Answers",
+    "Objects",
+    "Reading",
+    "Side",
+    "read_distances",
+    "read_pairs",
+    "read_triplets",
+]
+
+_WORDS = {word: True for word in ("1", "yes", "y", "true", "similar", "same")} | {
+    word: False for word in ("0", "-1", "no", "n", "false", "dissimilar", "different")
+}
+_PLAIN_WORDS = ("1", "0", "-1", "yes", "no", "y", "n", "true", "false")  # whose meaning turns with the title
+
+
+class Reading(NamedTuple):
+    """How files of feedback are read.
+
+    Attributes
+    ----------
+    roles : names of columns by what they are, see `ROLES`, where their names do not say it
+    similar_above : pairs with a rating above it are similar, and those below are not
+    conflicts : what to do where answers to one question differ: "keep" all, those of the "majority", or
+        "drop" them; by default pairs and distances are refused, and triplets kept
+    squared : whether distances are squared ones
+    decimal, thousands : as in `tables.read`
+    """
+
+    roles: Mapping[str, str] = {}
+    similar_above: float | None = None
+    conflicts: str | None = None
+    squared: bool = False
+    decimal: str | None = None
+    thousands: str | None = None
+
+
+AS_IS = Reading()
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """Constraints that a file held, by row number of the data.
+
+    Attributes
+    ----------
+    constraints : by row number
+    lines : the line of the file (of a text file; else its row) of every constraint, in their order
+    source : the file, as the user named it
+    unit : "line" or "row": what `lines` counts
+    notices : what the user should know about how the file was read
+    answers : repetitions, conflicts and annotators, counted; None for constraints that are from no file
+    roles : those whose columns the file has
+    """
+
+    constraints: Constraints
+    lines: NDArray[np.int64]
+    source: str
+    unit: str = "line"
+    notices: tuple[str, ...] = ()
+    answers: Answers | None = None
+    roles: tuple[str, ...] = ()
+
+    def place(self, constraint: int) -> str:
+        """Where a constraint is in the file, for messages: "line 17"."""
+        return f"{self.unit} {self.lines[constraint]}"
+
+
+def read_pairs(source: str, objects: Objects, how: Reading = AS_IS) -> Side:
+    """Pairs of objects and what they are: 1 or 0, yes or no, similar or dissimilar, same or different.
+
+    With two columns, all pairs are similar. A rating is similar above a threshold, and dissimilar below it. A
+    pair that is both similar and dissimilar is an error, unless the user says what to do about it.
+
+    Parameters
+    ----------
+    source : CSV, TSV, Parquet or .npy file, or "-" for standard input
+    objects : of the data
+    how : what the user says about the files
+    """
+    file = open_side(source, PAIRS, objects, how.roles, lambda cell: _word(cell) is not None)
+    if how.similar_above is not None:
+        _leave_out_undecided(file, how)
+    pairs, weights = file.objects_and_weights()
+    file.refuse_self_pairs(pairs, "first")
+    above = how.similar_above
+    similar = _similar(file) if above is None else _ratings(file, how) > above
+    both = "similar and dissimilar"
+    kept, answers = _settled(file, PAIRS.what, np.sort(pairs, axis=1), similar, weights, how, both)
+    rows = np.flatnonzero(kept)
+    order = rows[np.argsort(~similar[rows], kind="stable")]
+    near, far = order[similar[order]], order[~similar[order]]
+    found = c.similar(pairs[near], _part(weights, near)) + c.dissimilar(pairs[far], _part(weights, far))
+    return _side(file, found, order, answers, how)
+
+
+def read_triplets(source: str, objects: Objects, how: Reading = AS_IS) -> Side:
+    """Comparisons: anchor, nearer, farther; or four objects i, j, k, l, for "i is nearer to j than k to l".
+
+    Parameters as in `read_pairs`.
+    """
+    file = open_side(source, TRIPLETS, objects, how.roles, lambda cell: False)
+    rows, weights = file.objects_and_weights()
+    near, far = (rows[:, [0, 1]], rows[:, [0, 2]]) if rows.shape[1] == 3 else (rows[:, :2], rows[:, 2:])
+    file.refuse_self_pairs(near, "first")
+    file.refuse_self_pairs(far, "first" if rows.shape[1] == 3 else "third")
+    near, far = np.sort(near, axis=1), np.sort(far, axis=1)
+    same = np.flatnonzero((near == far).all(axis=1))
+    if same.size:
+        raise TableError(f"{file.at(same[0])}: a distance is compared with itself")
+    turned = (near[:, 0] > far[:, 0]) | ((near[:, 0] == far[:, 0]) & (near[:, 1] > far[:, 1]))
+    questions = np.where(turned[:, None], np.hstack([far, near]), np.hstack([near, far]))
+    kept, answers = _settled(file, TRIPLETS.what, questions, turned, weights, how, None)
+    order = np.flatnonzero(kept)
+    return _side(file, c.closer(rows[order], weights=_part(weights, order)), order, answers, how)
+
+
+def read_distances(source: str, objects: Objects, how: Reading = AS_IS) -> Side:
+    """Two objects, their distance, and perhaps how it is meant: <=, >= or == (the default).
+
+    Distances are plain ones, not squared, unless the header calls them "squared_distance" or the user says
+    so. A distance of 0 cannot be reached by objects that differ: it is read as "at most the smallest other
+    one". Parameters as in `read_pairs`.
+    """
+    wish = wanted(how.decimal, how.thousands)
+    file = open_side(source, DISTANCES, objects, how.roles, is_numeral)
+    if "distance" not in file.cells:
+        raise TableError(
+            f"{file.source} has no column of distances; say which it is with --role distance=COLUMN"
+        )
+    pairs, weights = file.objects_and_weights()
+    file.refuse_self_pairs(pairs, "first")
+    numerals = file.numerals("distance", wish)
+    title = plain(file.titles.get("distance", ""))
+    squared = how.squared or title in ("squareddistance", "distancesquared")
+    cells = enumerate(file.cells["distance"])
+    bounds = np.array([_squared_distance(file, row, cell, squared, numerals) for row, cell in cells])
+    signs = np.full(len(pairs), SIGNS["=="])
+    if "relation" in file.cells:
+        signs[:] = each(file.cells["relation"], lambda row, cell: _sign(file, row, cell))
+    bounds, signs, told = _without_zeros(file, bounds, signs)
+    exact = np.flatnonzero((signs == SIGNS["=="]) & told)
+    kept, answers = _settled(
+        file,
+        DISTANCES.what,
+        np.sort(pairs[exact], axis=1),
+        bounds[exact],
+        _part(weights, exact),
+        how,
+        "at two distances",
+        exact,
+    )
+    told[exact[~kept]] = False
+    found, orders = Constraints(), []
+    for relation in RELATIONS:
+        chosen = np.flatnonzero((signs == SIGNS[relation]) & told)
+        found += c.bounded(pairs[chosen], bounds[chosen], relation, _part(weights, chosen))
+        orders.append(chosen)
+    return _side(file, found, np.concatenate(orders), answers, how)
+
+
+def _settled(
+    file: File,
+    what: str,
+    questions: Index,
+    said: NDArray[np.generic],
+    weights: Array | None,
+    how: Reading,
+    both: str | None,
+    rows: Index | None = None,
+) -> tuple[Mask, Answers]:
+    """Which answers are kept; `rows` are theirs in the file, `both` says what a pair cannot be."""
+    rows = np.arange(len(file)) if rows is None else rows
+
+    def refuse(second: int, first: int) -> None:
+        second, first = int(rows[second]), int(rows[first])
+        names = " and ".join(shown(file.cells[role][second]) for role in ("first", "second"))
+        help_ = "--conflicts keep, majority or drop says what to do"
+        raise TableError(f"{file.at(second)}: {names} are {both}; see {file.where(first)}; {help_}")
+
+    who = file.annotators()
+    return settle(
+        file.source,
+        what,
+        questions,
+        said,
+        conflicts=how.conflicts,
+        weights=weights,
+        annotators=None if who is None else [who[row] for row in rows],
+        lines=file.place_of_rows[rows],
+        refuse=None if both is None else refuse,
+    )
+
+
+def _side(file: File, constraints: Constraints, order: Index, answers: Answers, how: Reading) -> Side:
+    """The result, for constraints whose rows in the file are `order`."""
+    if not len(constraints):
+        raise TableError(f"{file.source}: nothing is left of it")
+    unit = "row" if file.lines is None else "line"
+    notices = [*file.notices, answers.sentence()]
+    said = tuple(notice for notice in notices if notice)
+    roles = tuple(role for role, name in how.roles.items() if name in file.titles.values())
+    return Side(constraints, file.place_of_rows[order], file.source, unit, said, answers, roles)
+
+
+def _part(weights: Array | None, rows: Index) -> Array | None:
+    return None if weights is None else weights[rows]
+
+
+def _similar(file: File) -> Mask:
+    """Whether every pair is similar, by what the file says."""
+    for role, turned in (("similar", False), ("dissimilar", True)):
+        if role in file.cells:
+            title = file.titles.get(role, "")
+            turned = turned or named_role(title) == "dissimilar"
+            found = each(file.cells[role], lambda row, cell: _is_similar(file, row, cell, turned))  # noqa: B023
+            if turned:
+                file.notices.append(f"{file.source}: 1 in column {title!r} is read as dissimilar")
+            return np.array(found, dtype=bool)
+    if "rating" in file.cells:
+        cell = file.cells["rating"][0]
+        title = file.titles["rating"]
+        raise TableError(
+            f"{file.source}: column {title!r} holds ratings, as {shown(cell or '')}; --similar-above T says "
+            "above which a pair is similar"
+        )
+    return np.ones(len(file), dtype=bool)
+
+
+def _is_similar(file: File, row: int, cell: str | None, turned: bool) -> bool:
+    word = _word(cell)
+    if word is None:
+        meant = "1 or 0, yes or no, similar or dissimilar, same or different"
+        is_number = number(cell or "") is not None
+        more = "; of ratings, --similar-above T says which are similar" if is_number else ""
+        raise TableError(
+            f"{file.at(row)}: {shown(cell or '')} does not say what the pair is; {meant} do{more}"
+        )
+    return word is not turned if _written(cell) in _PLAIN_WORDS else word
+
+
+def _leave_out_undecided(file: File, how: Reading) -> None:
+    """Forget the pairs whose rating is the threshold itself."""
+    equal = _ratings(file, how) == how.similar_above
+    if equal.any():
+        count = int(equal.sum())
+        pairs = "1 pair is" if count == 1 else f"{count:,} pairs are"
+        file.notices.append(f"{file.source}: {pairs} left out, whose rating is {how.similar_above:g} itself")
+        file.keep(~equal)
+
+
+def _ratings(file: File, how: Reading) -> Array:
+    role = next((role for role in ("rating", "similar") if role in file.cells), None)
+    if role is None:
+        raise TableError(f"{file.source} has no column of ratings; say which it is with --role rating=COLUMN")
+    numerals = file.numerals(role, wanted(how.decimal, how.thousands))
+
+    def read(row: int, cell: str | None) -> float:
+        value = number(cell or "", numerals)
+        if value is None or not np.isfinite(value):
+            raise TableError(f"{file.at(row)}: {shown(cell or '')} is not a rating; a number is needed")
+        return value
+
+    return np.array(each(file.cells[role], read), dtype=np.float64)
+
+
+def _without_zeros(file: File, bounds: Array, signs: Index) -> tuple[Array, Index, Mask]:
+    """Distances of 0 as at most the smallest other one; and which rows say something, as >= 0 does not."""
+    zero, told = bounds == 0.0, np.ones(len(bounds), dtype=bool)
+    if not zero.any():
+        return bounds, signs, told
+    if zero.all():
+        raise TableError(
+            f"{file.source}: all distances are 0, which says nothing of how near that is; give such pairs as "
+            "--pairs"
+        )
+    smallest = float(bounds[~zero].min())
+    told[zero & (signs == SIGNS[">="])] = False
+    count = int(zero.sum())
+    distances = "1 distance is 0, and" if count == 1 else f"{count:,} distances are 0, and"
+    file.notices.append(
+        f"{file.source}: {distances} read as at most the smallest other one, {np.sqrt(smallest):.6g}"
+    )
+    return np.where(zero, smallest, bounds), np.where(zero, SIGNS["<="], signs), told
+
+
+def _sign(file: File, row: int, cell: str | None) -> int:
+    sign = sign_written(cell)
+    if sign is None:
+        raise TableError(f"{file.at(row)}: {shown(cell or '')} is not a relation; <=, >= and == are")
+    return sign
+
+
+def _word(cell: str | None) -> bool | None:
+    """Whether a pair is similar, by what a cell says; None for a cell that does not say."""
+    return _WORDS.get(_written(cell))
+
+
+def _written(cell: str | None) -> str:
+    text = (cell or "").casefold()
+    value = number(text)
+    return str(int(value)) if value is not None and value.is_integer() else text
+
+
+def _squared_distance(file: File, row: int, cell: str | None, squared: bool, numerals: Numerals) -> float:
+    value = number(cell or "", numerals)
+    if value is None:
+        raise TableError(f"{file.at(row)}: {shown(cell or '')} is not a distance; a number >= 0 is needed")
+    with np.errstate(over="ignore", under="ignore"):
+        bound = float(value if squared else np.square(value))
+    if value == 0.0:
+        return 0.0
+    if not (value > 0.0 and 0.0 < bound < np.inf):
+        raise TableError(
+            f"{file.at(row)}: the distance {shown(cell)} is not possible; a number >= 0 is needed"
+        )
+    return bound

@@ -1,0 +1,276 @@
+"""A file of feedback, opened: its cells by role, and how its objects are found in the data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearwise._common.types import Array, Index, Mask
+from nearwise.data.side_files._roles import OBJECTS, ROLES, Layout, by_position, by_title, named_role
+from nearwise.data.tables import TableError, open_file
+from nearwise.data.tables._table import place, shown
+from nearwise.data.tables._text import TextFile
+from nearwise.data.tables.numerals import PLAIN, Numerals, Wanted, decide, number
+
+Cells = NDArray[np.object_]
+Read = TypeVar("Read")
+
+_WHOLE = re.compile(r"[+-]?\d+\.0+", re.ASCII)  # as pandas writes whole numbers in a column with gaps
+
+
+@dataclass(frozen=True, eq=False)
+class Objects:
+    """The objects of the data, as files of feedback name them.
+
+    Attributes
+    ----------
+    n_rows : how many there are
+    ids : what they are called; None where they are called by row number, from 0
+    left_out : names of objects that the data had and that are left out, with what is said about them
+    """
+
+    n_rows: int
+    ids: NDArray[Any] | None = None
+    left_out: frozenset[str] = frozenset()
+
+    def numbered(self) -> dict[str, int] | None:
+        """The row of every name."""
+        return None if self.ids is None else {str(name): row for row, name in enumerate(self.ids.tolist())}
+
+
+@dataclass(eq=False)
+class File:
+    """The cells of a file, by role. Rows that are about objects left out are not in it."""
+
+    source: str
+    cells: dict[str, Cells]
+    titles: dict[str, str]
+    lines: NDArray[np.int64] | None
+    separator: str
+    objects: Objects
+    known: dict[str, int] | None
+    alike: dict[str, int]
+    notices: list[str]
+    matched: str = ""
+    _rows: Index = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def __len__(self) -> int:
+        return len(next(iter(self.cells.values())))
+
+    @property
+    def place_of_rows(self) -> Index:
+        """The line, or row, of the file of every row."""
+        return self._rows if self.lines is None else self.lines
+
+    def at(self, row: int) -> str:
+        """The file and the place of a row, for messages."""
+        return f"{self.source}, {self.where(row)}"
+
+    def where(self, row: int) -> str:
+        return place(self.lines, row) if self.lines is not None else f"row {self._rows[row]}"
+
+    def keep(self, kept: Mask) -> None:
+        """Forget the other rows."""
+        if not kept.all():
+            self.cells = {role: cells[kept] for role, cells in self.cells.items()}
+            self.lines = None if self.lines is None else self.lines[kept]
+            self._rows = self._rows[kept]
+
+    def objects_and_weights(self) -> tuple[Index, Array | None]:
+        """The objects of every row as row numbers of the data, and how much it counts, if the file says it.
+
+        Rows on objects that are left out, and those of weight 0, are forgotten, with a note.
+        """
+        roles = [role for role in OBJECTS if role in self.cells]
+        gone = self._about_left_out(roles)
+        self._forget(gone, "on rows of the data that lack a value")
+        if "weight" in self.cells:
+            none = np.array(each(self.cells["weight"], self._weight)) == 0.0
+            self._forget(none, "of weight 0")
+        rows = np.empty((len(self), len(roles)), dtype=np.int64)
+        for k, role in enumerate(roles):
+            rows[:, k] = each(self.cells[role], self._row_number)
+        if self.matched:
+            self.notices.append(f"{self.source}: ids are matched without their decimals, {self.matched}")
+        if "weight" not in self.cells:
+            return rows, None
+        return rows, np.array(each(self.cells["weight"], self._weight), dtype=np.float64)
+
+    def refuse_self_pairs(self, pairs: Index, role: str) -> None:
+        """Refuse rows (i, i); the cells of the role name their objects."""
+        same = np.flatnonzero(pairs[:, 0] == pairs[:, 1])
+        if same.size:
+            name = shown(self.cells[role][same[0]])
+            raise TableError(f"{self.at(same[0])}: the object {name} is paired with itself")
+
+    def numerals(self, role: str, wish: Wanted) -> Numerals:
+        """How the numbers of a column of a text file are written."""
+        if self.lines is None:
+            return PLAIN
+        name = self.titles[role]
+        places = [f"line {line}" for line in self.lines]
+        cells = {name: [cell or "" for cell in self.cells[role]]}
+        numerals, notices = decide(self.source, cells, places, self.separator, wish)
+        self.notices.extend(notices)
+        return numerals
+
+    def annotators(self) -> list[str] | None:
+        """Who answered, "" where a row does not say."""
+        return [cell or "" for cell in self.cells["annotator"]] if "annotator" in self.cells else None
+
+    def _weight(self, row: int, cell: str | None) -> float:
+        text = (cell or "").strip()
+        value = number(text.removesuffix("%"))
+        if value is None or not 0.0 <= value < np.inf:
+            raise TableError(f"{self.at(row)}: {shown(text)} is not a weight; a number >= 0 is needed")
+        return value / 100.0 if text.endswith("%") else value
+
+    def _about_left_out(self, roles: Iterable[str]) -> Mask:
+        gone = self.objects.left_out
+        found: Mask = np.zeros(len(self), dtype=bool)
+        for role in roles if gone else ():
+            names = (cell or "" for cell in self.cells[role])
+            found |= np.array([name in gone or whole(name) in gone for name in names], dtype=bool)
+        return found
+
+    def _forget(self, rows: Mask, why: str) -> None:
+        if rows.any():
+            count = int(rows.sum())
+            lines = "1 line is" if count == 1 else f"{count:,} lines are"
+            self.notices.append(f"{self.source}: {lines} left out, {why}")
+            self.keep(~rows)
+        if not len(self):
+            raise TableError(f"{self.source}: nothing is left of it; all lines are {why}")
+
+    def _row_number(self, row: int, cell: str | None) -> int:
+        if cell is None:
+            raise TableError(f"{self.at(row)}: an object is missing")
+        if self.known is not None:
+            if cell in self.known:
+                return self.known[cell]
+            if whole(cell) in self.alike:
+                self.matched = self.matched or f"as {shown(cell)} in {self.where(row)}"
+                return self.alike[whole(cell)]
+            raise TableError(f"{self.at(row)}: the id {shown(cell)} is not one of the data's ids")
+        value = number(cell)
+        if value is None or not value.is_integer():
+            raise TableError(
+                f"{self.at(row)}: {shown(cell)} is not a row number of the data; to name objects by id, give "
+                "the column of the data's ids with --id"
+            )
+        if not 0 <= value < self.objects.n_rows:
+            last = self.objects.n_rows - 1
+            raise TableError(f"{self.at(row)}: the data have no row {int(value)}; rows are 0 to {last}")
+        return int(value)
+
+
+def open_side(
+    source: str,
+    layout: Layout,
+    objects: Objects,
+    roles: Mapping[str, str],
+    is_value: Callable[[str], bool],
+) -> File:
+    """Read all cells, take a first line that cannot be data for names, and find out what the columns are.
+
+    Parameters
+    ----------
+    source : the file
+    layout : what it holds
+    objects : of the data
+    roles : columns by role, as the user says; those that this file does not have are of other files
+    is_value : whether a text can be an answer, and so no name of a column
+    """
+    opened = open_file(source, header=False)
+    columns, lines = opened.cells()
+    known = objects.numbered()
+    alike = _alike(known)
+    titles = [opened.columns[k] for k in opened.features] if opened.named else []
+    notices = list(opened.notices)
+    if isinstance(opened, TextFile) and len(columns[0]):
+        first = [column[0] or "" for column in columns]
+        if _are_titles(first, known, alike, is_value):
+            titles = first
+            columns, lines = [column[1:] for column in columns], None if lines is None else lines[1:]
+    if titles:
+        asked = _asked(titles, roles)
+        assigned = by_title(opened.source, titles, layout, asked)
+        # item1 and item2 may be names of columns, and ids that the data do not have
+        numbered = any(character.isdigit() for title in titles for character in title)
+        certain = (assigned.by_name and not numbered) or any(
+            named_role(title) is not None and not is_value(title) for title in titles
+        )
+        if known is not None and not certain and isinstance(opened, TextFile):
+            line = opened.first + 1
+            notices.append(f"{opened.source}: line {line} is read as column names, not as ids")
+        used = assigned.columns.values()
+        if unused := [repr(title) for k, title in enumerate(titles) if title and k not in used]:
+            notices.append(f"{opened.source}: not used: {', '.join(unused)}")
+    else:
+        assigned = by_position(opened.source, len(columns), layout)
+    if not len(columns[0]):
+        reason = " but column names" if titles else ""
+        raise TableError(f"{opened.source} holds no {layout.what}{reason}")
+    return File(
+        source=opened.source,
+        cells={role: columns[column] for role, column in assigned.columns.items()},
+        titles={role: titles[k] if titles else f"x{k}" for role, k in assigned.columns.items()},
+        lines=lines,
+        separator=opened.separator if isinstance(opened, TextFile) else "",
+        objects=objects,
+        known=known,
+        alike=alike,
+        notices=notices,
+        _rows=np.arange(len(columns[0])),
+    )
+
+
+def each(cells: Cells, read: Callable[[int, str | None], Read]) -> list[Read]:
+    """What a function makes of every row and its cell; of equal cells, which files are full of, once."""
+    found: dict[str | None, Read] = {}
+    for row, cell in enumerate(cells):
+        if cell not in found:
+            found[cell] = read(row, cell)
+    return [found[cell] for cell in cells]
+
+
+def whole(cell: str) -> str:
+    """A whole number without the point and zeros that pandas adds; other texts as they are."""
+    return cell.partition(".")[0] if _WHOLE.fullmatch(cell) else cell
+
+
+def _alike(known: dict[str, int] | None) -> dict[str, int]:
+    """The rows of names, written as whole numbers; without those that two rows share then."""
+    found: dict[str, int] = {}
+    twice = set()
+    for name, row in (known or {}).items():
+        if whole(name) in found:
+            twice.add(whole(name))
+        found[whole(name)] = row
+    return {name: row for name, row in found.items() if name not in twice}
+
+
+def _are_titles(
+    first: list[str], known: dict[str, int] | None, alike: dict[str, int], is_value: Callable[[str], bool]
+) -> bool:
+    """Whether a first line holds names: no number, no id of the data, no answer but one that is a name."""
+    if any(number(cell) is not None for cell in first):
+        return False
+    if known is not None and any(cell in known or whole(cell) in alike for cell in first):
+        return False
+    return len(first) == 2 or not any(is_value(cell) and named_role(cell) is None for cell in first)
+
+
+def _asked(titles: list[str], roles: Mapping[str, str]) -> dict[str, int]:
+    found = {}
+    for role, wanted in roles.items():
+        if role not in ROLES:
+            raise TableError(f"{role!r} is no role of a column; roles are {', '.join(ROLES)}")
+        if wanted in titles:
+            found[role] = titles.index(wanted)
+    return found
