@@ -102,6 +102,44 @@ def test_maps_are_coloured_by_a_column_of_numbers_that_stays_a_feature(capsys: C
     assert "Colours are those of pl." in Path("c.html").read_text(encoding="utf-8")
 
 
+def test_answers_that_differ_are_on_the_page(capsys: Capture) -> None:
+    pairs = [(f"f{k}", f"f{59 - k}", k % 2) for k in range(25)]
+    lines = ["a,b,similar", *(f"{a},{b},{s}" for a, b, s in pairs), "f0,f59,1", "f1,f58,1"]
+    Path("answers.csv").write_text("\n".join(lines), encoding="utf-8")
+    words = ("--id", "name", "--drop", "note,picture,kind", "--pairs", "answers.csv", "--conflicts", "keep")
+    files = ("-o", "p.safetensors", "--report", "p.html", "--penalty", "1", "--force", "--quiet")
+    assert cli.main(["learn", "flowers.csv", *words, *files]) == cli.DONE
+    page = Path("p.html").read_text(encoding="utf-8")
+    found = re.search(r"<h2>Repeated and different answers</h2><ul><li>(.*?)</li>", page)[1]
+    assert "answers.csv: 27 answers to 25 pairs" in found
+    assert "They differ in lines (or rows) 2, 27." in found
+
+
+def test_rows_that_were_left_out_leave_the_others_their_texts(capsys: Capture) -> None:
+    text = Path("flowers.csv").read_text(encoding="utf-8").splitlines()
+    cells = text[1].split(",")
+    text[1] = ",".join([*cells[:2], "", *cells[3:]])  # the first flower lacks a number
+    Path("holes.csv").write_text("\n".join(text), encoding="utf-8")
+    words = (
+        "--drop",
+        "name",
+        "--labels",
+        "kind",
+        "--missing",
+        "drop",
+        "--show",
+        "note",
+        "--image",
+        "picture",
+    )
+    files = ("-o", "h.safetensors", "--report", "h.html", "--penalty", "1", "--force", "--quiet")
+    assert cli.main(["learn", "holes.csv", *words, *files]) == cli.DONE
+    page = Path("h.html").read_text(encoding="utf-8")
+    named = re.findall(r"<title>row (\d+) · \w+ · &lt;i&gt;flower&lt;/i&gt;, number (\d+)</title>", page)
+    assert len(named) == 2 * 59
+    assert all(row == number for row, number in named)  # rows keep their numbers in the file
+
+
 def test_neighbors_have_texts_beside_them(capsys: Capture) -> None:
     assert cli.main([*NEIGHBORS, "--drop", "picture", "--show", "note", "-k", "2", "--quiet"]) == cli.DONE
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))

@@ -331,3 +331,5 @@ def test_what_is_said_about_rows_that_are_left_out_is_left_out(write: Write) -> 
     assert any("2 lines are left out, on rows of the data that lack a value" in n for n in side.notices)
     with pytest.raises(TableError, match="nothing is left of it"):
         side_files.read_pairs(write("0,1\n"), objects)
+    pointed = Objects(2, np.array(["0.0", "2.0"]), frozenset({"1.0"}))
+    assert len(side_files.read_pairs(write("0,2\n0,1\n"), pointed).constraints) == 1

@@ -153,6 +153,20 @@ def test_a_stream_of_single_samples_does_not_explode(geometry: str) -> None:
             assert np.mean((model.predict(X) - y) ** 2) < np.mean(y**2)
 
 
+def test_a_step_does_not_go_beyond_the_lowest_cost_of_its_sample() -> None:
+    """Steps of any length end near what the sample asks for, or on the same side of it."""
+    x, y = np.array([[2.0, 0.0]]), np.array([36.0])
+    problem = solvers.Regression(solvers.vector_forms(x, unit=1.0), y)
+    geometry = solvers.Flat()
+    for start in (2.0, 2.5, 4.0, 5.0):  # y^ = 4 start^2, and 36 at start = 3
+        for step in (0.01, 0.1, 1.0):
+            stream = solvers.Stream(geometry.point(np.array([[start], [1.0]])))
+            schedule = solvers.Schedule(step, np.inf)
+            end = solvers.pass_over(problem, geometry, stream, schedule, 1, None).point.factor[0, 0]
+            assert abs(end - 3) < abs(start - 3)
+            assert abs(end - 3) < 0.3 or (end - 3) * (start - 3) > 0
+
+
 def test_a_step_of_one_sample_moves_no_further_than_it_demands() -> None:
     """The bound that the module proves, for samples of every size and steps that are far too long."""
     rng = np.random.default_rng(0)

@@ -265,7 +265,7 @@ def test_suspects_and_conflicts_are_listed() -> None:
     assert found.count("label, held out") == 8
     assert "row 1, row 2" in found
     assert "line 3" in found
-    assert "&gt;&amp; and its opposite</li>" in section(text, "Answers that contradict each other")
+    assert "&gt;&amp; and its opposite</li>" in section(text, "Repeated and different answers")
 
 
 @pytest.mark.long

@@ -74,7 +74,10 @@ def trials(seeds: Iterable[int], largest: int) -> Iterator[Trial]:
 
 
 def streams(seeds: Iterable[int]) -> Iterator[tuple[str, float]]:
-    """A geometry, and the error at the end of a stream of one sample a step, relative to that of W = 0.
+    """A geometry, and the largest error during a stream of one sample a step, relative to that of W = 0.
+
+    Errors count per squared length of their sample: of samples of very different length, the longest alone
+    would be the error, also of a matrix that is nearly right.
 
     A quarter each: standard normal samples, ones of very different length, features of very different
     scale, and targets of which some are wrong by a factor of 1000; half with steps that never shrink.
@@ -88,6 +91,7 @@ def streams(seeds: Iterable[int]) -> Iterator[tuple[str, float]]:
             X *= 10.0 ** rng.uniform(-2, 2, d)
         y = np.square(X @ rng.standard_normal((d, rank))).sum(axis=1)
         y *= 1 + 0.1 * rng.standard_normal(_ARRIVALS)
+        square = np.square(X).sum(axis=1)
         if seed % 4 == 3:
             y[rng.random(_ARRIVALS) < 0.05] *= 1e3
         geometry = "flat" if seed // 8 % 2 == 0 else "polar"
@@ -98,7 +102,8 @@ def streams(seeds: Iterable[int]) -> Iterator[tuple[str, float]]:
             model.partial_fit(X[low : low + _SINGLE], y[low : low + _SINGLE])
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", RuntimeWarning)  # of an explosion, which is counted
-                error = float(np.mean((model.predict(X) - y) ** 2) / np.mean(y**2))
+                wrong = (model.predict(X) - y) / square
+                error = float(np.mean(wrong**2) / np.mean((y / square) ** 2))
             worst = max(worst, error if np.isfinite(error) else np.inf)
         yield geometry, worst
 

@@ -174,8 +174,8 @@ def streams(sizes: Sizes) -> Iterator[Table]:
             "a quarter each: normal samples, ones of very different length (Student's t, 1.5 degrees of "
             "freedom), features of scales from 0.01 to 100, one of 20 targets wrong by a factor of 1000; "
             "d from 2 to 15, rank from 1 to d, half with steps that never shrink",
-            "error: the mean square over all samples, relative to that of W = 0, the largest after any 50 "
-            "samples; exploded: above 10, or no number",
+            "error: the mean square over all samples, each divided by its squared length, relative to that "
+            "of W = 0, the largest after any 50 samples; exploded: above 10, or no number",
         ],
     )
     found = list(counted(trials.streams(range(sizes.streams)), sizes.streams))

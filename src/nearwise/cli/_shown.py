@@ -87,11 +87,10 @@ def beside_neighbours(
 
 def objects(table: Table, beside: Beside | None) -> Objects:
     """The rows of a table as a page shows them."""
-    from nearwise.show.report import Objects, Pictures
+    from nearwise.show.report import Objects, Pictures, named_rows
 
-    ids = None if table.ids is None else table.ids.tolist()
     show = {} if beside is None else {name: texts.tolist() for name, texts in beside.show.items()}
-    return Objects(ids, None, show, Pictures(None if beside is None else beside.image))
+    return Objects(named_rows(table), None, show, Pictures(None if beside is None else beside.image))
 
 
 def without_words(

@@ -9,7 +9,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nearwise.cli import _shown, _side
+from nearwise.cli import _in_pieces, _shown, _side
 from nearwise.cli._common import (
     STANDARD,
     BadInput,
@@ -111,12 +111,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="store the state in FILE while learning, and go on from there if it exists",
     )
     add_options(outputs, "force", "quiet", "json")
+    _in_pieces.add_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Learn, write the model and the report, and show what came out."""
     _check(arguments)
     target = default_output(arguments.data) if arguments.output is None else arguments.output
+    if _in_pieces.wanted(arguments):
+        _check_outputs(arguments, target)
+        return _in_pieces.run(arguments, target)
     from rich.console import Console
 
     from nearwise import study
@@ -237,13 +241,16 @@ def _write(arguments: argparse.Namespace, outcome: Outcome, target: str, beside:
     from nearwise.study import suspicion
 
     page = None
+    doubts = suspicion.suspects(outcome) if arguments.suspects and not arguments.report else ()
     if arguments.report is not None:
         from nearwise.show.report import from_outcome, render
 
         command = shlex.join(["nearwise", *arguments.words])
         title = f"A distance learned from {outcome.known.table.source}"
-        page = render(from_outcome(outcome, title, {"command": command}, beside)).encode()
-    listed = suspicion.as_columns(suspicion.suspects(outcome), outcome.known) if arguments.suspects else {}
+        found = from_outcome(outcome, title, {"command": command}, beside)
+        page = render(found).encode()
+        doubts = () if isinstance(found.suspects, str) else tuple(found.suspects)
+    listed = suspicion.as_columns(doubts, outcome.known)
     with refusing_bad_input():
         nw.save(outcome.model(), target)
         if page is not None:

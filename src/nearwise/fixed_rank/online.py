@@ -1,7 +1,8 @@
 """Online regression on fixed-rank matrices: mini-batches and the step sizes of MBS11 (9), (20), (23).
 
 No stream makes a run explode. Steps shrink with the square of the factor's length, as in appendix A; and one
-after which the cost of its own mini-batch were higher is halved until it is not. With one sample x a step,
+that goes beyond the lowest cost of its own mini-batch, by Armijo's rule with the share 1/2, is halved until
+it does not. With one sample x a step,
 y^ then ends between 0 and max(y^, 2 y), and in the flat geometry, where a step changes G only along x,
 |G|^2 grows by at most 2 max(y, 0) / |x|^2: over a stream by no more than the sum of these.
 """
@@ -20,7 +21,8 @@ _TRIED = tuple(2.0**k for k in range(-3, 4))  # for both s and t_0, section 7.4.
 _SHORTEST = 2.0**-20  # the search goes on below 2^-3 where that is not short enough
 _GATHERED = 32  # mini-batches whose rows are gathered at once
 _SEARCH_PASSES = 3  # over these samples: one would favour steps that shrink too soon
-_HALVINGS = 30  # of a step that makes its own mini-batch worse, before it is left out
+_ENOUGH = 0.5  # of the fall that the slope promises: a parabola has it up to its lowest point, not beyond
+_HALVINGS = 30  # of a step after which its own mini-batch has not fallen enough, before it is left out
 _SEARCH_BATCHES = 30  # mini-batches of the samples on which they are tried
 
 
@@ -64,7 +66,7 @@ def pass_over(
     """One epoch: every sample once, in mini-batches, in random order or (without `rng`) as they come.
 
     A step longer than the geometry's reach is cut to it, so that a wild sample cannot throw the point far
-    away, and halved while the cost of its mini-batch is higher after it.
+    away, and halved while the cost of its mini-batch has not fallen by half of what the slope promises.
     """
     n, point, seen = problem.n_samples, stream.point, stream.seen
     order = np.arange(n) if rng is None else rng.permutation(n)
@@ -79,7 +81,7 @@ def pass_over(
 
 
 def _stepped(batch: Objective, geometry: Geometry, point: Any, schedule: Schedule, seen: int) -> Any:
-    """The point after one step; the same point where none is found that does not make the batch worse."""
+    """The point after one step; the same point where none is found after which the batch is better enough."""
     G = geometry.factor(point)
     cost, slope = batch.evaluate(G)
     gradient = geometry.gradient(point, slope)
@@ -89,7 +91,7 @@ def _stepped(batch: Objective, geometry: Geometry, point: Any, schedule: Schedul
     step = min(schedule.at(seen, float(np.vdot(G, G))), geometry.reach(point) / length)
     for _ in range(_HALVINGS):
         new = geometry.retract(point, -step * gradient)
-        if batch.evaluate(geometry.factor(new))[0] <= cost:
+        if batch.evaluate(geometry.factor(new))[0] <= cost - _ENOUGH * step * length * length:
             return new
         step /= 2
     return point

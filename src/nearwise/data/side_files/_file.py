@@ -131,7 +131,7 @@ class File:
         return value / 100.0 if text.endswith("%") else value
 
     def _about_left_out(self, roles: Iterable[str]) -> Mask:
-        gone = self.objects.left_out
+        gone = self.objects.left_out | {whole(name) for name in self.objects.left_out}
         found: Mask = np.zeros(len(self), dtype=bool)
         for role in roles if gone else ():
             names = (cell or "" for cell in self.cells[role])

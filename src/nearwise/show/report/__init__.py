@@ -8,7 +8,7 @@ own style sheet and script, by their hashes, and nothing else.
 
 from nearwise.show.report._contents import Report, from_estimator
 from nearwise.show.report._objects import Objects
-from nearwise.show.report._outcome import from_outcome
+from nearwise.show.report._outcome import from_outcome, named_rows
 from nearwise.show.report._page import is_report, render, render_neighbours
 from nearwise.show.report._pictures import Pictures
 
@@ -19,6 +19,7 @@ __all__ = [
     "from_estimator",
     "from_outcome",
     "is_report",
+    "named_rows",
     "render",
     "render_neighbours",
 ]

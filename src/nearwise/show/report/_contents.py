@@ -54,7 +54,7 @@ class Report:
     features, spectrum, penalties, convergence : as `inspection` has them
     worst : the constraints violated most
     suspects : labels and answers to look at first
-    conflicts : what was done with answers that contradict each other, one sentence each
+    conflicts : repeated and different answers, and what was done with them, one text for each file
     """
 
     title: str

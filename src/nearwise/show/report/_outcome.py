@@ -7,9 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from nearwise.data.beside import Beside
+from nearwise.data.side_files import Answers
+from nearwise.data.tables import Table
 from nearwise.show.report._contents import FINGERPRINT, Report, from_estimator
 from nearwise.study.outcome import Outcome
 from nearwise.study.suspicion import suspects
+
+_LINES = 30  # of answers that differ, which the page names
 
 
 def from_outcome(
@@ -46,7 +50,7 @@ def from_outcome(
         outcome.fit.model,
         table.X,
         y=outcome.known.labels,
-        ids=table.ids,
+        ids=named_rows(table),
         names=table.names if table.named or not table.scalars else None,
         held_out=outcome.pairs,
         held_rows=outcome.split.held_rows,
@@ -63,7 +67,22 @@ def from_outcome(
     aside = "held out" if len(outcome.split.held) else "learned from, which flatters the distance"
     found = suspects(outcome)
     checked = found or "None of the labels and answers is far from what the learned distance says."
-    return replace(report, graded=f"These were {aside}.", suspects=checked)
+    told = tuple(_told(answers) for answers in outcome.known.answers if answers.sentence())
+    return replace(report, graded=f"These were {aside}.", suspects=checked, conflicts=told)
+
+
+def named_rows(table: Table) -> list[str] | None:
+    """What rows are called where their numbers in the table do not say it; else None."""
+    if table.ids is not None:
+        return [str(name) for name in table.ids]
+    return None if table.rows is None else [f"row {row}" for row in table.rows]
+
+
+def _told(answers: Answers) -> str:
+    """What a file of answers holds, and where they differ."""
+    some = ", ".join(map(str, answers.conflicting_lines[:_LINES]))
+    more = ", and more" if len(answers.conflicting_lines) > _LINES else ""
+    return answers.sentence() + (f". They differ in lines (or rows) {some}{more}" if some else "") + "."
 
 
 def _with_origin(found: Mapping[str, Any]) -> str:

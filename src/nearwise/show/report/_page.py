@@ -183,7 +183,7 @@ def _source(suspect: Suspect) -> str:
 
 def _conflicts(report: Report) -> str:
     lines = "".join(f"<li>{html(text)}</li>" for text in report.conflicts)
-    return _section("Answers that contradict each other", f"<ul>{lines}</ul>") if lines else ""
+    return _section("Repeated and different answers", f"<ul>{lines}</ul>") if lines else ""
 
 
 def _settings(report: Report) -> str:
