@@ -11,6 +11,7 @@ import pytest
 import nearwise as nw
 from nearwise import constraints as c
 from nearwise._common.errors import RowsError
+from nearwise.study import from_arrays
 from nearwise.study.fitting import Contradiction, Settings, Watch, fit
 
 X = np.array([[0.0], [1.0], [2.0], [2.0]])
@@ -123,7 +124,7 @@ def test_a_pass_over_feedback_names_the_constraint_that_overflows(monkeypatch: p
     side = c.similar([(i, i + 1) for i in range(19)])
     settings = Settings(method="online")
     with pytest.raises(Contradiction) as caught:
-        fit(rows, None, np.arange(20), side, settings, Watch(settings))
+        fit(from_arrays(rows, constraints=side).table, None, np.arange(20), side, settings, Watch(settings))
     error = caught.value.cause
     assert isinstance(error, RowsError)
     [stated] = error.rows

@@ -41,7 +41,7 @@ def cut_small(monkeypatch: pytest.MonkeyPatch) -> None:
 def client() -> Iterator[Any]:
     distributed = pytest.importorskip("distributed")
     with distributed.Client(
-        processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None, set_as_default=False
+        processes=False, n_workers=1, threads_per_worker=2, dashboard_address=":0", set_as_default=False
     ) as found:
         yield found
 
@@ -173,6 +173,17 @@ def test_what_a_learner_cannot_do_in_pieces_is_said() -> None:
         nw.MetricLearner(prior="covariance").fit(array, Y)
     with pytest.raises(ValueError, match="must have rows and columns"):
         nw.Problem(da.zeros(5), SIDE)
+
+
+def test_weights_of_rows_count_in_pieces_too() -> None:
+    weights = np.random.default_rng(0).integers(0, 3, len(X))
+    learner = nw.MetricLearner(penalty=1.0, tol=1e-12)
+    pieces = da.from_array(X, chunks=(70, 4)), da.from_array(weights, chunks=100)
+    memory = learner.fit(X.astype(np.float64), constraints=SIDE, sample_weight=weights)
+    expected, plain = memory.get_mahalanobis_matrix(), learner.fit(X, constraints=SIDE)
+    assert not np.allclose(plain.get_mahalanobis_matrix(), expected)
+    learner.fit(pieces[0], constraints=SIDE, sample_weight=pieces[1])
+    np.testing.assert_allclose(learner.get_mahalanobis_matrix(), expected, rtol=1e-6, atol=1e-9)
 
 
 def test_a_worker_of_another_version_is_refused_by_name(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:

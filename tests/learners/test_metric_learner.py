@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import sparse
 from scipy.spatial.distance import cdist, pdist
+from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import roc_auc_score
@@ -484,3 +486,27 @@ def test_without_faiss_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     fitted = nw.MetricLearner(penalty=1.0, random_state=0).fit(X, y)
     with pytest.raises(ImportError, match=r"pip install 'nearwise\[ann\]'"):
         fitted.to_faiss(object())
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [
+        nw.MetricLearner(random_state=0, tol=1e-12),
+        nw.MetricLearner(rank=2, random_state=0, tol=1e-12),
+        nw.MetricLearner(basis="kmeans", rank=2, random_state=0, tol=1e-12),
+        nw.MetricLearner(prior="covariance", random_state=0, tol=1e-12),
+        nw.MetricLearner(prior=2.0 * np.eye(4), random_state=0, tol=1e-12),
+    ],
+    ids=str,
+)
+def test_a_memory_mapped_array_is_learned_from_as_an_array_is(
+    learner: nw.MetricLearner, tmp_path: Path
+) -> None:
+    """joblib makes one of any large array that it hands to other processes."""
+    np.save(tmp_path / "X.npy", X)
+    weights = np.random.default_rng(0).integers(1, 3, len(X))
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    found, expected = (clone(learner).fit(rows, y, sample_weight=weights) for rows in (mapped, X))
+    np.testing.assert_allclose(
+        found.get_mahalanobis_matrix(), expected.get_mahalanobis_matrix(), rtol=1e-6, atol=1e-8
+    )

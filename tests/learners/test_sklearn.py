@@ -234,7 +234,7 @@ def test_constraints_reach_a_search_and_a_pipeline(routing: bool) -> None:
 
 
 def test_constraints_reach_the_score_of_a_pipeline_that_ends_in_a_learner() -> None:
-    """The pipeline passes sample_weight on, whether it has one or not."""
+    """The pipeline passes sample_weight on, to the fit and to the score, whether it has one or not."""
     side = flower_pairs()
     learner = nw.MetricLearner(penalty=1.0, random_state=0)
     folds = KFold(3, shuffle=True, random_state=0)
@@ -249,7 +249,9 @@ def test_constraints_reach_the_score_of_a_pipeline_that_ends_in_a_learner() -> N
         )
     for score, (train, test) in zip(weighed, folds.split(X), strict=True):
         inside, held_out = (side.restricted_to(IDS[part])[0] for part in (train, test))
-        fitted = clone(learner).fit(X[train], constraints=inside, sample_ids=IDS[train])
+        fitted = clone(learner).fit(
+            X[train], constraints=inside, sample_ids=IDS[train], sample_weight=weights[train]
+        )
         given = {"constraints": held_out, "sample_ids": IDS[test], "sample_weight": weights[test]}
         assert score == fitted.score(X[test], **given)
     assert not np.array_equal(weighed, scores)

@@ -12,6 +12,7 @@ from nearwise.distributed.vectors import Stacked
 from nearwise.model import bound_in_blocks, pieces
 from nearwise.model.left_out import LeftOutWarning
 from nearwise.model.local import drawn_rows
+from nearwise.solving import newton
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(60, 5)) * np.arange(1, 6)
@@ -112,6 +113,30 @@ def test_a_sampled_hessian_is_a_sample_of_the_rows_that_are_curved() -> None:
     assert some.n_rows == np.count_nonzero(drawn)
     np.testing.assert_allclose(weights, drawn[drawn > 0] * m / asked, rtol=1e-12)
     assert solve(problem, solvers.Newton(hessian_rows=100), tol=1e-6).status.name == "SOLVED"
+
+
+@pytest.mark.parametrize("divergence", [LogDet(), VonNeumann()], ids=repr)
+def test_first_points_come_from_some_of_many_pieces(
+    divergence: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bound_in_blocks, "_FEWEST", 10)
+    problem = Problem(Stacked([X]), SIDES["bounds"], divergence)
+    problem = problem.with_penalty(0.02 * problem.penalty_unit)
+    assert len(problem.formulation.measurements.sizes) >= newton._MANY_PIECES
+    passes: list[int] = []
+    evaluate = pieces.evaluate
+    monkeypatch.setattr(
+        pieces, "evaluate", lambda piece, *rest: passes.append(len(piece)) or evaluate(piece, *rest)
+    )
+    found = solve(problem, tol=1e-9)
+    rows = sum(passes)
+    passes.clear()
+    monkeypatch.setattr(newton, "_WEIGHTY", 0.0)
+    expected = solve(problem, tol=1e-9)
+    assert rows < sum(passes)
+    assert found.n_iter < expected.n_iter
+    assert found.status.name == expected.status.name == "SOLVED"
+    np.testing.assert_allclose(found.matrix, expected.matrix, rtol=0, atol=1e-4 * expected.matrix.max())
 
 
 @pytest.mark.usefixtures("cut_small")

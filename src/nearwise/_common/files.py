@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -13,14 +15,20 @@ def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
 
     A symbolic link is followed, and a file that is replaced hands its permissions on.
     """
+    with whole_file(path) as part, open(part, "xb") as file:
+        file.write(content)
+
+
+@contextmanager
+def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A path to write to, which does not exist yet; at the end it is moved to its destination, as above."""
     target = Path(path).resolve()
     if not target.parent.is_dir():
         raise FileNotFoundError(f"cannot write {path}: there is no folder {Path(path).parent}")
     part = target.with_name(f".{uuid.uuid4().hex}.part")
     try:
-        with open(part, "xb") as file:
-            file.write(content)
-            file.flush()
+        yield part
+        with open(part, "rb+") as file:
             os.fsync(file.fileno())
         if target.exists():
             shutil.copymode(target, part)

@@ -142,7 +142,7 @@ def workers(sizes: Sizes) -> Iterator[Table]:
         times = {}
         for count in (1, 2):
             with (
-                LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=None) as cluster,
+                LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=":0") as cluster,
                 Client(cluster) as client,
             ):
                 times[count] = iteration(client)

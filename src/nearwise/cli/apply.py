@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nearwise.cli._common import (
     DONE,
@@ -21,6 +23,11 @@ from nearwise.cli._common import (
     tell,
 )
 
+if TYPE_CHECKING:
+    from nearwise.study.fitted import Fitted
+
+_LARGE = 64_000_000  # bytes of a file from which on it is transformed a part at a time
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
@@ -35,6 +42,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_columns(parser)
     add_options(parser.add_argument_group("running"), "threads", "force", "quiet", "json")
+
+
+def _in_pieces(arguments: argparse.Namespace) -> bool:
+    """Whether the data are a folder, or a file so large that it is transformed a part at a time."""
+    path = Path(arguments.data)
+    if path.is_dir():
+        return True
+    large = path.suffix in (".npy", ".parquet", ".pq") and path.is_file() and path.stat().st_size >= _LARGE
+    return large and arguments.output.lower().endswith((".npy", ".parquet")) and not arguments.drop
+
+
+def _written_in_pieces(arguments: argparse.Namespace, fitted: Fitted) -> tuple[int, list[str]]:
+    """Write the coordinates a part at a time; how many rows there are, and the names of the coordinates."""
+    from nearwise.study import in_pieces
+
+    if not arguments.output.lower().endswith((".npy", ".parquet")) or arguments.drop:
+        raise BadInput("a folder is transformed in parts, to a .npy or .parquet file and without --drop")
+    vectors = in_pieces.open_files(
+        [arguments.data], ids=arguments.id, features=arguments.features, known=fitted.names
+    )
+    return len(vectors), in_pieces.write_coordinates(fitted, vectors, arguments.output)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -52,26 +80,28 @@ def run(arguments: argparse.Namespace) -> int:
             if arguments.id is not None and arguments.output.lower().endswith(".npy"):
                 raise BadInput(f"{arguments.output} cannot hold ids; write .npz, .parquet or .csv")
             fitted = study.load(arguments.model)
-            has_ids = not arguments.output.lower().endswith(".npy")
-            table = fitted.read(arguments.data, remembered_ids=has_ids, **columns(arguments))
-        coordinates = fitted.transform(table.X)
-        names = [f"{type(fitted.learner).__name__.lower()}{k}" for k in range(coordinates.shape[1])]
-        notices = list(table.notices)
+            if _in_pieces(arguments):
+                rows, names = _written_in_pieces(arguments, fitted)
+                notices: list[str] = []
+            else:
+                has_ids = not arguments.output.lower().endswith(".npy")
+                table = fitted.read(arguments.data, remembered_ids=has_ids, **columns(arguments))
+                coordinates, notices = fitted.transform(table.X), list(table.notices)
+                rows = len(coordinates)
+                names = [f"{type(fitted.learner).__name__.lower()}{k}" for k in range(coordinates.shape[1])]
+                notices += tables.write(
+                    arguments.output, names, coordinates, ids=table.ids, force=arguments.force
+                )
         if getattr(fitted.metric, "basis", None) is not None:
             notices.append(
                 "the model was learned in a subspace: the coordinates are those in it, and distances between "
                 "them leave out the rest, which nearwise neighbors includes"
             )
-        with refusing_bad_input():
-            notices += tables.write(
-                arguments.output, names, coordinates, ids=table.ids, force=arguments.force
-            )
-    rows, width = coordinates.shape
     if arguments.json:
         summary = {"output": arguments.output, "rows": rows, "coordinates": names, "notices": notices}
         print(json.dumps(summary, indent=2))
     else:
         tell(notices, arguments.quiet)
         if arguments.output != STANDARD and not arguments.quiet:
-            print(f"wrote {arguments.output}: {rows} rows of {width} coordinates")
+            print(f"wrote {arguments.output}: {rows} rows of {len(names)} coordinates")
     return DONE

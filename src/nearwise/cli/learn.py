@@ -9,7 +9,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nearwise.cli import _shown, _side
+from nearwise.cli import _in_pieces, _shown, _side
 from nearwise.cli._common import (
     STANDARD,
     BadInput,
@@ -111,12 +111,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="store the state in FILE while learning, and go on from there if it exists",
     )
     add_options(outputs, "force", "quiet", "json")
+    _in_pieces.add_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Learn, write the model and the report, and show what came out."""
     _check(arguments)
     target = default_output(arguments.data) if arguments.output is None else arguments.output
+    if _in_pieces.wanted(arguments):
+        _check_outputs(arguments, target)
+        return _in_pieces.run(arguments, target)
     from rich.console import Console
 
     from nearwise import study

@@ -27,6 +27,7 @@ def open_vectors(
     source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,
     ids: str | None = None,
+    labels: str | None = None,
     columns: Sequence[str] | None = None,
     scratch: str | os.PathLike[str] | None = None,
     client: Any = None,
@@ -36,7 +37,8 @@ def open_vectors(
     Parameters
     ----------
     source : `.npy` files of one (n, d) array, or Parquet files of columns of numbers or a column of vectors
-    ids : of Parquet files, the column of what rows are called
+    ids, labels : of Parquet files, the columns of what rows are called and of their classes; attributes of
+        what is returned
     columns : of Parquet files, the columns to use; by default all others
     scratch : the folder for a copy of Parquet's numbers by rows; by default the system's for temporary files
     client : a Dask client whose workers see these files and `scratch`; by default threads of this process
@@ -50,13 +52,13 @@ def open_vectors(
     """
     paths = files_of(source)
     if all(path.suffix == ".npy" for path in paths):
-        for name, value in (("ids", ids), ("columns", columns)):
+        for name, value in (("ids", ids), ("labels", labels), ("columns", columns)):
             if value is not None:
                 raise ValueError(f"{name} names columns of Parquet files, and {paths[0]} has no names")
         return Stacked([_npy(path) for path in paths], client=client)
     if any(path.suffix == ".npy" for path in paths):
         raise ValueError("files must be of one kind, .npy or Parquet")
-    return _parquet(paths, ids, columns, scratch, client)
+    return _parquet(paths, ids, labels, columns, scratch, client)
 
 
 def files_of(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Path]:
@@ -94,6 +96,7 @@ def _npy(path: Path) -> MappedRows:
 def _parquet(
     paths: list[Path],
     ids: str | None,
+    labels: str | None,
     columns: Sequence[str] | None,
     scratch: str | os.PathLike[str] | None,
     client: Any,
@@ -101,7 +104,7 @@ def _parquet(
     from pyarrow import parquet
 
     used: list[str] | None = None if columns is None else list(columns)
-    names: list[NDArray[Any]] = []
+    beside: dict[str, list[NDArray[Any]]] = {name: [] for name in (ids, labels) if name is not None}
     folder = tempfile.mkdtemp(prefix="nearwise-", dir=scratch)
     target = Path(folder) / "rows"
     shape, dtype = (0, 0), np.dtype(np.float32)
@@ -110,12 +113,12 @@ def _parquet(
             for path in paths:
                 file = parquet.ParquetFile(path)
                 present = file.schema_arrow.names
-                used = used if used is not None else [name for name in present if name != ids]
-                missing = [name for name in [*used, *([] if ids is None else [ids])] if name not in present]
+                used = used if used is not None else [name for name in present if name not in beside]
+                missing = [name for name in [*used, *beside] if name not in present]
                 if missing:
                     raise ValueError(f"{path} has no column {missing[0]!r}; it has {', '.join(present)}")
                 for group in range(file.num_row_groups):
-                    table = file.read_row_group(group, columns=[*used, *([] if ids is None else [ids])])
+                    table = file.read_row_group(group, columns=[*used, *beside])
                     rows = _rows(table, used, path)
                     if shape[0] == 0:
                         dtype = rows.dtype
@@ -126,10 +129,12 @@ def _parquet(
                         )
                     out.write(np.ascontiguousarray(rows).tobytes())
                     shape = (shape[0] + len(rows), rows.shape[1])
-                    if ids is not None:
-                        names.append(_names(table.column(ids)))
+                    for name, parts in beside.items():
+                        parts.append(_names(table.column(name)))
         mapped = MappedRows(str(target.absolute()), 0, shape, dtype)
-        found = Stacked([mapped], np.concatenate(names) if names else None, client=client)
+        joined = {name: np.concatenate(parts) for name, parts in beside.items() if parts}
+        found = Stacked([mapped], joined.get(ids or ""), client=client)
+        found.labels = joined.get(labels or "")
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -162,5 +167,7 @@ def _rows(table: Any, columns: list[str], path: Path) -> NDArray[Any]:
 
 
 def _names(column: Any) -> NDArray[Any]:
-    values = column.to_numpy(zero_copy_only=False) if hasattr(column, "to_numpy") else np.asarray(column)
-    return values.astype(np.int64) if values.dtype.kind in "iu" else values.astype(str)
+    values: NDArray[Any] = column.to_numpy()
+    if values.dtype.kind in "iu":
+        return values.astype(np.int64)
+    return values if column.null_count else values.astype(str)

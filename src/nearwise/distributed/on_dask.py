@@ -7,7 +7,9 @@ where a worker dies, what it held is computed anew from the source, and a run go
 
 from __future__ import annotations
 
+import copy
 import itertools
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -112,9 +114,17 @@ class OnDask:
     def __init__(self, client: Any, pieces: Sequence[Any]) -> None:
         from dask.delayed import delayed
 
-        self.client = client
+        self.client, self.address = client, _address(client)
         tasks = [piece if hasattr(piece, "dask") else delayed(piece, pure=False) for piece in pieces]
-        self._pieces = _guarded(client, lambda: client.compute(tasks))
+        with warnings.catch_warnings():  # pairs travel once, with the tasks, so that these can be done again
+            warnings.filterwarnings("ignore", message="Sending large graph")
+            self._pieces = _guarded(client, lambda: client.compute(tasks), self.address)
+
+    def some(self, places: Sequence[int]) -> OnDask:
+        """The same for some of the pieces."""
+        found = copy.copy(self)
+        found._pieces = [self._pieces[k] for k in places]
+        return found
 
     def run(self, job: Callable[..., R], *arguments: Any, each: Sequence[Any] | None = None) -> list[R]:
         """job(piece, *arguments) of every piece, in order."""
@@ -131,7 +141,7 @@ class OnDask:
             answers: list[R] = self.client.gather(tasks)
             return answers
 
-        found = _guarded(self.client, asked)
+        found = _guarded(self.client, asked, self.address)
         results: list[Any] = [None] * len(self._pieces)
         for k, value in zip(places, found, strict=True):
             results[k] = value
@@ -169,7 +179,7 @@ def compute(tasks: Sequence[Any], client: Any) -> list[Any]:
         from dask.base import compute as computed
 
         return list(computed(*tasks, scheduler="threads"))
-    return list(_guarded(client, lambda: client.gather(client.compute(list(tasks)))))
+    return list(_guarded(client, lambda: client.gather(client.compute(list(tasks))), _address(client)))
 
 
 def taken_with(piece: Any, vectors: Vectors) -> Any:
@@ -178,27 +188,24 @@ def taken_with(piece: Any, vectors: Vectors) -> Any:
     return piece.renumbered(rows).holding(Stacked([vectors.take(rows)]))
 
 
-def _guarded(client: Any, ask: Callable[[], R]) -> R:
+def _guarded(client: Any, ask: Callable[[], R], address: str) -> R:
     """What is asked of the cluster, or a clear error where it is gone."""
-    from asyncio import CancelledError
-    from concurrent.futures import CancelledError as Cancelled
-
-    from distributed.comm.core import CommClosedError
+    from asyncio import CancelledError  # which is no Exception
 
     try:
         return ask()
-    except (CancelledError, Cancelled, CommClosedError, TimeoutError, OSError) as error:
+    except (Exception, CancelledError) as error:
         if client.status == "running":
             raise
         raise LostSchedulerError(
-            f"the Dask scheduler at {_address(client)} does not answer any more; start it and fit again: "
+            f"the Dask scheduler at {address} does not answer any more; start it and fit again: "
             "with checkpoint=, a fit goes on where it was"
         ) from error
 
 
 def _address(client: Any) -> str:
-    scheduler = getattr(client, "scheduler", None)
-    return str(getattr(scheduler, "address", "an unknown address"))
+    """Of the scheduler, which a client that lost it does not know any more."""
+    return str(getattr(client.scheduler, "address", "an unknown address"))
 
 
 def _as_it_is(value: Any) -> Any:

@@ -24,12 +24,19 @@ class Runner(Protocol):
         A piece whose argument in `each` is None is left out, and its result is None.
         """
 
+    def some(self, places: Sequence[int]) -> Runner:
+        """The same for some of the pieces."""
+
 
 class InThreads:
     """Pieces in this process, some of them side by side."""
 
     def __init__(self, pieces: Sequence[Any]) -> None:
         self.pieces = list(pieces)
+
+    def some(self, places: Sequence[int]) -> InThreads:
+        """The same for some of the pieces."""
+        return InThreads([self.pieces[k] for k in places])
 
     def run(self, job: Callable[..., R], *arguments: Any, each: Sequence[Any] | None = None) -> list[R]:
         """job(piece, *arguments) of every piece, in order."""

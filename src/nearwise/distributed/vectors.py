@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, runtime_checkable
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,12 +66,25 @@ class MappedRows:
             return np.empty(self.shape, self.dtype)
         known = self.__dict__.get("_map")
         if known is None:
-            known = np.memmap(self.path, self.dtype, "r", self.offset, self.shape)
-            self.__dict__["_map"] = known
+            known = self.__dict__["_map"] = _mapping(self)
         return np.asarray(known)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_map"}
+
+
+_mappings: WeakValueDictionary[Any, np.memmap[Any, Any]] = WeakValueDictionary()
+
+
+def _mapping(rows: MappedRows) -> np.memmap[Any, Any]:
+    """One for each file in a process: pages of a second one would count as memory of their own."""
+    found = os.stat(rows.path)
+    key = (rows.path, rows.offset, rows.shape, rows.dtype.str, found.st_ino, found.st_mtime_ns)
+    opened = _mappings.get(key)
+    if opened is None:
+        opened = np.memmap(rows.path, rows.dtype, "r", rows.offset, rows.shape)
+        _mappings[key] = opened
+    return opened
 
 
 class Stacked:
@@ -78,7 +93,7 @@ class Stacked:
     Parameters
     ----------
     parts : arrays of the same width, in memory or in files
-    ids : what the rows are called
+    ids : what the rows are called; the attribute `labels` has their classes, where these were read
     keeps : what has to live as long as the rows, such as the folder of their files
     client : a Dask client whose workers see the same files; None for threads of this process
     """
@@ -91,6 +106,7 @@ class Stacked:
         client: Any = None,
     ) -> None:
         self.parts, self.ids, self._keeps, self.client = parts, ids, keeps, client
+        self.labels: NDArray[Any] | None = None
         self._ends = np.cumsum([0, *(part.shape[0] for part in parts)])
         widths = {part.shape[1] for part in parts}
         if len(widths) != 1:
@@ -129,7 +145,13 @@ class Stacked:
         return self.shape[0]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "ids": None, "_keeps": None, "client": None}  # only the rows travel
+        return {
+            **self.__dict__,
+            "ids": None,
+            "labels": None,
+            "_keeps": None,
+            "client": None,
+        }  # only the rows travel
 
     def __repr__(self) -> str:
         return f"<Stacked: {self.shape[0]} rows of {self.shape[1]} {self.dtype} in {len(self.parts)} parts>"

@@ -30,6 +30,7 @@ from nearwise.solving.result import Record
 
 FULL_FEATURES = 256  # the largest number of features for which all d x d entries of M are learned by default
 DEFAULT_RANK = 100  # of the learned part where not
+MAPPED_NUMBERS = 2**27  # in a memory-mapped array, up to which it is read into memory: 1 GB
 
 
 class MetricLearner(Learner):
@@ -168,10 +169,9 @@ class MetricLearner(Learner):
             count times the weights of their rows, as if a row of weight 2 were there twice. Of rows of weight
             0 nothing is known.
         """
-        # a mapped file is an array like any other where the settings need one
-        vectors = None if isinstance(X, np.memmap) and self._needs_memory else vectors_of(X)
+        vectors = None if isinstance(X, np.memmap) and self._belongs_in_memory(X) else vectors_of(X)
         if vectors is not None:
-            return self._fit_in_pieces(X, vectors, y, constraints, sample_ids)
+            return self._fit_in_pieces(X, vectors, y, constraints, sample_ids, sample_weight)
         X = self._training_data(X)
         side = _side.read(X.shape[0], y, constraints, sample_ids, sample_weight=sample_weight)
         basis = self._subspace(X, side)
@@ -188,12 +188,6 @@ class MetricLearner(Learner):
         self.rank_ = features.shape[1]
         return self
 
-    @property
-    def _needs_memory(self) -> bool:
-        """Whether the settings are for data in memory: a subspace, or the covariance of the data."""
-        in_subspace = self.rank is not None or not isinstance(self.basis, str) or self.basis != "auto"
-        return in_subspace or (isinstance(self.prior, str) and self.prior == "covariance")
-
     def _fit_in_pieces(
         self,
         X: Any,
@@ -201,6 +195,7 @@ class MetricLearner(Learner):
         y: Any,
         constraints: Constraints | None,
         sample_ids: ArrayLike | None,
+        sample_weight: Any,
     ) -> Self:
         """The same for rows that are not in memory; all of M is learned."""
         if self.rank is not None or not isinstance(self.basis, str) or self.basis != "auto":
@@ -211,7 +206,8 @@ class MetricLearner(Learner):
         self.n_features_in_ = vectors.shape[1]
         labels = y.compute() if is_dask(y) else y
         names = vectors.ids if sample_ids is None else sample_ids
-        side = _side.read(len(vectors), labels, constraints, names)
+        weights = sample_weight.compute() if is_dask(sample_weight) else sample_weight
+        side = _side.read(len(vectors), labels, constraints, names, sample_weight=weights)
         prior = self.prior_matrix(np.empty((0, vectors.shape[1])))
         factor = self._learn(X, labels, vectors, side, prior)
         self.metric_ = Metric(symmetric_root(factor))
@@ -251,6 +247,17 @@ class MetricLearner(Learner):
     def _basis_kind(self) -> str:
         """The name of the basis; "given" for an array."""
         return self.basis if isinstance(self.basis, str) else "given"
+
+    def _belongs_in_memory(self, X: Any) -> bool:
+        """Whether a memory-mapped array, which joblib makes of any large one, is learned from as an array is.
+
+        It is unless it is large, and no part of the fit needs all rows at once: no subspace, named or by
+        default, and no prior from the data.
+        """
+        named = self.rank is not None or self._basis_kind != "auto"
+        wide = X.ndim != 2 or (X.shape[1] > FULL_FEATURES and self._starts_from_identity)
+        by_data = isinstance(self.prior, str) and self.prior == "covariance"
+        return named or wide or by_data or X.size <= MAPPED_NUMBERS
 
     def _subspace(self, X: Any, side: _side.SideInformation) -> Array | None:
         """An orthonormal basis of what is learned; None for all of the space."""

@@ -124,7 +124,8 @@ def bind_in_blocks(
     runner = vectors.runner(cut)
     r = vectors.shape[1] if basis is None else basis.shape[1]
     coordinates = np.eye(r) if basis is None else basis
-    measurements = InBlocks(runner, starts, coordinates, basis, max(3 * r * (r + 1) // 2, 4096))
+    most = max(3 * r * (r + 1) // 2, 4096)
+    measurements = InBlocks(runner, starts[:-1], np.diff(starts), coordinates, basis, most)
     m = len(constraints)
     stride = 1 if m <= _ALL_SIZES else -(-m // _SIZES)
     parts = runner.run(survey_of, Terms(divergence, 1.0, 1.0, basis, reference, 1.0), stride)

@@ -31,7 +31,7 @@ class InBlocks:
     Attributes
     ----------
     runner : the pieces
-    starts : the number of the first row of every piece, and at last that of all rows
+    starts, sizes : the number of the first row of every piece, and how many rows it has
     coordinates : T, of which the rows of features are rows x T
     basis : of the range of the prior; None for the columns of the features
     most : rows with a curvature that a pass names
@@ -39,6 +39,7 @@ class InBlocks:
 
     runner: Runner
     starts: Index
+    sizes: Index
     coordinates: Array
     basis: Array | None
     most: int
@@ -46,7 +47,7 @@ class InBlocks:
     @property
     def n_rows(self) -> int:
         """m."""
-        return int(self.starts[-1])
+        return int(self.sizes.sum())
 
     @property
     def rank(self) -> int:
@@ -92,11 +93,15 @@ class InBlocks:
         sums, rows, scale, sampled = at.sums(terms), None, 1.0, False
         if sums.curved > most:
             asked = min(-(-most * self.n_rows // sums.curved), self.n_rows)
-            rows, scale, sampled = drawn_rows(self.n_rows, asked, rng), self.n_rows / asked, True
+            rows, scale, sampled = (
+                self._numbers(drawn_rows(self.n_rows, asked, rng)),
+                self.n_rows / asked,
+                True,
+            )
         elif len(sums.curved_rows) == sums.curved:
             rows = sums.curved_rows
         else:
-            rows = np.arange(self.n_rows)
+            rows = self._numbers(np.arange(self.n_rows))
         n_rows = min(sums.curved, most)
         dtype = np.float32 if single and n_rows * basis.shape[1] > SINGLE else np.float64
         each = [part if len(part) else None for part in self._by_piece(rows)]
@@ -123,13 +128,19 @@ class InBlocks:
         new = self.coordinates * T if T.ndim == 1 else self.coordinates @ T
         return replace(self, coordinates=new)
 
+    def every(self, stride: int) -> InBlocks:
+        """The rows of every k-th piece alone."""
+        places = range(0, len(self.starts), stride)
+        runner = self.runner.some(places)
+        return replace(self, runner=runner, starts=self.starts[::stride], sizes=self.sizes[::stride])
+
     def written_out(self, job: Callable[..., Array], *arguments: Any) -> Array:
         """The numbers of all rows, from a job that returns those of a piece."""
         return np.concatenate([np.empty(0), *self.runner.run(job, *arguments)])
 
     def split(self, numbers: Array) -> list[Array]:
         """A number per row, by piece."""
-        return np.split(np.asarray(numbers, dtype=np.float64), self.starts[1:-1])
+        return np.split(np.asarray(numbers, dtype=np.float64), np.cumsum(self.sizes)[:-1])
 
     def _weighed(self, weights: Array, B: Array) -> tuple[Array, float]:
         arguments = self.coordinates @ B, self.basis
@@ -137,7 +148,13 @@ class InBlocks:
         return np.sum([total for total, _ in found], axis=0), float(sum(size for _, size in found))
 
     def _by_piece(self, rows: Index) -> list[Index]:
-        return np.split(rows, np.searchsorted(rows, self.starts[1:-1]))
+        return np.split(rows, np.searchsorted(rows, self.starts[1:]))
+
+    def _numbers(self, places: Index) -> Index:
+        """The row numbers of the k-th rows of these pieces, which may be some of all."""
+        ends = np.cumsum(self.sizes)
+        piece = np.searchsorted(ends, places, side="right")
+        return places - (ends - self.sizes)[piece] + self.starts[piece]
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,6 +253,12 @@ class LossesInBlocks:
     def soft_penalties(self) -> tuple[int, float]:
         """How many soft rows there are, and what their penalties add up to."""
         return self.n_rows, self.weight * self.terms.penalty * self.share
+
+    def of_part(self, n_rows: int) -> LossesInBlocks:
+        """Of some of the rows, whose penalties make up for the others."""
+        share = n_rows / self.n_rows
+        terms = replace(self.terms, penalty=self.terms.penalty / share)
+        return replace(self, terms=terms, n_rows=n_rows, weight=self.weight * share)
 
     def times(self, share: float) -> LossesInBlocks:
         """The same with a share of the penalties."""

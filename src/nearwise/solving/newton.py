@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from nearwise._common.checks import positive, whole_number_or_none
 from nearwise._common.types import Array
 from nearwise.model.divergences import LogDet
 from nearwise.model.formulation import Formulation, Iterate, prior_point
+from nearwise.model.in_blocks import InBlocks
 from nearwise.model.losses import Losses
 from nearwise.solving._charts import Chart, SpectralChart, first_chart
 from nearwise.solving._systems import newton_step
@@ -27,6 +29,10 @@ from nearwise.solving.reduction import reduced
 _SUFFICIENT = 1e-4  # share of the predicted decrease that a step must bring
 _PATIENCE = 30  # iterations before hard constraints are suspected to contradict each other
 _STIFFEST = 1e13  # only infeasible problems come near it
+_MANY_PIECES = 64  # from which on the first points are found from some of them
+_STRIDES = (16, 4)  # every so many
+_WEIGHTY = 4.0  # penalties of all rows, per unknown, up to which that helps
+_COARSE, _COARSE_STEPS = 1e-2, 15  # relative gap and number of steps that are enough for a start
 _ROUNDING = 4e-15  # relative changes of the objective that mean nothing
 
 
@@ -55,7 +61,12 @@ class Newton:
         positive(self.stiffness, "stiffness")
 
     def iterates(self, form: Formulation, start: Array | None = None) -> Iterator[Iterate]:
-        """Points of decreasing objective; first the prior, or `start start^T` where it is given."""
+        """Points of decreasing objective; first the prior, or `start start^T` where it is given.
+
+        Where rows are in many pieces, the first points are found from some of the pieces.
+        """
+        if start is None and isinstance(form.measurements, InBlocks):
+            start = self._start_from_parts(form, form.measurements)
         run = _Run(self, form, start)
         if not run.starts_at_prior:
             yield prior_point(form)
@@ -67,6 +78,28 @@ class Newton:
                     yield replace(run.point(), ray=ray)
             if not run.advance():
                 return
+
+    def _start_from_parts(self, form: Formulation, rows: InBlocks) -> Array | None:
+        """A factor from a sixteenth of the pieces, then from a quarter of them, each solved coarsely.
+
+        Passes over all rows are what costs time where rows are in pieces. Where the penalties weigh much more
+        than the unknowns, a start from a part is none that helps, and there is none.
+        """
+        unknowns = rows.rank * (rows.rank + 1) / 2
+        losses: Any = form.losses
+        if len(rows.sizes) < _MANY_PIECES or losses.soft_penalties[1] > _WEIGHTY * unknowns:
+            return None
+        factor = None
+        for stride in _STRIDES:
+            part: Any = rows.every(stride)
+            small = replace(form, measurements=part, losses=losses.of_part(part.n_rows))
+            run = _Run(self, small, factor)
+            for _ in range(_COARSE_STEPS):
+                solved = run.inner_gap <= _COARSE * max(abs(run.merit), form.unit)
+                if (solved and run.cost.share == 1.0) or not run.advance():
+                    break
+            factor = run.chart.factor
+        return factor
 
     def _infeasibility_ray(self, form: Formulation) -> Array | None:
         """Multipliers that prove the hard rows contradictory, if LogDet finds them.

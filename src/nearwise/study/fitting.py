@@ -217,7 +217,7 @@ def fit(
             raise Contradiction(error, rows) from error
         seconds = watch.seconds
     model = learner if steps is None else Pipeline([*steps.steps, ("learn", learner)])
-    notices = _unweighted(constraints, settings) + _notices(caught, learner)
+    notices = _unweighted(constraints, settings) + notices_of(caught, learner)
     # a fit that was asked to end with its last iteration has reached its end
     ended = getattr(learner, "status_", None) in (Status.SOLVED, Status.STATIONARY)
     if ended or not watch.stopped:
@@ -277,7 +277,7 @@ def _unnamed(result: Result) -> Result:
     return replace(result, certificate=replace(result.certificate, worst=()))
 
 
-def _notices(caught: list[warnings.WarningMessage], learner: Any) -> tuple[str, ...]:
+def notices_of(caught: list[warnings.WarningMessage], learner: Any) -> tuple[str, ...]:
     """Warnings as sentences, each once. Those on convergence say what the status says."""
     found: dict[str, None] = {}
     for warning in caught:

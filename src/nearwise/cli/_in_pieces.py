@@ -1,0 +1,184 @@
+"""`nearwise learn` from several files or a folder, or with workers: nothing but a few rows is in memory."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from nearwise.cli import _side
+from nearwise.cli._common import (
+    DONE,
+    NOT_CONVERGED,
+    BadInput,
+    limit_threads,
+    refusing_bad_input,
+    tell,
+    whole_number,
+)
+
+_FILES = (".parquet", ".pq", ".npy")
+_SHOWN = ("show", "image", "color_by")  # for a report
+_PREPARED = ("category", "convert")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """More files, and who works on them."""
+    parser.add_argument(
+        "more", nargs="*", metavar="DATA", help="more Parquet or .npy files, or folders of them"
+    )
+    where = parser.add_argument_group(
+        "data larger than memory",
+        "Several Parquet or .npy files, or a folder, are used in pieces; so is one file with these options.",
+    )
+    where.add_argument(
+        "--workers", type=whole_number(1), metavar="N", help="work in N processes of one thread (extra dask)"
+    )
+    where.add_argument(
+        "--dask",
+        metavar="ADDRESS",
+        help="work on the Dask cluster of this scheduler, which sees the same files",
+    )
+
+
+def wanted(arguments: argparse.Namespace) -> bool:
+    """Whether the data are to be used in pieces."""
+    several = bool(arguments.more) or Path(arguments.data).is_dir()
+    return several or arguments.workers is not None or arguments.dask is not None
+
+
+def run(arguments: argparse.Namespace, target: str) -> int:
+    """Learn, write the model, and show what came out."""
+    _check(arguments)
+    from rich.console import Console
+
+    import nearwise as nw
+    from nearwise import study
+
+    paths = [arguments.data, *arguments.more]
+    settings = study.Settings(
+        method=arguments.method,
+        penalty=arguments.penalty,
+        seed=arguments.seed,
+        max_seconds=arguments.max_seconds or math.inf,
+        max_iter=arguments.max_iter,
+        checkpoint=arguments.checkpoint,
+    )
+    with (
+        _client(arguments) as client,
+        Console(stderr=True, quiet=arguments.quiet, markup=False).status("reading") as line,
+        limit_threads(arguments.threads),
+    ):
+        from nearwise.data.side_files import Reading
+        from nearwise.study import in_pieces
+
+        with refusing_bad_input():
+            vectors = in_pieces.open_files(
+                paths, labels=arguments.labels, ids=arguments.id, features=arguments.features, client=client
+            )
+            found = _side.files(arguments)
+            kinds = {name: found.pop(name) for name in ("pairs", "triplets", "distances")}
+            side, told = in_pieces.side_information(vectors, **kinds, how=Reading(**found))
+            fit = in_pieces.fit_in_pieces(vectors, side, settings, study.Watch(settings, line.update))
+            nw.save(fit.model, target)
+    _tell(arguments, fit, vectors.shape, target, told)
+    return DONE if fit.learner.status_.name == "SOLVED" else NOT_CONVERGED
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Refuse what needs all data at once, by name."""
+    if arguments.workers is not None and arguments.dask is not None:
+        raise BadInput("--workers makes a cluster and --dask names one: give one of them")
+    if arguments.method not in ("logdet", "vonneumann"):
+        raise BadInput(
+            f"--method {arguments.method} needs data in memory: one file, without --workers and --dask"
+        )
+    for option in (
+        "rank",
+        "kernel",
+        "report",
+        "held_out",
+        "drop",
+        "decimal",
+        "thousands",
+        *_SHOWN,
+        *_PREPARED,
+    ):
+        if getattr(arguments, option):
+            name = option.replace("_", "-")
+            raise BadInput(f"--{name} needs data in memory: one file, without --workers and --dask")
+    for option in ("missing", "categorical"):
+        if getattr(arguments, option) != "refuse":
+            raise BadInput(f"--{option} needs data in memory: one file, without --workers and --dask")
+    if arguments.scale == "standard":
+        raise BadInput(
+            "--scale standard needs data in memory; scale the columns before, or give --scale none"
+        )
+    if arguments.penalty == math.inf:
+        raise BadInput("--penalty inf needs data in memory: give a number, or auto")
+    for path in (arguments.data, *arguments.more):
+        if not Path(path).is_dir() and Path(path).suffix not in _FILES:
+            raise BadInput(
+                f"{path}: only folders and files that end in {', '.join(_FILES)} are used in pieces"
+            )
+
+
+@contextlib.contextmanager
+def _client(arguments: argparse.Namespace) -> Iterator[Any]:
+    """The Dask client that the options ask for; None for threads of this process."""
+    if arguments.workers is None and arguments.dask is None:
+        yield None
+        return
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError as error:
+        raise BadInput("--workers and --dask need Dask: pip install 'nearwise[dask]'") from error
+    if arguments.dask is None:
+        with (
+            LocalCluster(
+                n_workers=arguments.workers, threads_per_worker=1, dashboard_address=":0", silence_logs=40
+            ) as cluster,
+            Client(cluster, set_as_default=False) as client,
+        ):
+            yield client
+        return
+    try:
+        client = Client(arguments.dask, set_as_default=False, timeout="10s")
+    except (OSError, ValueError, TimeoutError) as error:
+        raise BadInput(f"--dask {arguments.dask}: no scheduler answers there ({error})") from error
+    with client:
+        yield client
+
+
+def _tell(
+    arguments: argparse.Namespace, fit: Any, shape: tuple[int, int], target: str, told: tuple[str, ...]
+) -> None:
+    learner = fit.learner
+    result = learner.result_
+    notices = [*told, *fit.notices, *([f"the fit was ended early: {fit.stopped}"] if fit.stopped else [])]
+    notices.append("nothing was held out and no column standardised, which needs all rows in memory")
+    if arguments.json:
+        found = {
+            "rows": shape[0],
+            "features": shape[1],
+            "constraints": learner.n_constraints_used_,
+            "penalty": learner.penalty_,
+            "status": learner.status_.name,
+            "gap": None if result is None else result.certificate.gap,
+            "seconds": fit.seconds,
+            "model": target,
+            "notices": notices,
+        }
+        print(json.dumps(found, indent=2))
+        return
+    if not arguments.quiet:
+        print(f"{shape[0]:,} rows, {shape[1]:,} features, in pieces")
+        print(f"learned from {learner.n_constraints_used_:,} constraints in {fit.seconds:.1f} s")
+        if result is not None:
+            print(f"{result.message} Penalty {learner.penalty_:.3g}.")
+        print(f"model:  {target}")
+    tell(notices, arguments.quiet)

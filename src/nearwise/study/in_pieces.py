@@ -1,0 +1,130 @@
+"""Learning from files that are larger than memory, and applying a model to them a part at a time."""
+
+from __future__ import annotations
+
+import itertools
+import time
+import warnings
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearwise._common.files import whole_file
+from nearwise._common.refused import Refused
+from nearwise._common.types import Array, Index
+from nearwise.data import side_files
+from nearwise.data.side_files import Objects, Reading
+from nearwise.distributed.files import files_of, open_vectors
+from nearwise.distributed.vectors import Stacked
+from nearwise.model.blocks import Constraints
+from nearwise.study.fitted import Fitted
+from nearwise.study.fitting import Contradiction, Fit, Settings, Watch, estimator, notices_of
+
+_NUMBERS = 1 << 22  # of vectors that are transformed at a time
+
+
+def open_files(
+    paths: Sequence[str],
+    *,
+    labels: str | None = None,
+    ids: str | None = None,
+    features: Sequence[str] = (),
+    known: Sequence[str] = (),
+    client: Any = None,
+) -> Stacked:
+    """Rows of Parquet or `.npy` files, or of folders of them; parameters as in `open_vectors`.
+
+    Of Parquet files, the columns are `features`, or those that a model knows, or all.
+    """
+    try:
+        named = any(path.suffix != ".npy" for path in files_of(list(paths)))
+        columns = list(features) or (list(known) if named else []) or None
+        return open_vectors(list(paths), ids=ids, labels=labels, columns=columns, client=client)
+    except (ValueError, OSError) as error:
+        raise Refused(str(error)) from error
+
+
+def side_information(
+    vectors: Stacked, *, pairs: str | None, triplets: str | None, distances: str | None, how: Reading
+) -> tuple[Constraints, tuple[str, ...]]:
+    """What files of pairs, triplets and distances say about the rows, by id or row number, and notices."""
+    objects = Objects(len(vectors), vectors.ids)
+    found, notices = Constraints(), tuple[str, ...]()
+    for source, read in (
+        (pairs, side_files.read_pairs),
+        (triplets, side_files.read_triplets),
+        (distances, side_files.read_distances),
+    ):
+        if source is not None:
+            side = read(source, objects, how)
+            found, notices = found + side.constraints, notices + side.notices
+    return found, notices
+
+
+def write_coordinates(fitted: Fitted, vectors: Stacked, target: str) -> list[str]:
+    """Write the coordinates of all rows to a `.npy` or Parquet file, in parts, and return their names."""
+    if fitted.n_features is not None and vectors.shape[1] != fitted.n_features:
+        raise Refused(
+            f"the data have {vectors.shape[1]} columns of numbers, but {fitted.path} was learned with "
+            f"{fitted.n_features}; leave out the columns that are no features"
+        )
+    n = len(vectors)
+    step = max(_NUMBERS // vectors.shape[1], 1)
+    parts = (np.arange(low, min(low + step, n)) for low in range(0, n, step))
+    blocks = ((rows, fitted.transform(vectors.take(rows).astype(np.float64))) for rows in parts)
+    first = next(blocks)
+    width = first[1].shape[1]
+    names = [f"{type(fitted.learner).__name__.lower()}{k}" for k in range(width)]
+    with whole_file(target) as path:
+        if target.lower().endswith(".npy"):
+            out = np.lib.format.open_memmap(path, "w+", np.float64, (n, width))
+            for rows, coordinates in itertools.chain([first], blocks):
+                out[rows[0] : rows[-1] + 1] = coordinates
+            out.flush()
+        else:
+            _write_parquet(path, names, itertools.chain([first], blocks), vectors.ids)
+    return names
+
+
+def _write_parquet(
+    path: Path, names: list[str], blocks: Iterable[tuple[Index, Array]], ids: NDArray[Any] | None
+) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    writer = None
+    try:
+        for rows, coordinates in blocks:
+            columns: dict[str, Any] = {} if ids is None else {"id": ids[rows].astype(str).tolist()}
+            table = pa.table(columns | dict(zip(names, coordinates.T, strict=True)))
+            writer = writer or parquet.ParquetWriter(path, table.schema)
+            writer.write_table(table)
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+def fit_in_pieces(vectors: Stacked, constraints: Constraints, settings: Settings, watch: Watch) -> Fit:
+    """Learn from the labels that were read with the rows and from constraints, by row number.
+
+    Nothing is held out and nothing standardised: that needs all rows at once.
+    """
+    learner = estimator(settings, vectors.shape[1]).set_params(callback=watch)
+    every = np.arange(len(vectors))
+    with watch.interruptible(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        watch.started = time.perf_counter()
+        try:
+            learner.fit(
+                vectors,
+                vectors.labels,
+                constraints=constraints if len(constraints) else None,
+                sample_ids=every if len(constraints) else None,
+            )
+        except ValueError as error:
+            raise Contradiction(error, every) from error
+    learner.set_params(callback=None, checkpoint=None)
+    return Fit(learner, every, watch.seconds, watch.stopped, False, notices_of(caught, learner))

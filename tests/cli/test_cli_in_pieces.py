@@ -1,0 +1,143 @@
+"""`nearwise learn` from several files, a folder, and with workers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nearwise as nw
+from nearwise.cli import main
+
+pa = pytest.importorskip("pyarrow")
+pd = pytest.importorskip("pandas")
+parquet = pytest.importorskip("pyarrow.parquet")
+
+RNG = np.random.default_rng(0)
+Y = RNG.integers(0, 3, 300)
+X = (RNG.normal(size=(300, 4)) * [1, 3, 3, 1] + Y[:, None] * [2, 0, 0, 1]).astype(np.float32)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two files of vectors, and pairs across them, by id."""
+    monkeypatch.chdir(tmp_path)
+    found = tmp_path / "vectors"
+    found.mkdir()
+    for k, rows in enumerate((np.arange(120), np.arange(120, 300))):
+        table: dict[str, Any] = {f"x{j}": X[rows, j] for j in range(4)}
+        table |= {"key": [f"o{row}" for row in rows], "kind": [f"c{code}" for code in Y[rows]]}
+        parquet.write_table(pa.table(table), found / f"{k}.parquet", row_group_size=50)
+    pairs = RNG.integers(0, 300, (200, 2))
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    lines = {f"o{i},o{j}": f"o{i},o{j},{int(Y[i] == Y[j])}" for i, j in np.sort(pairs, axis=1)}
+    Path("pairs.csv").write_text("\n".join(lines.values()) + "\n", encoding="utf-8")
+    return found
+
+
+def test_a_folder_and_its_files_teach_the_same(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--labels", "kind", "--id", "key", "--penalty", "0.05"]
+    assert main(["learn", "vectors", *options, "-o", "a.safetensors"]) == 0
+    out = capsys.readouterr()
+    assert "300 rows, 4 features, in pieces" in out.out
+    assert "nothing was held out" in out.err
+    files = [str(folder / "0.parquet"), str(folder / "1.parquet")]
+    assert main(["learn", *files, *options, "-o", "b.safetensors", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["status"] == "SOLVED"
+    a, b = (nw.load(name).metric_.matrix for name in ("a.safetensors", "b.safetensors"))
+    np.testing.assert_array_equal(a, b)
+    expected = nw.MetricLearner(penalty=0.05, random_state=0).fit(X.astype(np.float64), Y)
+    np.testing.assert_allclose(a, expected.metric_.matrix, rtol=0, atol=1e-6)
+
+
+def test_pairs_of_objects_in_different_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = [
+        "learn",
+        "vectors",
+        "--features",
+        "x0",
+        "--features",
+        "x3",
+        "--id",
+        "key",
+        "--pairs",
+        "pairs.csv",
+    ]
+    assert main([*command, "--penalty", "0.1", "-o", "p.safetensors", "--quiet"]) == 0
+    assert capsys.readouterr().out == ""
+    assert nw.load("p.safetensors").n_features_in_ == 2
+
+
+@pytest.mark.slow
+def test_workers_teach_the_same(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--labels", "kind", "--id", "key", "--penalty", "0.05", "--quiet"]
+    assert main(["learn", "vectors", *options, "-o", "a.safetensors"]) == 0
+    assert main(["learn", "vectors", *options, "-o", "b.safetensors", "--workers", "2"]) == 0
+    a, b = (nw.load(name).metric_.matrix for name in ("a.safetensors", "b.safetensors"))
+    np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".parquet"])
+def test_coordinates_are_written_in_parts(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    from nearwise.study import in_pieces
+
+    monkeypatch.setattr(in_pieces, "_NUMBERS", 4 * 70)
+    fitted = nw.MetricLearner(penalty=0.05, random_state=0).fit(pd.DataFrame(X, columns=[*"abcd"]), Y)
+    nw.save(fitted, "m.safetensors")
+    np.save("large.npy", X)
+    monkeypatch.setattr("nearwise.cli.apply._LARGE", 1000)
+    assert main(["apply", "m.safetensors", "large.npy", "-o", f"out{suffix}"]) == 0
+    assert f"wrote out{suffix}: 300 rows of 4 coordinates" in capsys.readouterr().out
+    if suffix == ".npy":
+        found = np.load("out.npy")
+    else:
+        found = parquet.read_table("out.parquet").to_pandas().to_numpy()
+    np.testing.assert_array_equal(found, fitted.metric_.transform(X.astype(np.float64)))
+    assert main(["apply", "m.safetensors", "large.npy", "-o", f"out{suffix}"]) == 2  # it exists
+    low = nw.MetricLearner(rank=2, penalty=0.05, random_state=0).fit(X.astype(np.float64), Y)
+    nw.save(low, "low.safetensors")
+    assert main(["apply", "low.safetensors", "large.npy", "-o", f"low{suffix}"]) == 0
+    assert "learned in a subspace" in capsys.readouterr().err
+    assert main(["apply", "m.safetensors", "vectors", "-o", f"other{suffix}"]) == 2
+    assert "has no column 'a'" in capsys.readouterr().err
+
+
+def test_coordinates_of_a_folder_keep_the_ids(folder: Path) -> None:
+    frame = pd.DataFrame(X, columns=[f"x{k}" for k in range(4)])
+    fitted = nw.MetricLearner(penalty=0.05, random_state=0).fit(frame, Y)
+    nw.save(fitted, "m.safetensors")
+    assert main(["apply", "m.safetensors", "vectors", "--id", "key", "-o", "out.parquet", "--quiet"]) == 0
+    found = parquet.read_table("out.parquet").to_pandas()
+    assert found["id"].tolist() == [f"o{row}" for row in range(300)]
+    np.testing.assert_array_equal(
+        found.drop(columns="id").to_numpy(), fitted.metric_.transform(X.astype(np.float64))
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--rank", "2"], "--rank needs data in memory"),
+        (["--method", "online"], "--method online needs data in memory"),
+        (["--scale", "standard"], "--scale standard needs data in memory"),
+        (["--penalty", "inf"], "--penalty inf needs data in memory"),
+        (["--workers", "2", "--dask", "tcp://nowhere:1"], "--workers makes a cluster and --dask names one"),
+        (["--features", "x9"], "has no column 'x9'"),
+    ],
+)
+def test_what_needs_memory_is_refused_by_name(
+    folder: Path, capsys: pytest.CaptureFixture[str], options: list[str], words: str
+) -> None:
+    assert main(["learn", "vectors", "--labels", "kind", "--id", "key", *options]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_text_files_are_not_used_in_pieces(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["learn", "pairs.csv", "pairs.csv", "--labels", "kind"]) == 2
+    assert "pairs.csv: only folders and files that end in .parquet" in capsys.readouterr().err

@@ -1,0 +1,107 @@
+"""Real local clusters: a worker that dies, a scheduler that is lost, and a client that stays small."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nearwise as nw
+from nearwise import constraints as c
+from nearwise.distributed import on_dask, vectors_of
+from nearwise.distributed.vectors import Stacked
+from nearwise.model import bound_in_blocks
+
+da = pytest.importorskip("dask.array")
+distributed = pytest.importorskip("distributed")
+
+pytestmark = pytest.mark.slow
+
+RNG = np.random.default_rng(1)
+X = RNG.normal(size=(2000, 10)) * np.linspace(1, 3, 10)
+PAIRS = np.array([pair for pair in RNG.integers(0, 2000, (20_000, 2)) if pair[0] != pair[1]])
+SIDE = c.at_most(PAIRS[:8000], 30.0) + c.at_least(PAIRS[8000:], 150.0)
+
+
+@pytest.fixture(autouse=True)
+def cut_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bound_in_blocks, "_FEWEST", 1024)
+
+
+@pytest.fixture
+def client() -> Iterator[Any]:
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as found,
+    ):
+        yield found
+
+
+def test_a_killed_worker_costs_its_pieces_and_not_the_run(client: Any) -> None:
+    expected = nw.solve(nw.Problem(Stacked([X]), SIDE, penalty=0.01), tol=1e-8)
+    problem = nw.Problem(vectors_of(da.from_array(X, chunks=(300, 10)), client), SIDE, penalty=0.01)
+    killed: list[int] = []
+
+    def kill_one(record: Any) -> None:
+        if record.iteration == 3:
+            killed.extend(list(client.run(os.getpid).values())[:1])
+            os.kill(killed[0], signal.SIGKILL)
+
+    found = nw.solve(problem, tol=1e-8, callback=kill_one)
+    assert len(killed) == 1
+    assert found.n_iter > 3
+    assert killed[0] not in client.run(os.getpid).values()
+    np.testing.assert_array_equal(found.matrix, expected.matrix)
+
+
+def test_a_lost_scheduler_is_named_and_the_fit_goes_on_from_its_checkpoint(
+    client: Any, tmp_path: Any
+) -> None:
+    settings: dict[str, Any] = {"penalty": 0.01, "tol": 1e-8, "random_state": 0}
+
+    def lose(record: Any) -> None:
+        if record.iteration == 3:
+            client.cluster.close()
+
+    from nearwise.learners import _in_pieces
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_in_pieces, "_TAKEN", 1000)
+        learner = nw.MetricLearner(callback=lose, checkpoint=tmp_path / "fit", **settings)
+        with pytest.raises(on_dask.LostSchedulerError, match=r"the Dask scheduler at \S+ does not answer"):
+            learner.fit(vectors_of(da.from_array(X, chunks=(300, 10)), client), constraints=SIDE)
+        assert (tmp_path / "fit").exists()
+        again = nw.MetricLearner(checkpoint=tmp_path / "fit", **settings)
+        again.fit(Stacked([X]), constraints=SIDE)
+        whole = nw.MetricLearner(checkpoint=tmp_path / "other", **settings)
+        whole.fit(Stacked([X]), constraints=SIDE)
+    assert again.n_iter_ == whole.n_iter_
+    np.testing.assert_array_equal(again.metric_.matrix, whole.metric_.matrix)
+
+
+def test_files_are_mapped_by_the_workers(client: Any, tmp_path: Any) -> None:
+    np.save(tmp_path / "x.npy", X)
+    vectors = nw.distributed.open_vectors(tmp_path / "x.npy", client=client)
+    found = nw.solve(nw.Problem(vectors, SIDE, penalty=0.01), tol=1e-6)
+    expected = nw.solve(nw.Problem(np.load(tmp_path / "x.npy", mmap_mode="r"), SIDE, penalty=0.01), tol=1e-6)
+    np.testing.assert_array_equal(found.matrix, expected.matrix)
+
+
+def test_the_client_stays_small(client: Any) -> None:
+    """80 MB of vectors on the workers, of which the client sees none."""
+    import tracemalloc
+
+    array = da.random.default_rng(0).normal(size=(1_000_000, 10), chunks=(100_000, 10))
+    far = RNG.integers(0, 1_000_000, (20_000, 2))
+    side = c.at_most(far[far[:, 0] != far[:, 1]], 10.0)
+    tracemalloc.start()
+    nw.solve(nw.Problem(vectors_of(array, client), side, penalty=0.01), tol=1e-4)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 40e6
