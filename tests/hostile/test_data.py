@@ -104,7 +104,7 @@ CASES: dict[str, Case] = {
     "one dimension": Case(lambda: (ROWS[:, 0], LABELS), Refused("Expected 2D array, got 1D array instead:")),
     "three dimensions": Case(
         lambda: (ROWS[:, :, np.newaxis], LABELS),
-        Refused("Found array with dim 3, while dim <= 2 is required"),
+        Refused(r"X must be an array of n rows and d columns, got shape \(15, 3, 1\)"),
         {"regressor": Refused(r"X must have shape \(n, d\) or \(n, d, d\), got \(15, 3, 1\)")},
     ),
     "too few labels": Case(

@@ -174,6 +174,17 @@ def test_binary_tables_with_flipped_bits_are_read_or_refused(suffix: str, tmp_pa
             assert np.isfinite(tables.read(str(path)).X).all()
 
 
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_binary_tables_with_bytes_missing_are_read_or_refused(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"table{suffix}"
+    FORMATS[suffix](path)
+    content = path.read_bytes()
+    for start in range(0, len(content), max(len(content) // 50, 1)):
+        path.write_bytes(content[:start] + content[start + 71 :])
+        with contextlib.suppress(TableError):
+            assert np.isfinite(tables.read(str(path)).X).all()
+
+
 TEXT: dict[str, tuple[bytes, str | list[list[float]]]] = {
     "a byte-order mark": (b"\xef\xbb\xbfa,b\n1,2\n3,4\n", [[1.0, 2.0], [3.0, 4.0]]),
     "UTF-16 with its mark": ("\ufeffa,b\n1,2\n3,4\n".encode("utf-16-le"), [[1.0, 2.0], [3.0, 4.0]]),
@@ -186,6 +197,7 @@ TEXT: dict[str, tuple[bytes, str | list[list[float]]]] = {
     "no number": (b"a,b\n1,2\n3,nan\n", "line 3, column 'b'"),
     "infinity": (b"a,b\n1,2\n3,inf\n", "line 3, column 'b'"),
     "a number too large": (b"a,b\n1,2\n3,1e999\n", "line 3, column 'b'"),
+    "a name with a line end": (b'a,"b\nc"\n1,2\n3,x\n', "'x' is not a number"),
     "two columns of one name": (b"a,a\n1,2\n3,4\n", "'a'"),
 }
 
