@@ -95,6 +95,17 @@ def test_suspects_are_told_of(capsys: Capture) -> None:
     assert json.loads(capsys.readouterr().out)["suspects"] == "check.tsv"
 
 
+def test_what_is_only_shown_and_what_is_not_looked_at_is_said(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearwise.study.suspicion.LARGEST_SAMPLE", 50)
+    words = ("--show", "note", "--drop", "picture", "--penalty", "1", "--force", "--suspects", "check.tsv")
+    assert cli.main([*LEARN, *words, "--categorical", "onehot"]) == cli.DONE
+    told = capsys.readouterr().err
+    assert "note: to check: 50 of 60 labels were looked at, held-out rows first" in told
+    assert "note: shown, and not learned from, because not all are numbers: 'note'\n" in told
+
+
 def test_maps_are_coloured_by_a_column_of_numbers_that_stays_a_feature(capsys: Capture) -> None:
     words = ("--drop", "note,picture", "--penalty", "1", "--color-by", "pl", "--report", "c.html", "--json")
     assert cli.main([*LEARN, *words, "--force"]) == cli.DONE

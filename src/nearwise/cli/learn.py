@@ -131,7 +131,7 @@ def run(arguments: argparse.Namespace) -> int:
         with existing_told_last(lambda: _check_outputs(arguments, target)), refusing_bad_input():
             beside = _shown.read(arguments)
             wanted = {"labels": arguments.labels, **columns(arguments), **preparation(arguments)}
-            table = tables.read(arguments.data, **_shown.without_words(wanted, beside))
+            table = tables.read(arguments.data, **(learned := _shown.without_words(wanted, beside)))
             known = study.with_files(table, **_side.files(arguments))
         beside = _shown.of_rows(beside, table)
         small = table.X.size <= _SMALL
@@ -140,6 +140,9 @@ def run(arguments: argparse.Namespace) -> int:
             outcome = study.learn(known, settings, study.Watch(settings, line.update))
             _write(arguments, outcome, target, beside)
     _tell(arguments, outcome, target)
+    if only_shown := [name for name in learned["drop"] if name not in arguments.drop]:
+        names = ", ".join(map(repr, only_shown))
+        tell([f"shown, and not learned from, because not all are numbers: {names}"], arguments.quiet)
     return exit_code(outcome)
 
 
@@ -261,6 +264,7 @@ def _write(arguments: argparse.Namespace, outcome: Outcome, target: str, beside:
 
 def _tell(arguments: argparse.Namespace, outcome: Outcome, target: str) -> None:
     from nearwise.cli._lines import outcome_lines
+    from nearwise.study import suspicion
 
     size = Path(target).stat().st_size
     next_command = _next(arguments, target)
@@ -275,6 +279,8 @@ def _tell(arguments: argparse.Namespace, outcome: Outcome, target: str) -> None:
         written = [f"model:  {target}{large}", *report, f"next:   {next_command}"]
         print(*outcome_lines(outcome), *written, sep="\n")
     tell(outcome.notices, arguments.quiet)
+    if arguments.suspects is not None or arguments.report is not None:
+        tell(filter(None, [suspicion.left_out(outcome.known)]), arguments.quiet)
 
 
 def _next(arguments: argparse.Namespace, target: str) -> str:

@@ -81,6 +81,14 @@ def suspects(outcome: Outcome) -> tuple[Suspect, ...]:
     return tuple(suspect for some in ordered for suspect in some)
 
 
+def left_out(known: Known) -> str | None:
+    """That some labels are not looked at, as a sentence; None where all are."""
+    n = 0 if known.codes is None else int((known.codes >= 0).sum())
+    if n <= LARGEST_SAMPLE:
+        return None
+    return f"to check: {LARGEST_SAMPLE:,} of {n:,} labels were looked at, held-out rows first"
+
+
 def as_columns(found: Iterable[Suspect], known: Known) -> dict[str, NDArray[np.object_]]:
     """Suspects as columns of a table file, in the user's names; no cell is a formula to a spreadsheet."""
     names = ("kind", "object_1", "object_2", "object_3", "object_4", "given", "suggested", "score", "reason")
