@@ -98,6 +98,12 @@ def test_the_rule_of_rooms_sees(source: str, seen: list[str]) -> None:
     assert private_imports(source, SOURCE / "learners" / "a.py") == seen
 
 
+def test_files_of_tests_have_names_of_their_own() -> None:
+    """pytest imports them by name alone, and refuses to collect a second one."""
+    names = [path.name for path in TESTS if path.name.startswith("test_")]
+    assert [name for name in names if names.count(name) > 1] == []
+
+
 def test_no_file_needs_itself_to_be_imported() -> None:
     """A circle of imports, which would make it matter what is imported first."""
     needs = {module(path): set(_needed(path)) for path in FILES}
