@@ -22,7 +22,7 @@ everywhere = pytest.mark.parametrize("geometry", GEOMETRIES)
 
 def assert_never_rises(result: Any, first: float) -> None:
     costs = np.array([first, *(record.cost for record in result.history)])
-    assert (np.diff(costs) < 0).all()
+    assert (np.diff(costs) <= 0).all()  # at the end, a step may gain less than rounding shows
     assert result.cost == costs[-1]
     assert [record.iteration for record in result.history] == list(range(1, len(costs)))
     assert (np.diff([record.seconds for record in result.history]) >= 0).all()

@@ -112,7 +112,7 @@ class Run:
         order = self.scaling.order
         left = self.slacks.product + order * self.scaling.mu
         done = max(float(np.abs(self.slacks.y) @ np.abs(self.values)), order * unit)
-        self._is_spent = left <= _SPENT * done
+        self._is_spent = 0.0 < left <= _SPENT * done  # it is zero all along where nothing is an inequality
         return self.count % WINDOW == 0 or left <= _WORTH * tol * done
 
     @np.errstate(all="ignore")
