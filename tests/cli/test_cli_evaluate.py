@@ -158,7 +158,7 @@ def test_what_is_printed(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
         ("model other.csv --pairs p.csv --train learned.csv", "give --labels"),
         ("model other.csv --labels kind --train -", "MODEL and --train are files"),
         ("model other.csv --labels nothing", "has no column 'nothing'"),
-        ("model other.csv --labels kind --drop a", "other.csv: the model needs 'a', which cannot be left out"),
+        ("model other.csv --labels kind --drop a", "other.csv: the model needs 'a', which"),
         ("model narrow.npy --pairs p.csv", "narrow.npy has 3 columns of numbers"),
         ("model other.csv --labels kind --train plain.csv", "plain.csv has no column 'kind'"),
         ("regressor other.csv --labels kind", "holds a FixedRankRegressor that"),
