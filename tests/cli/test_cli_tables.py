@@ -169,8 +169,6 @@ def test_feedback_by_ids_with_weights_and_annotators(run: Run) -> None:
     assert "feedback.csv: 120 answers to 120 pairs by 2 annotators" in err
     weighted = nw.load("patients.safetensors")
     assert weighted[-1].memory_.study["feedback"][0]["what"] == "pairs"
-    out, err = run(f"{common} --convert all --pairs feedback.csv --method online --force")
-    assert "the method online does not use the weights: all answers count alike" in err
 
 
 def test_conflicts_and_ratings_on_the_command_line(run: Run) -> None:

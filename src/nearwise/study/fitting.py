@@ -217,7 +217,7 @@ def fit(
             raise Contradiction(error, rows) from error
         seconds = watch.seconds
     model = learner if steps is None else Pipeline([*steps.steps, ("learn", learner)])
-    notices = _unweighted(constraints, settings) + notices_of(caught, learner)
+    notices = notices_of(caught, learner)
     # a fit that was asked to end with its last iteration has reached its end
     ended = getattr(learner, "status_", None) in (Status.SOLVED, Status.STATIONARY)
     if ended or not watch.stopped:
@@ -290,13 +290,6 @@ def notices_of(caught: list[warnings.WarningMessage], learner: Any) -> tuple[str
             text = str(warning.message)
         found[text] = None
     return tuple(found)
-
-
-def _unweighted(constraints: Constraints, settings: Settings) -> tuple[str, ...]:
-    """That a method counts all constraints alike, where they have weights."""
-    if settings.method in ("logdet", "vonneumann") or (constraints.weights == 1.0).all():
-        return ()
-    return (f"the method {settings.method} does not use the weights: all answers count alike",)
 
 
 _KEPT = (
