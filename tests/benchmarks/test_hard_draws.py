@@ -11,6 +11,7 @@ WRONG = {
     "31:45": "bounds filled from duplicates of a kernel, whose distances are rounding errors",
     "101:49": "the same under von Neumann",
     "31:162": "a multiplier on a row that measures nothing",
+    "101:w89": "bounds of 1e27, whose last digit costs more than the tolerance",
     "31:w59": "small eigenvalues of a prior in different units",
 }
 UNDECIDED = {

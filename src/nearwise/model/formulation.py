@@ -143,11 +143,14 @@ class Formulation:
         return abs(gap) / max(abs(primal), abs(primal - gap), rounding)
 
     def is_lost_to_rounding(self, point: Iterate, dual: Array, primal: float, tol: float) -> bool:
-        """Whether rounding of sum_i y_i A_i, whose terms may cancel, can be what closes the gap to `tol`.
+        """Whether rounding can be what closes the gap to `tol`: of values, or of sum_i y_i A_i.
 
-        The error is delta = eps * sum_i |y_i| |A_i|. LogDet feels it relative to M^-1, and the others
+        Stiff rows with large bounds cost much for the last digit of a value. The terms of the sum may cancel:
+        its error is delta = eps * sum_i |y_i| |A_i|. LogDet feels it relative to M^-1, and the others
         relative to the unit of theta; the gap changes by about its square.
         """
+        if not self.losses.cost_of_rounding <= tol * max(abs(primal), self.unit):
+            return True
         factor, invariant = point.factor, self.divergence.congruence_invariant
         whole = factor if invariant else np.eye(len(factor))
         weight = self.measurements.weight(dual, whole, point.values if invariant else None)

@@ -22,6 +22,7 @@ from nearwise._common.types import Array, Index, Mask
 from nearwise.model.divergences import Divergence
 
 SATISFIED = 1e-3  # relative violation up to which a constraint counts as satisfied, KSD09 7.1
+_CLOSE = 1e-8  # relative distance from a bound, within which a loss is its second-order term
 
 
 class Violated(NamedTuple):
@@ -133,19 +134,40 @@ class Losses:
         soft = self.penalties[~self.is_hard]
         return len(soft), float(np.sum(soft))
 
-    def total(self, p: Array) -> float:
-        """The sum of the losses of the soft rows at p."""
+    def total(self, p: Array, beyond: Array | None = None) -> float:
+        """The sum of the losses of the soft rows at p.
+
+        `beyond` is p - b where that is known better than from p itself. A bound of 1e27 with a moderate
+        penalty makes what rounding takes from p cost more than the optimum.
+        """
         if self.is_hard.all():
             return 0.0
-        bregman, quadratic = self._costly(p)
-        slack = self.penalties[bregman] * self.divergence.scalar(p[bregman], self.bounds[bregman])
-        relative = (p[quadratic] - self.bounds[quadratic]) / self.sizes[quadratic]
-        return float(slack.sum() + np.sum(self._stiffness[quadratic] * relative**2) / 2)
+        off = p - self.bounds if beyond is None else beyond
+        bregman, quadratic = self._costly(off)
+        b, d = self.bounds[bregman], off[bregman]
+        slack = self.divergence.scalar(p[bregman], b)
+        if beyond is not None:
+            close = np.abs(d) <= _CLOSE * np.abs(b)
+            slack[close] = (self.divergence.curvature(b) * d**2 / 2)[close]
+        relative = off[quadratic] / self.sizes[quadratic]
+        cost = np.sum(self.penalties[bregman] * slack) + np.sum(self._stiffness[quadratic] * relative**2) / 2
+        return float(cost)
+
+    @cached_property
+    def cost_of_rounding(self) -> float:
+        """What soft rows cost whose values differ from their bounds by the rounding of these."""
+        off = float(np.finfo(np.float64).eps) * np.abs(self.bounds)
+        with np.errstate(all="ignore"):
+            b = self.bounds[self.is_bregman]
+            slack = (self.penalties * off**2)[self.is_bregman] * self.divergence.curvature(b)
+            rest = (self._stiffness * (off / self.sizes) ** 2)[self._is_quadratic]
+        found = float(np.sum(slack) + np.sum(rest)) / 2
+        return found if np.isfinite(found) else np.inf
 
     def slopes(self, p: Array) -> Array:
         """The derivative of the loss of every row at p; zero for hard rows."""
         out = np.zeros_like(p)
-        bregman, quadratic = self._costly(p)
+        bregman, quadratic = self._costly(p - self.bounds)
         slack = self.divergence.gradient(p[bregman]) - self._bound_gradient[bregman]
         out[bregman] = self.penalties[bregman] * slack
         size = self.sizes[quadratic]
@@ -160,7 +182,7 @@ class Losses:
     def curvatures(self, p: Array) -> Array:
         """The second derivative of the loss of every row at p; zero for hard rows."""
         out = np.zeros_like(p)
-        bregman, quadratic = self._costly(p)
+        bregman, quadratic = self._costly(p - self.bounds)
         out[bregman] = self.penalties[bregman] * self.divergence.curvature(p[bregman])
         out[quadratic] = self._stiffness[quadratic] / self.sizes[quadratic] ** 2
         return out
@@ -185,7 +207,11 @@ class Losses:
         `beyond` is p - b where that is known better than from p itself.
         """
         if not self.any_hard and np.array_equal(self.slopes(p), y):
-            return 0.0
+            if beyond is None:
+                return 0.0
+            close = np.abs(beyond) <= _CLOSE * np.abs(self.bounds)
+            rounded = np.where(close, beyond - (p - self.bounds), 0.0)
+            return max(total - self.total(p) - float(y @ rounded), 0.0)
         residual = self.conjugate(y) - y * p
         rows = self.is_hard
         residual[rows] = -y[rows] * (p - self.bounds if beyond is None else beyond)[rows]
@@ -251,9 +277,8 @@ class Losses:
         out[self.is_bregman] = self.divergence.gradient(self.bounds[self.is_bregman])
         return out
 
-    def _costly(self, p: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The soft rows on the wrong side of their bounds, with Bregman slack and with quadratic loss."""
-        difference = p - self.bounds
+    def _costly(self, difference: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The soft rows with p - b on the wrong side, with Bregman slack and with quadratic loss."""
         wrong = np.where(self.relations == 0, difference != 0, difference * self.relations < 0)
         return np.flatnonzero(wrong & self.is_bregman), np.flatnonzero(wrong & self._is_quadratic)
 

@@ -62,9 +62,10 @@ class Recheck:
             distance, y = self._logarithmic_distance(factor, images, y)
         else:
             distance = self._distance(inside, y)
-        total = losses.total(p)
+        beyond = values.plus(-losses.bounds).rounded
+        total = losses.total(p, beyond)
         primal = self.form.distance_to_prior(self.problem.lower(factor)) + total
-        gap = distance + losses.fenchel_residual(p, y, total, values.plus(-losses.bounds).rounded)
+        gap = distance + losses.fenchel_residual(p, y, total, beyond)
         gap = gap if np.isfinite(gap) else np.inf
         violated = losses.violated(p)
         found = Certificate(
