@@ -32,7 +32,6 @@ UNDECIDED = {
     "202:w95": "soft rows of no weight beside hard ones",
     "31:w187": "a penalty of 1e27 on a small bound, von Neumann",
     "404:226": "collinear features, 44 hard rows, von Neumann",
-    "5:8": "features with an offset of 1e8, stiff rows, von Neumann",
 }
 
 
