@@ -254,6 +254,13 @@ class LossesInBlocks:
         """How many soft rows there are, and what their penalties add up to."""
         return self.n_rows, self.weight * self.terms.penalty * self.share
 
+    @property
+    def cost_of_rounding(self) -> float:
+        """What all rows cost if their values differ from bounds of the median size by their rounding."""
+        size = np.array([max(self.median_size, float(np.finfo(float).tiny))])
+        off = float(np.finfo(float).eps) * float(size[0])
+        return self.soft_penalties[1] * float(self.divergence.curvature(size)[0]) * off * off / 2
+
     def of_part(self, n_rows: int) -> LossesInBlocks:
         """Of some of the rows, whose penalties make up for the others."""
         share = n_rows / self.n_rows
