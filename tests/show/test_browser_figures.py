@@ -160,8 +160,7 @@ def test_a_long_legend_is_folded_and_works(browser: Any, pages: dict[str, Path])
 def test_a_mark_says_the_text_of_its_row(browser: Any, pages: dict[str, Path]) -> None:
     with opened(browser, pages["texts"], SIZES["desk"]) as visit:
         page = visit.page
-        page.locator("svg[data-group=map]").first.focus()
-        page.keyboard.press("ArrowRight")
+        page.locator("svg[data-group=map]").first.press("ArrowRight")
         assert re.match(r"row \d+ · a wine of grower \d", page.get_by_role("status").inner_text())
         lines = page.evaluate(
             """[...document.querySelectorAll('svg[data-group=map] .pair')].map(
