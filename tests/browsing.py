@@ -21,7 +21,7 @@ FLAGS = (
     "--disable-sync",
 )
 PHONE, DESKTOP = {"width": 360, "height": 740}, {"width": 1280, "height": 800}
-PATIENCE = 600_000  # milliseconds before the browser counts as hung; 30,000 are too few on a busy machine
+PATIENCE = 120_000  # milliseconds before the browser counts as hung; 30,000 are too few on a busy machine
 
 
 @dataclass

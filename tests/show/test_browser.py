@@ -112,6 +112,23 @@ def test_marks_are_reached_by_keys(browser: Any, demo: Path) -> None:
         assert not tip.is_visible()
 
 
+def test_a_label_goes_with_its_mark_when_the_page_scrolls(browser: Any, demo: Path) -> None:
+    with opened(browser, demo) as visit:
+        page = visit.page
+        tip = page.get_by_role("status")
+        bring(page, 1)
+        page.locator("svg[data-group=map]").nth(1).press("ArrowRight")
+        before = tip.bounding_box()
+        page.evaluate(
+            """() => new Promise(done => {
+                addEventListener("scroll", () => requestAnimationFrame(done), { once: true });
+                scrollBy(0, 30);
+            })"""
+        )
+        assert tip.inner_text() == mark(page, 1, 0)[2]
+        assert tip.bounding_box()["y"] == pytest.approx(before["y"] - 30, abs=1)
+
+
 def test_a_tap_shows_the_label_and_another_hides_it(browser: Any, demo: Path) -> None:
     with opened(browser, demo, PHONE, has_touch=True, is_mobile=True) as visit:
         page = visit.page

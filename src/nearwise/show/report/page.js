@@ -17,6 +17,17 @@
 
   const scale = (plot) => plot.svg.getBoundingClientRect().width / plot.svg.viewBox.baseVal.width;
 
+  const place = (plot) => {
+    const mark = plot.marks[plot.chosen];
+    if (!mark) return;
+    const box = plot.svg.getBoundingClientRect();
+    const x = box.left + mark.x * scale(plot), y = box.top + mark.y * scale(plot);
+    const left = Math.max(8, Math.min(x + 12, innerWidth - tip.offsetWidth - 8));
+    const top = y - tip.offsetHeight - 12;
+    tip.style.left = `${left}px`;
+    tip.style.top = `${top < 8 ? y + 14 : top}px`;
+  };
+
   const choose = (plot, k) => {
     for (const other of plots) {
       const same = other === plot || other.svg.dataset.group === plot.svg.dataset.group;
@@ -28,15 +39,8 @@
         other.ring.setAttribute("cy", mark.y);
       }
     }
-    const mark = plot.marks[k];
-    tip.textContent = mark ? mark.text : "";
-    if (!mark) return;
-    const box = plot.svg.getBoundingClientRect();
-    const x = box.left + mark.x * scale(plot), y = box.top + mark.y * scale(plot);
-    const left = Math.max(8, Math.min(x + 12, innerWidth - tip.offsetWidth - 8));
-    const top = y - tip.offsetHeight - 12;
-    tip.style.left = `${left}px`;
-    tip.style.top = `${top < 8 ? y + 14 : top}px`;
+    tip.textContent = plot.marks[k] ? plot.marks[k].text : "";
+    place(plot);
   };
 
   const nearest = (marks, x, y, cost) => {
@@ -78,7 +82,13 @@
     });
   }
   const forget = () => plots.forEach((plot) => plot.chosen >= 0 && choose(plot, -1));
-  addEventListener("scroll", forget, { passive: true });
+  // A mark that keys chose stays chosen: the browser scrolls a plot into view after it has the focus.
+  const follow = () => {
+    const focused = plots.find((plot) => plot.svg === document.activeElement);
+    if (focused) place(focused);
+    else forget();
+  };
+  addEventListener("scroll", follow, { passive: true });
   addEventListener("pointerdown", (event) => event.target.closest("svg.live") || forget());
 
   for (const button of document.querySelectorAll(".classes button")) {
