@@ -159,26 +159,23 @@ def whole_number(smallest: int, largest: float = math.inf) -> Callable[[str], in
     return parse
 
 
-def number(text: str) -> float:
-    """A type of argument: a finite number."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
-    return value
+def number_that(holds: Callable[[float], bool], expected: str) -> Callable[[str], float]:
+    """A type of argument: a number for which `holds` is true; `expected` says so in an error."""
+
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not holds(value):
+            raise argparse.ArgumentTypeError(f"{text!r} is not {expected}")
+        return value
+
+    return parse
 
 
-def positive_number(text: str) -> float:
-    """A type of argument: a finite number greater than 0."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0.0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number greater than 0")
-    return value
+number = number_that(math.isfinite, "a number")
+positive_number = number_that(lambda value: 0.0 < value < math.inf, "a number greater than 0")
 
 
 def check_output(

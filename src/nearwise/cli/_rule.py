@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import json
 import math
 from typing import TYPE_CHECKING, Any
 
-from nearwise.cli._common import STANDARD, BadInput, check_distinct, check_output, positive_number
+from nearwise.cli._common import (
+    STANDARD,
+    BadInput,
+    add_columns,
+    add_options as add_running,
+    check_distinct,
+    check_output,
+    number_that,
+    positive_number,
+    refusing_bad_input,
+    tell,
+)
 
 if TYPE_CHECKING:
     from nearwise.data.tables import Table
@@ -17,8 +29,18 @@ _STRATEGIES = ("accuracy", "f_beta", "max_tpr", "max_tnr")
 _METHODS = ("isotonic", "platt", "none")
 
 
+_distance = number_that(lambda value: 0.0 <= value < math.inf, "a distance, a number of 0 or more")
+_share = number_that(lambda value: 0.0 <= value <= 1.0, "a number from 0 to 1")
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """When two rows are the same."""
+    """Where to write, when two rows are the same, and how to run."""
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="OUT",
+        help="where to write: .csv, .tsv, .json, .parquet, .npz, or - for CSV on standard output (default)",
+    )
     rule = parser.add_argument_group(
         "when two rows count as the same (default: by the threshold that MODEL was saved with)"
     )
@@ -49,6 +71,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="how --calibrate finds the probability of being the same (default isotonic; few pairs: platt)",
     )
     rule.add_argument("--save", metavar="OUT", help="write the model with the threshold to this file")
+    add_columns(parser)
+    add_running(parser.add_argument_group("running"), "threads", "force", "quiet", "json")
 
 
 def check(arguments: argparse.Namespace, inputs: dict[str, str | None], output: str | None) -> None:
@@ -107,21 +131,22 @@ def summary(rule: Rule) -> dict[str, Any]:
     return found
 
 
-def _distance(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0.0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a distance, a number of 0 or more")
-    return value
+def write(
+    arguments: argparse.Namespace,
+    columns: dict[str, Any],
+    facts: dict[str, Any],
+    rows: str,
+    notices: list[str],
+    summary: str,
+) -> None:
+    """The columns as a table and a summary, or as JSON: facts, and the rows by the name `rows`."""
+    from nearwise.data import tables
 
-
-def _share(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0.0 <= value <= 1.0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 1")
-    return value
+    if arguments.json:
+        lines = zip(*(column.tolist() for column in columns.values()), strict=True)
+        facts = facts | {rows: [dict(zip(columns, line, strict=True)) for line in lines], "notices": notices}
+        print(json.dumps(facts, indent=2))
+        return
+    tell([*notices, summary], arguments.quiet)
+    with refusing_bad_input():
+        tables.write_columns(arguments.output or STANDARD, columns, force=arguments.force)

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from nearwise.cli import _rule
 from nearwise.cli._common import (
     DONE,
-    STANDARD,
     BadInput,
-    add_columns,
     add_model_and_data,
-    add_options,
     columns,
     limit_threads,
     refusing_bad_input,
-    tell,
 )
 from nearwise.cli.neighbors import FORMATS
 
@@ -30,15 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         required=True,
         help="the pairs to decide: two objects a line; 1 or 0 in a third column is compared with",
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="OUT",
-        help="where to write: .csv, .tsv, .json, .parquet, .npz, or - for CSV on standard output (default)",
-    )
     _rule.add_options(parser)
-    add_columns(parser)
-    add_options(parser.add_argument_group("running"), "threads", "force", "quiet", "json")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -72,14 +59,6 @@ def run(arguments: argparse.Namespace) -> int:
     if found.known is not None:
         agreed = int((found.known == found.same).sum())
         summary += f"; {agreed} of {n} decisions are as {arguments.pairs} says"
-    notices = [*table.notices, *notes]
-    if arguments.json:
-        rows = zip(*(column.tolist() for column in written.values()), strict=True)
-        decisions = [dict(zip(written, row, strict=True)) for row in rows]
-        content = {**_rule.summary(rule), "same": count, "agreed": agreed, "decisions": decisions}
-        print(json.dumps(content | {"notices": notices}, indent=2))
-        return DONE
-    tell([*notices, summary], arguments.quiet)
-    with refusing_bad_input():
-        tables.write_columns(arguments.output or STANDARD, written, force=arguments.force)
+    facts = {**_rule.summary(rule), "same": count, "agreed": agreed}
+    _rule.write(arguments, written, facts, "decisions", [*table.notices, *notes], summary)
     return DONE

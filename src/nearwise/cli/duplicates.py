@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from nearwise.cli import _rule
 from nearwise.cli._common import (
     DONE,
-    STANDARD,
     BadInput,
-    add_columns,
     add_model_and_data,
-    add_options,
     columns,
     limit_threads,
     refusing_bad_input,
-    tell,
 )
 from nearwise.cli.neighbors import FORMATS
 
@@ -24,15 +19,7 @@ from nearwise.cli.neighbors import FORMATS
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     add_model_and_data(parser)
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="OUT",
-        help="where to write: .csv, .tsv, .json, .parquet, .npz, or - for CSV on standard output (default)",
-    )
     _rule.add_options(parser)
-    add_columns(parser)
-    add_options(parser.add_argument_group("running"), "threads", "force", "quiet", "json")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -70,15 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     elif rule.calibration is None:
         summary += "; how many of them are the same is not known without --calibrate"
-    notices = [*table.notices, *notes]
-    if arguments.json:
-        rows = zip(*(column.tolist() for column in written.values()), strict=True)
-        pairs = [dict(zip(written, row, strict=True)) for row in rows]
-        precision = found.precision and dict(zip(("estimate", "low", "high"), found.precision, strict=True))
-        content = {**_rule.summary(rule), "n_pairs": found.n_pairs, "precision": precision, "pairs": pairs}
-        print(json.dumps(content | {"notices": notices}, indent=2))
-        return DONE
-    tell([*notices, summary], arguments.quiet)
-    with refusing_bad_input():
-        tables.write_columns(arguments.output or STANDARD, written, force=arguments.force)
+    precision = found.precision and dict(zip(("estimate", "low", "high"), found.precision, strict=True))
+    facts = {**_rule.summary(rule), "n_pairs": found.n_pairs, "precision": precision}
+    _rule.write(arguments, written, facts, "pairs", [*table.notices, *notes], summary)
     return DONE

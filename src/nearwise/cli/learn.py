@@ -22,6 +22,7 @@ from nearwise.cli._common import (
     columns,
     existing_told_last,
     limit_threads,
+    number_that,
     preparation,
     program,
     refusing_bad_input,
@@ -298,23 +299,9 @@ def _given(value: str | None) -> list[str]:
     return [] if value is None else [value]
 
 
+_given_penalty = number_that(lambda value: value > 0.0, "auto, inf or a number greater than 0")
+_share = number_that(lambda value: 0.0 <= value <= 0.9, "a share from 0 to 0.9")
+
+
 def _penalty(text: str) -> float | str:
-    if text == "auto":
-        return text
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not value > 0.0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not auto, inf or a number greater than 0")
-    return value
-
-
-def _share(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0.0 <= value <= 0.9:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a share from 0 to 0.9")
-    return value
+    return text if text == "auto" else _given_penalty(text)

@@ -18,7 +18,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import nearwise as nw
 from nearwise._common.types import Array, Labels
-from nearwise.benchmarks.baselines.large_margin import large_margin_neighbours
+from nearwise.benchmarks.baselines import peers
 
 Map = Callable[[Array], Array]
 
@@ -109,4 +109,4 @@ def pola(X: Array, y: Labels, count: int, seed: int, rate: float) -> Map:
 
 def lmnn(X: Array, y: Labels, count: int, seed: int, _: float) -> Map:
     """LMNN, which does not learn from pairs."""
-    return large_margin_neighbours(X, y, seed)
+    return peers.lmnn(X, y, seed)

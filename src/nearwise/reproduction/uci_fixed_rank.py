@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 import nearwise as nw
 from nearwise._common.types import Array, Labels
-from nearwise.benchmarks.baselines.large_margin import Unavailable
+from nearwise.benchmarks.baselines import Unavailable
 from nearwise.reproduction import _metrics as metrics
 from nearwise.reproduction._outcome import Curve, Outcome, Panel, Progress, Row, Sample, followed, timed
 
