@@ -55,6 +55,8 @@ _CLASSES = {
     "OnlineLearner": "nearwise.learners",
     "KernelReducer": "nearwise.learners",
     "Metric": "nearwise.learners.metric",
+    "DiagonalMetric": "nearwise.learners.diagonal_metric",
+    "DiagonalResult": "nearwise.solving.diagonal",
     "KernelMetric": "nearwise.learners.metric",
     "KernelMap": "nearwise.learners.metric",
     "ObjectSpan": "nearwise.learners.metric",
