@@ -69,7 +69,7 @@ def run(quick: bool, seed: int, progress: Progress) -> Outcome:
         K, y, alpha = _digits(sizes, sample, quick) if part == "Digits" else _usps(quick)
         found = digits if part == "Digits" else usps
         for name in (*METHODS, FIXED) if part == "Digits" else METHODS:
-            pairs = random_pairs(len(K), count, sample)
+            pairs = kernels.random_pairs(len(K), count, sample)
             factor, taken = timed(partial(learned, name, K, y, pairs, alpha, rank, sample))
             found[name, f"rank {rank}", count].add(kernels.information(factor, y, sample), taken)
             if (part, rank, count) == ("USPS", sizes.timed_rank, sizes.counts[-1]):
@@ -92,13 +92,6 @@ def run(quick: bool, seed: int, progress: Progress) -> Outcome:
         _panels(sets, digits, usps, sizes),
         _remarks(sizes),
     )
-
-
-def random_pairs(n: int, count: int, seed: int) -> Labels:
-    """Different pairs of n objects, uniformly: not balanced between the classes, as in the paper."""
-    i, j = np.triu_indices(n, 1)
-    chosen = np.random.default_rng(seed).permutation(len(i))[:count]
-    return np.stack([i[chosen], j[chosen]], axis=1)
 
 
 def learned(name: str, K: Array, y: Labels, pairs: Labels, alpha: float, rank: int, seed: int) -> Array:
