@@ -21,6 +21,8 @@ Learner = Callable[[Array, Labels, int], metrics.Map]
 SETS = ("wine", "ionosphere", "balance_scale", "iris", "soybean_large")
 REPEATS = 5
 SLOW: dict[str, Learner] = {"LMNN": lmnn, "ITML": itml}  # metric-learn's: seconds to minutes a fit
+FAILS = ("soybean_large", "ITML")
+FAILURE = "its matrix is not symmetric any more, and it says so"
 NEIGHBORS = {"KSD09": 4, "JKDD12": 10}
 
 
@@ -35,6 +37,7 @@ def run(quick: bool, seed: int, progress: Progress) -> Outcome:
         for s in sets
         for name in methods
         for repeat in range(1 if quick or name in SLOW else REPEATS)
+        if (s, name) != FAILS
     ]
     for set_name, name, repeat in followed(work, "sets and methods", progress):
         if name in missing:
@@ -53,7 +56,7 @@ def run(quick: bool, seed: int, progress: Progress) -> Outcome:
         for paper, k in NEIGHBORS.items()
         for set_name in sets
         for name in methods
-        if name not in missing
+        if (paper, set_name, name) in found
     ]
     panels = [
         Panel(
@@ -61,7 +64,7 @@ def run(quick: bool, seed: int, progress: Progress) -> Outcome:
             "data set: " + ", ".join(f"{i} {s}" for i, s in enumerate(sets)),
             "error",
             [
-                Curve(name, range(len(sets)), [found[paper, s, name].mean for s in sets])
+                _curve(name, [found.get((paper, s, name)) for s in sets])
                 for name in methods
                 if name not in missing
             ],
@@ -77,9 +80,15 @@ def run(quick: bool, seed: int, progress: Progress) -> Outcome:
         "Penalties are chosen by two-fold cross-validation on the half that is learned from, among "
         + ", ".join(f"{penalty:g}" for penalty in metrics.PENALTIES)
         + ".",
+        *([] if quick else [f"metric-learn's {FAILS[1]} fails on {FAILS[0]}, after minutes: {FAILURE}."]),
         *(f"{name} is left out: {reason}." for name, reason in missing.items()),
     ]
     return Outcome("uci", "KSD09 7.2 and JKDD12 6.1: nearest neighbours on UCI sets", rows, panels, remarks)
+
+
+def _curve(name: str, samples: list[Sample | None]) -> Curve:
+    shown = [(k, sample.mean) for k, sample in enumerate(samples) if sample is not None]
+    return Curve(name, [k for k, _ in shown], [mean for _, mean in shown])
 
 
 def _methods(quick: bool) -> dict[str, Learner]:
