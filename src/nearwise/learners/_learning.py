@@ -293,6 +293,7 @@ class _Run:
     def _solve(
         self, problem: Problem, penalty: float, tol: float, max_iter: int | None, start: Array | None
     ) -> Result:
+        problem = problem if self.checkpoint is None else problem.keeping(self.checkpoint.passes)
         gamma = penalty * problem.penalty_unit  # only LogDet's penalty has no unit
         return solve(problem.with_penalty(gamma), None, tol, max_iter, None, self.callback, start)
 
