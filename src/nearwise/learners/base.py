@@ -25,7 +25,7 @@ from nearwise._common.warning import warn
 from nearwise.distributed import Vectors
 from nearwise.distributed.vectors import is_dask
 from nearwise.learners import _in_pieces, _range, _side
-from nearwise.learners._learning import Learned, learn
+from nearwise.learners._fits import Learned, learn
 from nearwise.learners._progress import Callbacks, progress
 from nearwise.learners._space import Outside
 from nearwise.learners.decisions import PairDecisions
