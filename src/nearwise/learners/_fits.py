@@ -182,16 +182,16 @@ class Fit:
             fixed = None if isinstance(self.penalty, str) else self.penalty
             self.run.path(self.tried, self.trial, self.steps, bool(self.root.any()), fixed)
 
-    def finish(self) -> Learned:
-        """Learn with the best penalty."""
-        memory, best = self.run.checkpoint, self.best
+    def finish(self, step: Step | None = None) -> Learned:
+        """Learn with the penalty of a step, by default of the best."""
+        memory, best = self.run.checkpoint, self.best if step is None else step
         fixed = None if isinstance(self.penalty, str) else self.penalty
         if len(self.drawn) == 0:
-            return self._prior()
+            return self.before()
         if best is not None and best.share == 0.0 and fixed is None:
             if memory is not None:
                 memory.remove()
-            return self._prior()
+            return self.before()
         share = UNTRIED if best is None else best.share
         result, gamma = self.run.fit(self.task, self.drawn, share, fixed)
         return Learned(result.factor, result, gamma, self.scores, False, len(result.dual), self._n_restored)
@@ -214,7 +214,8 @@ class Fit:
         task, drawn = self.task, self.drawn
         return tuple((per_row(step.share, task, drawn), step.grade.score) for step in self.steps)
 
-    def _prior(self) -> Learned:
+    def before(self) -> Learned:
+        """The prior."""
         return Learned(self.root, None, None, self.scores, True, len(self.drawn), self._n_restored)
 
     @property
