@@ -56,6 +56,8 @@ _CLASSES = {
     "OnlineLearner": "nearwise.learners",
     "KernelReducer": "nearwise.learners",
     "Metric": "nearwise.learners.metric",
+    "DiagonalMetric": "nearwise.learners.diagonal_metric",
+    "DiagonalResult": "nearwise.solving.diagonal",
     "KernelMetric": "nearwise.learners.metric",
     "JoinedMetric": "nearwise.learners.joined_metric",
     "KernelMap": "nearwise.learners.metric",

@@ -31,10 +31,11 @@ from nearwise.learners._learning import (
 )
 from nearwise.learners._selection import Trial, hold_out
 from nearwise.learners._space import Outside
+from nearwise.learners._structure import AnyResult, Structure
 from nearwise.learners.metric import root_of
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence
-from nearwise.solving.result import Record, Result
+from nearwise.solving.result import Record
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +55,7 @@ class Learned:
     """
 
     factor: Array
-    result: Result | None
+    result: AnyResult | None
     penalty: float | None
     scores: tuple[tuple[float, float], ...]
     kept_prior: bool
@@ -89,6 +90,7 @@ def prepared(
     checkpoint: Any = None,
     outside: Outside | None = None,
     weights: Array | None = None,
+    structure: Structure | None = None,
     made_from: Callable[[Index], Array] | None = None,
     compared: bool = False,
 ) -> Fit:
@@ -114,6 +116,8 @@ def prepared(
     outside : what a distance has besides the part that features tell; constraints, their open bounds,
         neighbours and the choice of the penalty are about the whole distance. The penalty is finite then.
     weights : of the objects, by which pairs drawn from labels count; the constraints have theirs
+    structure : the form of M, by default full. Where M is diagonal, features may be sparse, the prior is a
+        vector, and so are factors.
     made_from : for features that are made with the help of labels: the features of all objects, made again
         from some of them, by row number
     compared : score the penalty on what is held out also where it is given, to compare this fit with others
@@ -126,22 +130,35 @@ def prepared(
         features, side = what_is_named(features, side, codes)
     if not isinstance(features, Vectors):
         features, side, outside = in_range(features, side, outside)
-    root = np.eye(features.shape[1]) if prior is None else root_of(prior)
-    known = root if root.any() else np.eye(features.shape[1])
+    one = np.ones(features.shape[1])
+    identity = one if structure is not None and structure.is_diagonal else np.diag(one)
+    root = identity if prior is None else np.sqrt(prior) if prior.ndim == 1 else root_of(prior)
+    known = root if root.any() else identity
     seed = int(rng.randint(2**31 - 1))
     drawing = "local" if pairs == "auto" else pairs
-    task = Task(features, codes, side, known, drawing, n_pairs, seed, outside, weights)
+    task = Task(features, codes, side, known, drawing, n_pairs, seed, outside, weights, structure)
     drawn = Constraints() if are_equal(features) else task.side(known)
     coarse_limit = COARSE_ITERATIONS if max_iter is None else min(max_iter, COARSE_ITERATIONS)
-    run = Run(divergence, prior, tol, max_iter, coarse_limit, callback, None)
+    run = Run(divergence, prior, tol, max_iter, coarse_limit, callback, None, structure)
     if len(drawn) == 0:
         return Fit(task, root, drawn, run, penalty, task, None)
     if isinstance(checkpoint, Checkpoint):
         run = replace(run, checkpoint=checkpoint)
     elif checkpoint is not None:
-        every = np.arange(len(features))
+        every = np.arange(features.shape[0])
         lengths = None if outside is None else outside.products(every, every)
-        settings = (divergence, prior, penalty, pairs, n_pairs, tol, coarse_limit, lengths, weights)
+        settings = (
+            divergence,
+            prior,
+            penalty,
+            pairs,
+            n_pairs,
+            tol,
+            coarse_limit,
+            lengths,
+            weights,
+            structure,
+        )
         data = fingerprint(features) if isinstance(features, Vectors) else features
         run = replace(
             run, checkpoint=open_checkpoint(checkpoint, random_state, data, codes, side.blocks, *settings)

@@ -26,12 +26,12 @@ from nearwise.learners._in_pieces import (
 from nearwise.learners._pairs import local_pairs, random_pairs, with_bounds
 from nearwise.learners._selection import Grade, Trial
 from nearwise.learners._side import weighed
-from nearwise.learners._space import Outside, Space
+from nearwise.learners._space import Outside, Space, mapped
+from nearwise.learners._structure import AnyProblem, AnyResult, Structure, solved
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence
 from nearwise.model.problem import Problem
-from nearwise.solving.driver import solve
-from nearwise.solving.result import Record, Result, Status
+from nearwise.solving.result import Record, Status
 
 PATH = (0.25, 1.0, 4.0, 16.0, 64.0)  # penalties tried, per degree of freedom
 FIRST_ROUND = 4.0  # the one with which neighbours are chosen again
@@ -56,6 +56,16 @@ class Task:
     seed: int
     outside: Outside | None
     weights: Array | None
+    structure: Structure | None
+
+    @property
+    def freedom(self) -> float:
+        """How many numbers M has that the objects can tell."""
+        n, d = self.features.shape
+        if self.structure is not None:
+            return self.structure.freedom(n)
+        r = min(d, n - 1)
+        return r * (r + 1) / 2
 
     @property
     def draws_again(self) -> bool:
@@ -76,12 +86,12 @@ class Task:
     def _space(self, factor: Array) -> Space | SpaceInPieces:
         if isinstance(self.features, Vectors):
             return SpaceInPieces(self.features, factor)
-        return Space(self.features @ factor, self.outside)
+        return Space(mapped(self.features, factor), self.outside)
 
     def part(self, rows: NDArray[np.int64], codes: Codes | None, constraints: Constraints) -> Task:
         n_pairs = self.n_pairs
         if n_pairs is not None and codes is not None:
-            n_pairs = max(1, n_pairs * len(rows) // len(self.features))
+            n_pairs = max(1, n_pairs * len(rows) // self.features.shape[0])
         return replace(
             self,
             features=rows_of(self.features, rows),
@@ -104,10 +114,11 @@ class Run:
     coarse_limit: int
     callback: Callable[[Record], Any] | None
     checkpoint: Checkpoint | None
+    structure: Structure | None
 
     def fit(
         self, task: Task, drawn: Constraints, share: float, penalty: float | None
-    ) -> tuple[Result, float]:
+    ) -> tuple[AnyResult, float]:
         """Learn with a penalty, or with the one that gives the constraints a share of the freedom."""
         start = None
         if task.draws_again:
@@ -117,13 +128,13 @@ class Run:
         gamma = penalty if penalty is not None else per_row(share, task, drawn)
         problem = self._stated(task, drawn, gamma)
 
-        def solved(start: Array | None, max_iter: int | None) -> Result:
+        def last(start: Array | None, max_iter: int | None) -> Any:
             return self._solve(problem, gamma, self.tol, max_iter, start)
 
         if self.checkpoint is None:
-            result = solved(start, self.max_iter)
+            result = last(start, self.max_iter)
         else:
-            result = self.checkpoint.last(solved, start, self.max_iter, Record)
+            result = self.checkpoint.last(last, start, self.max_iter, Record)
         if result.status is Status.INTERRUPTED:
             raise Interrupted(result, gamma)
         return result, gamma
@@ -151,18 +162,20 @@ class Run:
             if all(step.grade.score < best_of(steps).grade.score for step in steps[-_PATIENCE:]):
                 break
 
-    def _coarse(self, problem: Problem, penalty: float, start: Array | None = None) -> Array:
-        def solved() -> Result:
+    def _coarse(self, problem: AnyProblem, penalty: float, start: Array | None = None) -> Array:
+        def run() -> AnyResult:
             tol = max(self.tol, _COARSE)
             result = self._solve(problem, penalty, tol, self.coarse_limit, start)
             if result.status is Status.INTERRUPTED:
                 raise Interrupted(result, penalty)
             return result
 
-        return solved().factor if self.checkpoint is None else self.checkpoint.stage(solved)
+        return run().factor if self.checkpoint is None else self.checkpoint.stage(run)
 
-    def _stated(self, task: Task, side: Constraints, penalty: float) -> Problem:
+    def _stated(self, task: Task, side: Constraints, penalty: float) -> AnyProblem:
         """The problem, at one of the penalties with which it will be solved."""
+        if self.structure is not None:
+            return self.structure.stated(task.features, side, self.divergence, self.prior, penalty)
         if isinstance(task.features, Vectors):
             features, names = few_rows(task.features, side)
             return Problem(features, side, self.divergence, self.prior, penalty, names)
@@ -170,10 +183,15 @@ class Run:
         return Problem(task.features, side, self.divergence, self.prior, penalty, fixed=fixed)
 
     def _solve(
-        self, problem: Problem, penalty: float, tol: float, max_iter: int | None, start: Array | None
-    ) -> Result:
+        self,
+        problem: AnyProblem,
+        penalty: float,
+        tol: float,
+        max_iter: int | None,
+        start: Array | None,
+    ) -> AnyResult:
         gamma = penalty * problem.penalty_unit  # only LogDet's penalty has no unit
-        return solve(problem.with_penalty(gamma), None, tol, max_iter, None, self.callback, start)
+        return solved(problem.with_penalty(gamma), tol, max_iter, self.callback, start)
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +211,7 @@ def best_of(steps: list[Step]) -> Step:
 class Interrupted(Exception):
     """Somebody asked to stop; carries what was found so far."""
 
-    def __init__(self, result: Result, penalty: float) -> None:
+    def __init__(self, result: AnyResult, penalty: float) -> None:
         self.result, self.penalty = result, penalty
 
 
@@ -204,14 +222,16 @@ def per_row(share: float, task: Task, side: Constraints) -> float:
     it is learned, it is that part that shall count, so that the square of its share is made up for. A row of
     weight 2 counts as two.
     """
-    r = min(task.features.shape[1], len(task.features) - 1)
     total = float(side.weights.sum())
-    return share * min(r * (r + 1) / 2, total) / total / _learned_share(task, side) ** 2
+    return share * min(task.freedom, total) / total / _learned_share(task, side) ** 2
 
 
 def are_equal(features: Array | Vectors) -> bool:
     """Whether all objects are; of those in pieces, whose pairs tell it too, it is not asked."""
-    return not isinstance(features, Vectors) and np.ptp(features, axis=0).max(initial=0.0) == 0.0
+    if isinstance(features, Vectors):
+        return False
+    lowest, highest = features.min(axis=0), features.max(axis=0)
+    return bool((abs(highest - lowest)).max() == 0.0) if features.shape[1] else True
 
 
 def _learned_share(task: Task, side: Constraints) -> float:
@@ -228,7 +248,7 @@ def in_range(
     features: Array, constraints: Constraints, outside: Outside | None
 ) -> tuple[Array, Constraints, Outside | None]:
     """Features and bounds in a unit in which squares neither overflow nor vanish; M does not depend on it."""
-    size = float(np.abs(features).max(initial=0.0))
+    size = float(abs(features).max()) if 0 not in features.shape else 0.0
     if size == 0.0 or 1.0 / _LARGEST_SCALE <= size <= _LARGEST_SCALE:
         return features, constraints, outside
     scale = float(2.0 ** -np.round(np.log2(size)))

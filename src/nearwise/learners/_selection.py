@@ -19,7 +19,7 @@ from nearwise._common.types import Array, Codes, Index
 from nearwise.distributed import Vectors
 from nearwise.learners._in_pieces import rows_of
 from nearwise.learners._side import SideInformation, share_in_order
-from nearwise.learners._space import Outside, Space
+from nearwise.learners._space import Outside, Space, mapped
 from nearwise.model import constraints as c, drawing
 from nearwise.model.blocks import Block, Constraints
 from nearwise.model.problem import Problem
@@ -159,7 +159,7 @@ def _without_constraints(
     def grade(factor: Array | None) -> Grade:
         parts: list[tuple[float, float]] = []
         if ordering:
-            rows = features if factor is None else np.asarray(features @ factor)
+            rows = features if factor is None else mapped(features, factor)
             space = Space(rows, outside)
 
             def distances(i: Index, j: Index) -> Array:
@@ -168,7 +168,8 @@ def _without_constraints(
             share = share_in_order(side, distances, np.random.RandomState(0))
             parts.append((share, sum(float(block.counts.sum()) for block in ordering)))
         if problem is not None:
-            M = np.eye(features.shape[1]) if factor is None else factor @ factor.T
+            root = np.ones(features.shape[1]) if factor is None else factor
+            M = np.diag(np.square(root)) if root.ndim == 1 else root @ root.T
             violations = problem.formulation.losses.violations(problem.values(M))
             counts = problem.constraints.weights
             broken = float(np.average(np.minimum(violations, 1.0), weights=counts))
@@ -182,10 +183,10 @@ def _without_constraints(
 def _centred(features: Any, factor: Array | None) -> Any:
     """Features in the coordinates of a metric; distances between them round less when they are centred."""
     if sparse.issparse(features):
-        rows = features if factor is None else np.asarray(features @ factor)
-        return rows if factor is None else rows - rows.mean(axis=0)
+        rows = features if factor is None else mapped(features, factor)
+        return rows if sparse.issparse(rows) else rows - rows.mean(axis=0)
     centred = features - features.mean(axis=0)
-    return centred if factor is None else centred @ factor
+    return centred if factor is None else mapped(centred, factor)
 
 
 def _orders(block: Block) -> bool:
