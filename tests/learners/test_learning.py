@@ -18,7 +18,7 @@ import nearwise as nw
 from crossing import crossed
 from nearwise import constraints as c
 from nearwise.learners import _pairs, _selection
-from nearwise.learners._learning import Learned, learn
+from nearwise.learners._fits import Learned, learn
 from nearwise.learners._space import Space
 from nearwise.model import binding
 

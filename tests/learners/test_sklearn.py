@@ -30,6 +30,7 @@ LEARNERS = {
     "kernel": nw.KernelLearner(penalty=1.0, random_state=0),
     "reduced kernel": nw.KernelLearner(rank=10, penalty=1.0, random_state=0),
     "reducer": nw.KernelReducer(random_state=0),
+    "auto": nw.AutoLearner(penalty=1.0, random_state=0),
 }
 every_learner = pytest.mark.parametrize("learner", LEARNERS.values(), ids=LEARNERS)
 
@@ -68,6 +69,7 @@ def expected_failures(estimator: object) -> dict[str, str]:
         nw.OnlineLearner(),
         nw.OnlineLearner("exponentiated_gradient", rank=2),
         nw.OnlineLearner("pola"),
+        nw.AutoLearner(penalty=1.0),
         nw.KernelReducer(),
         nw.KernelReducer(kernel="precomputed"),
     ],

@@ -1,10 +1,18 @@
 """Online regression on fixed-rank matrices: mini-batches and the step sizes of MBS11 (9), (20), (23).
 
-No stream makes a run explode. Steps shrink with the square of the factor's length, as in appendix A; and one
-that goes beyond the lowest cost of its own mini-batch, by Armijo's rule with the share 1/2, is halved until
-it does not. With one sample x a step,
-y^ then ends between 0 and max(y^, 2 y), and in the flat geometry, where a step changes G only along x,
-|G|^2 grows by at most 2 max(y, 0) / |x|^2: over a stream by no more than the sum of these.
+No stream makes a run explode: four rules make steps shorter than (23).
+
+- They shrink with the square of the factor's length, as in appendix A.
+- None is longer than the share p / (p + 1) of the step that would fit its mini-batch of p samples best, were
+  predictions linear in it: one sample takes away at most half of its own error.
+- Steps that make W larger wait until samples for the unknowns have come (`Schedule.caution`). Let H H^T be
+  any matrix that fits a sample x, and s a flat step not beyond y^ = y. With y^ > y, |G - H|^2 falls by
+  4 s (y^ - y) (x^T G (G - H)^T x - s (y^ - y) |x|^2 y^), and x^T G H^T x <= sqrt(y^ y), so the step comes
+  nearer to H, and as well to H Q for every orthogonal Q. With y^ < y that holds for some Q only.
+- Where the cost of the mini-batch has not fallen by half of what the slope promises, a step is halved.
+
+With one sample x a step, y^ then ends between 0 and max(y^, 2 y), and in the flat geometry, where a step
+changes G only along x, |G|^2 grows by at most 2 max(y, 0) / |x|^2: over a stream by no more than their sum.
 """
 
 from __future__ import annotations
@@ -18,7 +26,8 @@ import numpy as np
 from nearwise._common.types import Array
 from nearwise.fixed_rank.descent import Objective
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
-from nearwise.fixed_rank.geometry import Geometry
+from nearwise.fixed_rank.geometry import Flat, Geometry, Polar
+from nearwise.fixed_rank.regression import Regression
 from nearwise.solving.loop import Loop
 
 _TRIED = tuple(2.0**k for k in range(-3, 4))  # for both s and t_0, section 7.4.2
@@ -28,6 +37,9 @@ _SEARCH_PASSES = 3  # over these samples: one would favour steps that shrink too
 _ENOUGH = 0.5  # of the fall that the slope promises: a parabola has it up to its lowest point, not beyond
 _HALVINGS = 30  # of a step after which its own mini-batch has not fallen enough, before it is left out
 _SEARCH_BATCHES = 30  # mini-batches of the samples on which they are tried
+_WAIT = (
+    4  # samples per row of the factor, over the size of a mini-batch, after which W may grow at half speed
+)
 
 
 @dataclass(frozen=True)
@@ -40,11 +52,13 @@ class Schedule:
     horizon : n t_0; infinite for steps that never shrink, to follow data that change
     size : the larger of 1 and |G_0|^2; appendix A divides by the larger of 1 and |G_t|^2, that is, relative
         to the start, by how many times |G_t|^2 is larger than this
+    caution : after t samples, steps that make W larger have the share t / (t + caution) of their length
     """
 
     step: float
     horizon: float
     size: float = np.inf
+    caution: float = 0.0
 
     def at(self, seen: int, square: float = 0.0) -> float:
         """s_t, where `square` is |G_t|^2."""
@@ -132,7 +146,7 @@ def pass_over(
     """One epoch: every sample once, in mini-batches, in random order or (without `rng`) as they come.
 
     A step longer than the geometry's reach is cut to it, so that a wild sample cannot throw the point far
-    away, and halved while the cost of its mini-batch has not fallen by half of what the slope promises.
+    away, and so is one that goes beyond what its own mini-batch asks for.
     """
     n, point, seen = problem.n_samples, stream.point, stream.seen
     order = np.arange(n) if rng is None else rng.permutation(n)
@@ -151,16 +165,29 @@ def _stepped(batch: Objective, geometry: Geometry, point: Any, schedule: Schedul
     G = geometry.factor(point)
     cost, slope = batch.evaluate(G)
     gradient = geometry.gradient(point, slope)
-    length = float(np.sqrt(max(geometry.inner(point, gradient, gradient), 0.0)))
-    if not length > 0:
+    square = max(geometry.inner(point, gradient, gradient), 0.0)
+    if not square > 0:
         return point
-    step = min(schedule.at(seen, float(np.vdot(G, G))), geometry.reach(point) / length)
+    step = schedule.at(seen, float(np.vdot(G, G)))
+    if isinstance(batch, Regression) and isinstance(geometry, Flat | Polar):
+        # their tangent vectors are changes of G, by which predictions and the trace of W change
+        step = min(step, _asked_for(batch, G, gradient, square))
+        if np.vdot(gradient, G) < 0:
+            known = seen + batch.n_samples
+            step *= known / (known + schedule.caution)
+    step = min(step, geometry.reach(point) / float(np.sqrt(square)))
     for _ in range(_HALVINGS):
         new = geometry.retract(point, -step * gradient)
-        if batch.evaluate(geometry.factor(new))[0] <= cost - _ENOUGH * step * length * length:
+        if batch.evaluate(geometry.factor(new))[0] <= cost - _ENOUGH * step * square:
             return new
         step /= 2
     return point
+
+
+def _asked_for(batch: Regression, G: Array, gradient: Array, square: float) -> float:
+    """The share p / (p + 1) of the step with the lowest cost, were predictions linear in it."""
+    bend = batch.bend(G, gradient)
+    return batch.n_samples / (batch.n_samples + 1) * square / bend if bend > 0 else np.inf
 
 
 def searched_schedule(
@@ -206,7 +233,7 @@ def searched_schedule(
         cost = cost_after(trial)
         if cost < best_cost:
             best, best_cost = trial, cost
-    return Schedule(best.step, best.horizon * expected / len(chosen), size)
+    return Schedule(best.step, best.horizon * expected / len(chosen), size, _WAIT * len(G) / batch_size)
 
 
 def _mean_gradient(problem: Objective, geometry: Geometry, point: Any, batch_size: int) -> float:

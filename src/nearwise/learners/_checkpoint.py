@@ -23,9 +23,10 @@ from nearwise._common.files import write_whole
 from nearwise._common.tensors import DamagedFile, OtherFormat, read, to_bytes
 from nearwise._common.types import Array
 from nearwise.fixed_rank.driver import FixedRankResult
+from nearwise.solving.diagonal import DiagonalResult
 from nearwise.solving.result import Result, Status
 
-Solution = TypeVar("Solution", Result, FixedRankResult)
+Solution = TypeVar("Solution", Result, DiagonalResult, FixedRankResult)
 
 FIRST_LEG = 16  # iterations
 _FORMAT = "nearwise checkpoint"
@@ -55,7 +56,7 @@ class Checkpoint:
         self.n_restored = self.n_iterations
         self._next = 0
 
-    def stage(self, solve: Callable[[], Result]) -> Array:
+    def stage(self, solve: Callable[[], Result | DiagonalResult]) -> Array:
         """The factor of the next solve, from the file if it is there."""
         self._next += 1
         if self._next > len(self.finished):

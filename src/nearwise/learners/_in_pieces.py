@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from nearwise._common.digest import digest
 from nearwise._common.types import Array, Codes, Index
 from nearwise.distributed import Vectors
+from nearwise.learners.diagonal_metric import DiagonalMetric
 from nearwise.learners.input_kernels import paired_squared_distances
 from nearwise.model.blocks import Constraints
 from nearwise.model.drawing import N_NEIGHBORS
@@ -123,7 +125,7 @@ def fingerprint(vectors: Vectors) -> str:
 def transformed(X: Any, metric: Any, n_features: int, name: str, whole: bool) -> Any:
     """Coordinates of the rows of a Dask array or dataframe, lazily; `whole` as in `coordinates`."""
     array = _checked_array(X, n_features, name)
-    width = n_features if whole else metric.factor.shape[1]
+    width = n_features if whole or isinstance(metric, DiagonalMetric) else metric.factor.shape[1]
     dtype = np.float32 if array.dtype == np.float32 else np.float64
     return array.map_blocks(coordinates, metric, whole, dtype=dtype, chunks=(array.chunks[0], (width,)))
 
@@ -132,7 +134,8 @@ def coordinates(rows: Any, metric: Any, whole: bool) -> NDArray[Any]:
     """Of some rows, in their precision and computed in double; `whole` for those of the whole distance."""
     doubled = rows.astype(np.float64, copy=False)
     found = metric.isometric(doubled) if whole else metric.transform(doubled)
-    return np.asarray(found, dtype=np.float32 if rows.dtype == np.float32 else np.float64)
+    precision = np.float32 if rows.dtype == np.float32 else np.float64
+    return found.astype(precision) if sparse.issparse(found) else np.asarray(found, dtype=precision)
 
 
 def pair_distances(pairs: Any, X: Any, metric: Any, n_features: int, squared: bool) -> Any:

@@ -13,15 +13,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from nearwise._common.markup import fact_table
 from nearwise._common.reading import finite
-from nearwise._common.types import Array
+from nearwise._common.types import Array, Index
 from nearwise.distributed.vectors import vectors_of
 from nearwise.linalg.medians import median
 from nearwise.model import binding
 from nearwise.model.blocks import Block, Constraints, Stated
 from nearwise.model.bound_in_blocks import BoundInBlocks, bind_in_blocks
-from nearwise.model.certificate import Certificate, InfeasibilityCheck, Violation
+from nearwise.model.certificate import Certificate, InfeasibilityCheck, Violation, named_violations
 from nearwise.model.divergences import Divergence, LogDet
 from nearwise.model.formulation import Formulation, Iterate
+from nearwise.model.grouped import bind_in_groups
 from nearwise.model.losses import Losses
 
 _WORST = 10  # constraints named in a certificate
@@ -49,6 +50,8 @@ class Problem:
     sample_ids : the ids by which the constraints name the objects; row numbers by default
     fixed : one number per constraint, by default 0: the part of its value that does not depend on M, such as
         a squared distance outside the span of the features (JKDD12 (10)). Bounds must be given then.
+    groups : the group of every column of the features, as numbers or texts: M is zero between columns of
+        different groups (`grouped`); none by default. The prior must be so too.
 
     Bounds that were left open (`similar`, `dissimilar`) become the 5th and 95th percentile of the squared
     distances between objects under the prior (KSD09 7.2).
@@ -70,12 +73,17 @@ class Problem:
         penalty: ArrayLike = 1.0,
         sample_ids: ArrayLike | None = None,
         fixed: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> None:
         divergence = LogDet() if divergence is None else divergence
         binding.check_arguments(constraints, divergence, penalty)
         vectors = vectors_of(features)
         bound: binding.BoundProblem | BoundInBlocks
-        if vectors is None:
+        if groups is not None:
+            if fixed is not None or vectors is not None:
+                raise ValueError("groups are for features in memory, without fixed parts")
+            bound = bind_in_groups(features, constraints, divergence, prior, sample_ids, groups)
+        elif vectors is None:
             bound = binding.bind_problem(features, constraints, divergence, prior, sample_ids, fixed)
         else:
             bound = bind_in_blocks(vectors, constraints, divergence, prior, sample_ids, fixed)
@@ -189,6 +197,11 @@ class Problem:
         return np.asarray(K @ (self.features / self.formulation.prior))
 
     @property
+    def groups(self) -> Index | None:
+        """The group of every column of the features as a number, where M is in blocks; else None."""
+        return None if isinstance(self._bound, BoundInBlocks) else self._bound.groups
+
+    @property
     def blocks(self) -> tuple[Block, ...]:
         """The constraints by row numbers of the features."""
         return self.constraints.resolve(len(self.features), self._bound.sample_ids)
@@ -267,11 +280,7 @@ class Problem:
 
     def violations_of(self, rows: list[int], values: Array) -> tuple[Violation, ...]:
         """The given rows by name, with their values and bounds."""
-        found = []
-        for row, (value, share) in zip(rows, self.formulation.losses.measured(values, rows), strict=True):
-            stated = self.stated(row)
-            found.append(Violation(row, str(stated), value, float(self.bounds[row]), share, stated))
-        return tuple(found)
+        return named_violations(rows, self.formulation.losses.measured(values, rows), self.stated)
 
     def describe(self, row: int) -> str:
         """One constraint as text, with its bound filled in."""
