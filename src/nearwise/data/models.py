@@ -53,6 +53,7 @@ _CLASSES = {
     "PlattProbability": "nearwise.learners.calibration",
     "KernelFeatures": "nearwise.learners.kernel_features",
     "LowRankKernelMetric": "nearwise.learners.kernel_features",
+    "NeighborLearner": "nearwise.learners",
     "OnlineLearner": "nearwise.learners",
     "KernelReducer": "nearwise.learners",
     "Metric": "nearwise.learners.metric",

@@ -14,6 +14,7 @@ from nearwise.learners.fixed_rank_regressor import FixedRankRegressor
 from nearwise.learners.kernel_learner import KernelLearner
 from nearwise.learners.kernel_reducer import KernelReducer, TruncationWarning
 from nearwise.learners.metric_learner import MetricLearner
+from nearwise.learners.neighbor_learner import NeighborLearner
 from nearwise.learners.online_learner import OnlineLearner
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "KernelLearner",
     "KernelReducer",
     "MetricLearner",
+    "NeighborLearner",
     "OnlineLearner",
     "PriorKeptWarning",
     "TruncationWarning",
