@@ -19,6 +19,7 @@ changes G only along x, |G|^2 grows by at most 2 max(y, 0) / |x|^2: over a strea
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,8 +27,10 @@ import numpy as np
 
 from nearwise._common.types import Array
 from nearwise.fixed_rank.descent import Objective
+from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
 from nearwise.fixed_rank.geometry import Flat, Geometry, Polar
 from nearwise.fixed_rank.regression import Regression
+from nearwise.solving.loop import Loop
 
 _TRIED = tuple(2.0**k for k in range(-3, 4))  # for both s and t_0, section 7.4.2
 _SHORTEST = 2.0**-20  # the search goes on below 2^-3 where that is not short enough
@@ -71,6 +74,68 @@ class Stream:
 
     point: Any
     seen: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class _Passed:
+    """Where a pass ended: its factor, the cost of all samples there, and how far the factor has moved."""
+
+    stream: Stream
+    factor: Array
+    cost: float
+    moved: float
+
+
+class Passes(Loop[Stream, _Passed, FixedRankRecord]):
+    """Passes over all samples, up to a number of them; the last one counts."""
+
+    counts_start = True  # a point is the end of a pass
+
+    def __init__(
+        self,
+        problem: Objective,
+        geometry: Geometry,
+        start: Stream,
+        n_passes: int,
+        callback: Callable[[FixedRankRecord], Any] | None = None,
+    ) -> None:
+        super().__init__(n_passes, None, callback)
+        self.problem, self.geometry, self.start = problem, geometry, start
+        self.factor = geometry.factor(start.point)  # that of the last pass
+
+    def grade(self, point: Stream) -> _Passed:
+        """The cost of all samples, and how far the pass has come."""
+        before, self.factor = self.factor, self.geometry.factor(point.point)
+        size = max(np.linalg.norm(before), np.finfo(float).tiny)
+        moved = float(np.linalg.norm(self.factor - before) / size)
+        return _Passed(point, self.factor, self.problem.evaluate(self.factor)[0], moved)
+
+    def record(self, graded: _Passed, iteration: int, seconds: float) -> FixedRankRecord:
+        """Its cost, and how far it moved."""
+        return FixedRankRecord(iteration, seconds, graded.cost, graded.moved)
+
+    def end(self, graded: _Passed) -> None:
+        """Only a limit, a callback or Ctrl-C ends passes."""
+
+    def result(
+        self, schedule: Schedule, batch_size: int, rng: np.random.Generator | None
+    ) -> tuple[FixedRankResult, Stream]:
+        """Make the passes, in random order or (without `rng`) as samples come, and say where they ended."""
+        status = self.follow(self._streams(schedule, batch_size, rng))
+        assert self.best is not None
+        last, n = self.best, self.problem.n_samples
+        message = f"{len(self.history)} passes over {n} samples, {last.stream.seen} seen in all."
+        history = tuple(self.history)
+        found = FixedRankResult(last.factor, last.cost, status, history, "Online", message, self.limit)
+        return found, last.stream
+
+    def _streams(
+        self, schedule: Schedule, batch_size: int, rng: np.random.Generator | None
+    ) -> Iterator[Stream]:
+        stream = self.start
+        while True:
+            stream = pass_over(self.problem, self.geometry, stream, schedule, batch_size, rng)
+            yield stream
 
 
 def pass_over(
