@@ -216,6 +216,21 @@ def test_a_step_down_comes_nearer_to_every_matrix_that_fits_its_sample() -> None
             assert np.linalg.norm(stream.point.factor - turned) < np.linalg.norm(G - turned)
 
 
+def test_no_sample_multiplies_w() -> None:
+    """A polar step of Psi = a v v^T within its reach, sqrt(3) of 6 rows, and of at most half of the trace."""
+    rng, geometry = np.random.default_rng(0), solvers.Polar()
+    for _ in range(100):
+        G = rng.normal(size=(6, 6)) * 10.0 ** rng.uniform(-1, 1, 6)
+        x = rng.normal(size=(1, 6))
+        y = np.square(x @ G).sum(axis=1) * 10.0 ** rng.uniform(1, 4)
+        problem = solvers.Regression(solvers.vector_forms(x, unit=1.0), y)
+        stream = solvers.pass_over(
+            problem, geometry, solvers.Stream(geometry.point(G)), solvers.Schedule(1e9, np.inf), 1, None
+        )
+        new = geometry.factor(stream.point)
+        assert 1 < np.vdot(new, new) / np.vdot(G, G) <= 1 + 0.5 * np.expm1(np.sqrt(3)) / np.sqrt(3) + 1e-9
+
+
 def test_w_grows_with_caution_and_shrinks_without() -> None:
     x, geometry = np.array([[1.0, 2.0]]), solvers.Flat()
     G = np.array([[1.0], [1.0]])

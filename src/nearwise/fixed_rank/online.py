@@ -1,6 +1,6 @@
 """Online regression on fixed-rank matrices: mini-batches and the step sizes of MBS11 (9), (20), (23).
 
-No stream makes a run explode: four rules make steps shorter than (23).
+No stream makes a run explode: five rules make steps shorter than (23).
 
 - They shrink with the square of the factor's length, as in appendix A.
 - None is longer than the share p / (p + 1) of the step that would fit its mini-batch of p samples best, were
@@ -9,6 +9,8 @@ No stream makes a run explode: four rules make steps shorter than (23).
   any matrix that fits a sample x, and s a flat step not beyond y^ = y. With y^ > y, |G - H|^2 falls by
   4 s (y^ - y) (x^T G (G - H)^T x - s (y^ - y) |x|^2 y^), and x^T G H^T x <= sqrt(y^ y), so the step comes
   nearer to H, and as well to H Q for every orthogonal Q. With y^ < y that holds for some Q only.
+- None adds more than half of the trace of W to it: in the polar geometry, where W grows by factors, a sample
+  nearly orthogonal to what W sees would ask for a large one.
 - Where the cost of the mini-batch has not fallen by half of what the slope promises, a step is halved.
 
 With one sample x a step, y^ then ends between 0 and max(y^, 2 y), and in the flat geometry, where a step
@@ -35,6 +37,7 @@ _SHORTEST = 2.0**-20  # the search goes on below 2^-3 where that is not short en
 _GATHERED = 32  # mini-batches whose rows are gathered at once
 _SEARCH_PASSES = 3  # over these samples: one would favour steps that shrink too soon
 _ENOUGH = 0.5  # of the fall that the slope promises: a parabola has it up to its lowest point, not beyond
+_GROWTH = 0.5  # of the trace of W, the most that one step adds to it to first order
 _HALVINGS = 30  # of a step after which its own mini-batch has not fallen enough, before it is left out
 _SEARCH_BATCHES = 30  # mini-batches of the samples on which they are tried
 _WAIT = (
@@ -168,13 +171,15 @@ def _stepped(batch: Objective, geometry: Geometry, point: Any, schedule: Schedul
     square = max(geometry.inner(point, gradient, gradient), 0.0)
     if not square > 0:
         return point
-    step = schedule.at(seen, float(np.vdot(G, G)))
+    square_length = float(np.vdot(G, G))
+    step = schedule.at(seen, square_length)
     if isinstance(batch, Regression) and isinstance(geometry, Flat | Polar):
         # their tangent vectors are changes of G, by which predictions and the trace of W change
         step = min(step, _asked_for(batch, G, gradient, square))
-        if np.vdot(gradient, G) < 0:
+        growth = -2 * float(np.vdot(gradient, G))  # of the trace of W, per length of the step
+        if growth > 0:
             known = seen + batch.n_samples
-            step *= known / (known + schedule.caution)
+            step = min(step * known / (known + schedule.caution), _GROWTH * square_length / growth)
     step = min(step, geometry.reach(point) / float(np.sqrt(square)))
     for _ in range(_HALVINGS):
         new = geometry.retract(point, -step * gradient)
