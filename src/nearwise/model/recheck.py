@@ -42,7 +42,7 @@ class Recheck:
     def suits(problem: Problem) -> bool:
         """Whether a problem is small enough."""
         n, r = problem.features.shape
-        others = sum(len(block) for block in problem.blocks if not _has_differences(block))
+        others = sum(len(block) for block in problem.constraints.blocks if not _has_differences(block))
         squares = 2 * (problem.formulation.measurements.n_rows - others)
         return r <= _LARGEST_ORDER and others * n * n + squares**2 <= _MOST_NUMBERS
 
