@@ -158,7 +158,7 @@ class Formulation:
         if not invariant:
             size = float(np.sum(factor**2))
             slope = self.divergence.curvature(np.array([max(size, _SMALLEST)]))[0]
-            return not delta**2 / max(slope, _SMALLEST) <= tol * abs(primal) + self.unit * tol
+            return not delta * delta / max(slope, _SMALLEST) <= tol * abs(primal) + self.unit * tol
         return not (delta < 0.5 and len(factor) * delta**2 <= tol * max(abs(primal), 1.0))
 
     def is_blurred(self, point: Iterate) -> bool:
