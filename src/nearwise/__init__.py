@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ._common.threads import threads as threads
     from .data.models import ModelFileError as ModelFileError, load as load, save as save
     from .learners import (
+        AutoLearner as AutoLearner,
         FixedRankEmbedding as FixedRankEmbedding,
         FixedRankLearner as FixedRankLearner,
         FixedRankRegressor as FixedRankRegressor,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
         UnknownIdsWarning as UnknownIdsWarning,
         WorseThanEuclideanWarning as WorseThanEuclideanWarning,
     )
+    from .learners.joined_metric import JoinedMetric as JoinedMetric
     from .learners.metric import (
         KernelMap as KernelMap,
         KernelMetric as KernelMetric,
@@ -111,8 +113,10 @@ _EXPORTS: dict[str, str | None] = {
     "threads": "_common.threads",
     "Metric": "learners.metric",
     "KernelMetric": "learners.metric",
+    "JoinedMetric": "learners.joined_metric",
     "KernelMap": "learners.metric",
     "MetricLearner": "learners",
+    "AutoLearner": "learners",
     "FixedRankEmbedding": "learners",
     "FixedRankLearner": "learners",
     "FixedRankRegressor": "learners",

@@ -181,6 +181,20 @@ def test_a_subspace_is_said_to_leave_something_out(folder: Path, capsys: Capture
     assert "learned in a subspace" in capsys.readouterr().err
 
 
+def test_whole_coordinates_have_the_whole_distances(folder: Path, capsys: Capture) -> None:
+    model = MODELS["subspace"]()
+    nw.save(model, "other")
+    assert run("apply", "other", "flowers.npy", "--whole", "-o", "out.npy") == cli.DONE
+    assert "subspace" not in capsys.readouterr().err
+    found = np.load("out.npy")
+    assert found.shape == (150, 4)
+    np.testing.assert_allclose(((found[:75] - found[75:]) ** 2).sum(axis=1),
+        [model.metric_(X[k], X[75 + k]) ** 2 for k in range(75)], rtol=1e-10)  # fmt: skip
+    nw.save(MODELS["kernel"](), "kernel")
+    assert run("apply", "kernel", "flowers.npy", "--whole", "-o", "other.npy") == cli.BAD_INPUT
+    assert "the distance of kernel is that of a kernel" in capsys.readouterr().err
+
+
 def test_neighbors_are_csv_where_nobody_looks(folder: Path, capsys: Capture) -> None:
     assert run("neighbors", "model", "flowers.csv", "--id", "id", "-k", "2", "--quiet") == cli.DONE
     lines = capsys.readouterr().out.splitlines()
@@ -336,7 +350,7 @@ def test_refusals_are_code_2_and_one_line_and_write_nothing(name: str, folder: P
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("command", ["apply", "neighbors"])
+@pytest.mark.parametrize("command", ["apply", pytest.param("neighbors", marks=pytest.mark.slow)])
 def test_a_reader_that_went_away_is_no_error(command: str, folder: Path) -> None:
     read, write = os.pipe()
     os.close(read)
@@ -386,7 +400,7 @@ def test_one_neighbor_is_not_several(folder: Path, capsys: Capture) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("locale", ["ascii", "latin-1"])
+@pytest.mark.parametrize("locale", ["ascii", pytest.param("latin-1", marks=pytest.mark.slow)])
 def test_any_text_goes_through_a_pipe_in_utf8(locale: str, folder: Path) -> None:
     ids = [f"花{row}" for row in range(len(X))]
     tables.write("named.csv", NAMES, X, ids=ids, force=False)

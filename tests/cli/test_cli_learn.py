@@ -567,6 +567,7 @@ def test_ctrl_c_during_a_fit_keeps_the_best_iterate(folder: Path) -> None:
     assert Path("m.html").exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", ["tables, 'read'", "fitting.Pipeline, '__init__'"])
 def test_ctrl_c_outside_a_fit_leaves_nothing_behind(place: str, folder: Path) -> None:
     before = {path.name for path in folder.iterdir()}

@@ -40,6 +40,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="where to write: .csv, .tsv, .json, .parquet, .npy, .npz, or - for CSV on standard output "
         "(default)",
     )
+    parser.add_argument(
+        "--whole",
+        action="store_true",
+        help="for a model that was learned in a subspace: as many coordinates as there are features, whose "
+        "distances are the whole learned ones",
+    )
     add_columns(parser)
     add_options(parser.add_argument_group("running"), "threads", "force", "quiet", "json")
 
@@ -62,7 +68,7 @@ def _written_in_pieces(arguments: argparse.Namespace, fitted: Fitted) -> tuple[i
     vectors = in_pieces.open_files(
         [arguments.data], ids=arguments.id, features=arguments.features, known=fitted.names
     )
-    return len(vectors), in_pieces.write_coordinates(fitted, vectors, arguments.output)
+    return len(vectors), in_pieces.write_coordinates(fitted, vectors, arguments.output, arguments.whole)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -86,16 +92,17 @@ def run(arguments: argparse.Namespace) -> int:
             else:
                 has_ids = not arguments.output.lower().endswith(".npy")
                 table = fitted.read(arguments.data, remembered_ids=has_ids, **columns(arguments))
-                coordinates, notices = fitted.transform(table.X), list(table.notices)
+                coordinates = fitted.transform(table.X, arguments.whole)
+                notices = list(table.notices)
                 rows = len(coordinates)
                 names = [f"{type(fitted.learner).__name__.lower()}{k}" for k in range(coordinates.shape[1])]
                 notices += tables.write(
                     arguments.output, names, coordinates, ids=table.ids, force=arguments.force
                 )
-        if getattr(fitted.metric, "basis", None) is not None:
+        if not arguments.whole and getattr(fitted.metric, "basis", None) is not None:
             notices.append(
                 "the model was learned in a subspace: the coordinates are those in it, and distances between "
-                "them leave out the rest, which nearwise neighbors includes"
+                "them leave out the rest, which nearwise neighbors includes; --whole writes all"
             )
     if arguments.json:
         summary = {"output": arguments.output, "rows": rows, "coordinates": names, "notices": notices}

@@ -73,6 +73,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="K",
         help="learn in K dimensions only (fixed-rank: default 10, or number of classes less one, up to 30)",
     )
+    how.add_argument(
+        "--structure",
+        choices=("diagonal", "blocks"),
+        help="learn a weight for every feature, or a matrix for every group of columns (--group), not one "
+        "matrix of all",
+    )
+    how.add_argument(
+        "--group",
+        action="append",
+        default=[],
+        type=_names,
+        metavar="NAMES",
+        help="columns of one block, with commas between; once for each group. Columns in no group are alone",
+    )
     how.add_argument("--kernel", choices=KERNELS, help="learn a kernel from this one, not a linear distance")
     how.add_argument(
         "--penalty",
@@ -164,6 +178,14 @@ def _check(arguments: argparse.Namespace) -> None:
             raise BadInput(f"--kernel goes with --method logdet or vonneumann, not {method}")
         if arguments.penalty != "auto":
             raise BadInput(f"--penalty goes with --method logdet or vonneumann, not {method}")
+    if arguments.structure is not None:
+        for option, given in (("--kernel", arguments.kernel), ("--rank", arguments.rank)):
+            if given is not None:
+                raise BadInput(f"--structure {arguments.structure} and {option} exclude each other")
+        if method in ("fixed-rank", "online"):
+            raise BadInput(f"--structure goes with --method logdet or vonneumann, not {method}")
+    if bool(arguments.group) != (arguments.structure == "blocks"):
+        raise BadInput("--structure blocks and --group go together, as in --structure blocks --group age,sex")
     if method == "online" and arguments.max_iter is not None:
         raise BadInput("--max-iter has no meaning with --method online, which passes once over the feedback")
 
@@ -226,6 +248,8 @@ def _settings(arguments: argparse.Namespace, table: Table) -> Settings:
     scale = table.scalars if arguments.scale == "auto" else arguments.scale == "standard"
     return Settings(
         method=arguments.method,
+        structure=arguments.structure,
+        groups=tuple(arguments.group),
         rank=arguments.rank,
         kernel=arguments.kernel,
         penalty=arguments.penalty,
@@ -301,6 +325,13 @@ def _given(value: str | None) -> list[str]:
 
 _given_penalty = number_that(lambda value: value > 0.0, "auto, inf or a number greater than 0")
 _share = number_that(lambda value: 0.0 <= value <= 0.9, "a share from 0 to 0.9")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"names of columns with commas between them, not {text!r}")
+    return names
 
 
 def _penalty(text: str) -> float | str:

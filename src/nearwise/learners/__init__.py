@@ -6,6 +6,7 @@ streams, `_base` does the rest.
 """
 
 from nearwise.learners._side import UnknownIdsWarning
+from nearwise.learners.auto_learner import AutoLearner
 from nearwise.learners.base import PriorKeptWarning, WorseThanEuclideanWarning
 from nearwise.learners.fixed_rank_embedding import FixedRankEmbedding
 from nearwise.learners.fixed_rank_learner import FixedRankLearner
@@ -16,6 +17,7 @@ from nearwise.learners.metric_learner import MetricLearner
 from nearwise.learners.online_learner import OnlineLearner
 
 __all__ = [
+    "AutoLearner",
     "FixedRankEmbedding",
     "FixedRankLearner",
     "FixedRankRegressor",

@@ -12,17 +12,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from nearwise._common.digest import digest
 from nearwise._common.types import Array, Codes, Index
 from nearwise.distributed import Vectors
+from nearwise.learners.diagonal_metric import DiagonalMetric
 from nearwise.learners.input_kernels import paired_squared_distances
 from nearwise.model.blocks import Constraints
 from nearwise.model.drawing import N_NEIGHBORS
 
 _TAKEN = 1 << 22  # numbers in rows that are taken here, at most: 32 MB
 _AT_A_TIME = 1 << 22  # distances that are compared at a time
-_LOOKED_AT = 1000  # rows that tell the data of one fit from those of another
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,15 +116,28 @@ def sample_of_constraints(
 
 
 def fingerprint(vectors: Vectors) -> str:
-    """A digest of the shape and of some rows."""
-    chosen = np.unique(np.linspace(0, len(vectors) - 1, _LOOKED_AT).astype(np.int64))
-    return digest(vectors.shape, vectors.take(chosen))
+    """A digest of all rows, however they are stored and cut: a sum over rows that knows their places."""
+    dtype = np.dtype(np.float32 if vectors.dtype.itemsize <= 4 else np.float64)
+    n_words = vectors.shape[1] * dtype.itemsize // 4
+    multipliers = np.random.default_rng(0).integers(1, 2**63, n_words, dtype=np.uint64) | np.uint64(1)
+    beside = np.zeros(len(vectors), dtype=np.int64)
+    found = vectors.over_rows(_hash_of, multipliers, dtype, beside=beside)
+    return digest(vectors.shape, str(dtype), sum(found) % 2**64)
+
+
+def _hash_of(first: int, rows: NDArray[Any], beside: Index, multipliers: Any, dtype: Any) -> int:
+    """Of the bits of some rows, modulo 2^64."""
+    words = np.ascontiguousarray(rows, dtype=dtype).view(np.uint32).astype(np.uint64)
+    hashed = words @ multipliers + np.arange(first, first + len(rows), dtype=np.uint64) * multipliers[0]
+    for shift in (33, 29, 32):  # so that what cancels in one row does not cancel in the sum
+        hashed = (hashed ^ (hashed >> np.uint64(shift))) * multipliers[-1]
+    return int(hashed.sum(dtype=np.uint64))
 
 
 def transformed(X: Any, metric: Any, n_features: int, name: str, whole: bool) -> Any:
     """Coordinates of the rows of a Dask array or dataframe, lazily; `whole` as in `coordinates`."""
     array = _checked_array(X, n_features, name)
-    width = n_features if whole else metric.factor.shape[1]
+    width = n_features if whole or isinstance(metric, DiagonalMetric) else metric.factor.shape[1]
     dtype = np.float32 if array.dtype == np.float32 else np.float64
     return array.map_blocks(coordinates, metric, whole, dtype=dtype, chunks=(array.chunks[0], (width,)))
 
@@ -132,7 +146,8 @@ def coordinates(rows: Any, metric: Any, whole: bool) -> NDArray[Any]:
     """Of some rows, in their precision and computed in double; `whole` for those of the whole distance."""
     doubled = rows.astype(np.float64, copy=False)
     found = metric.isometric(doubled) if whole else metric.transform(doubled)
-    return np.asarray(found, dtype=np.float32 if rows.dtype == np.float32 else np.float64)
+    precision = np.float32 if rows.dtype == np.float32 else np.float64
+    return found.astype(precision) if sparse.issparse(found) else np.asarray(found, dtype=precision)
 
 
 def pair_distances(pairs: Any, X: Any, metric: Any, n_features: int, squared: bool) -> Any:

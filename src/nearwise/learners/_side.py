@@ -22,6 +22,7 @@ from nearwise._common.reading import id_list, regular_array, show
 from nearwise._common.types import Array, Codes, Index
 from nearwise._common.warning import warn
 from nearwise.learners._space import Outside
+from nearwise.learners._structure import Structure
 from nearwise.model import drawing, labelling
 from nearwise.model.binding import unreachable
 from nearwise.model.blocks import Block, Constraints
@@ -161,12 +162,16 @@ def without_unreachable(
     divergence: Divergence,
     prior: Array | None,
     outside: Outside | None = None,
+    structure: Structure | None = None,
 ) -> SideInformation:
     """Without the constraints that no matrix can meet, as on equal objects; they are counted as dropped."""
     if len(side.constraints) == 0:
         return side
     fixed = None if outside is None else outside.values(side.constraints)
-    lost = unreachable(features, side.constraints, divergence, prior, fixed)
+    if structure is not None:
+        lost = structure.unreachable(features, side.constraints, divergence, prior)
+    else:
+        lost = unreachable(features, side.constraints, divergence, prior, fixed)
     if not lost.any():
         return side
     first = side.constraints.describe(int(np.flatnonzero(lost)[0]))

@@ -10,8 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from nearwise._common.types import Array, Index
+from nearwise.learners.diagonal_metric import scaled
 from nearwise.learners.input_kernels import InputKernel, in_parts, paired_products, paired_squared_distances
 from nearwise.model import drawing
 from nearwise.model.blocks import Block, Constraints
@@ -90,6 +92,14 @@ class Outside:
         return replace(self, alpha=self.alpha * scale**2)
 
 
+def mapped(rows: Any, factor: Array) -> Any:
+    """Rows in the coordinates of a factor B of M = B B^T, or of a diagonal B, given as a vector.
+
+    Sparse rows become dense by a matrix, and stay sparse under a diagonal one.
+    """
+    return scaled(rows, factor) if factor.ndim == 1 else np.asarray(rows @ factor)
+
+
 @dataclass(frozen=True, eq=False)
 class Space:
     """Objects with coordinates, dense or sparse, and what is outside them; None for nothing."""
@@ -110,6 +120,8 @@ class Space:
 
     def neighbors(self, codes: Index, asking: Index) -> tuple[Index, Index]:
         """Pairs of objects that ask with their nearest of their own class, and of the others."""
+        if sparse.issparse(self.rows):
+            return drawing.neighbors(codes, self.nearest, asking)
         # distances between rows round less when they are centred
         centred = Space(self.rows - self.rows[np.flatnonzero(codes >= 0)].mean(axis=0), self.outside)
         return drawing.neighbors(codes, centred.nearest, asking)

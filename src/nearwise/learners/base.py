@@ -25,14 +25,17 @@ from nearwise._common.warning import warn
 from nearwise.distributed import Vectors
 from nearwise.distributed.vectors import is_dask
 from nearwise.learners import _in_pieces, _range, _side
-from nearwise.learners._learning import Learned, learn
+from nearwise.learners._export import Exports
+from nearwise.learners._fits import Learned, learn
 from nearwise.learners._progress import Callbacks, progress
 from nearwise.learners._space import Outside
+from nearwise.learners._structure import AnyResult, Structure
 from nearwise.learners.decisions import PairDecisions
+from nearwise.learners.diagonal_metric import DiagonalMetric
 from nearwise.learners.kernel_features import is_precomputed
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence, Frobenius, LogDet, VonNeumann
-from nearwise.solving.result import CONTRADICTION, Result, Status
+from nearwise.solving.result import CONTRADICTION, Status
 
 DIVERGENCES: dict[str, Divergence] = {
     "logdet": LogDet(),
@@ -62,7 +65,14 @@ class LearnedMetric(Protocol):
     def pair_squared_distances(self, X: Any, i: Index, j: Index) -> Array: ...
 
 
-class Learner(PairDecisions, Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class Learner(
+    Exports,
+    PairDecisions,
+    Callbacks,  # type: ignore[misc]
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+):
     """The common part of `MetricLearner` and `KernelLearner`; a subclass has `fit`, which sets `metric_`."""
 
     # With metadata routing, these names go to fit and score without being asked for: they have one meaning. A
@@ -186,7 +196,8 @@ class Learner(PairDecisions, Callbacks, ClassNamePrefixFeaturesOutMixin, Transfo
 
     @property
     def _n_features_out(self) -> int:
-        return int(self.metric_.n_features if self._is_whole else self.metric_.factor.shape[1])
+        all_of_them = self._is_whole or isinstance(self.metric_, DiagonalMetric)
+        return int(self.metric_.n_features if all_of_them else self.metric_.factor.shape[1])
 
     @property
     def _is_whole(self) -> bool:
@@ -207,12 +218,30 @@ class Learner(PairDecisions, Callbacks, ClassNamePrefixFeaturesOutMixin, Transfo
         prior: Array | None,
         outside: Outside | None = None,
         auto_pairs: str = "local",
+        structure: Structure | None = None,
     ) -> Array:
         """Learn a matrix for the features, set the attributes that report on it, and return its factor.
 
         `outside` is the fixed part of the distance where the features are coordinates in a basis, and
-        `auto_pairs` what pairs="auto" means.
+        `auto_pairs` what pairs="auto" means. Where `structure` makes M diagonal, prior and factor are
+        vectors.
         """
+        side, how = self._how(features, side, prior, outside, auto_pairs, structure)
+        with progress(self, X, y) as report:
+            learned = learn(features, callback=report, **how)
+        self._keep_learned(learned, side, report.n_iterations)
+        return learned.factor
+
+    def _how(
+        self,
+        features: Array | Vectors,
+        side: _side.SideInformation,
+        prior: Array | None,
+        outside: Outside | None = None,
+        auto_pairs: str = "local",
+        structure: Structure | None = None,
+    ) -> tuple[_side.SideInformation, dict[str, Any]]:
+        """What of the side information is learned from, and the arguments of `learn` besides the callback."""
         divergence, penalty = _divergence(self.divergence), _penalty(self.penalty)
         pairs = one_of(self.pairs, "pairs", ("auto", "random", "local", "none"))
         if pairs == "none":
@@ -221,38 +250,38 @@ class Learner(PairDecisions, Callbacks, ClassNamePrefixFeaturesOutMixin, Transfo
         if isinstance(features, Vectors):
             pass  # `Problem` leaves out what nothing can meet, and says so
         elif penalty != np.inf:
-            side = _side.without_unreachable(side, features, divergence, prior, outside)
+            side = _side.without_unreachable(side, features, divergence, prior, outside, structure)
         elif outside is not None:
             # hard constraints hold for what the basis contributes, or for nothing
             side, outside = side.inside(outside), None
-        with progress(self, X, y) as report:
-            learned = learn(
-                features,
-                codes=side.codes,
-                constraints=side.constraints if len(side.constraints) else None,
-                divergence=divergence,
-                prior=prior,
-                penalty=penalty,
-                pairs=auto_pairs if pairs == "auto" else pairs,
-                n_pairs=whole_number_or_none(self.n_pairs, "n_pairs"),
-                tol=self.tol,
-                max_iter=whole_number_or_none(self.max_iter, "max_iter"),
-                random_state=self.random_state,
-                callback=report,
-                checkpoint=self.checkpoint,
-                outside=outside,
-                weights=side.weights,
-            )
+        return side, {
+            "codes": side.codes,
+            "constraints": side.constraints if len(side.constraints) else None,
+            "divergence": divergence,
+            "prior": prior,
+            "penalty": penalty,
+            "pairs": auto_pairs if pairs == "auto" else pairs,
+            "n_pairs": whole_number_or_none(self.n_pairs, "n_pairs"),
+            "tol": self.tol,
+            "max_iter": whole_number_or_none(self.max_iter, "max_iter"),
+            "random_state": self.random_state,
+            "checkpoint": self.checkpoint,
+            "outside": outside,
+            "weights": side.weights,
+            "structure": structure,
+        }
+
+    def _keep_learned(self, learned: Learned, side: _side.SideInformation, n_iterations: int) -> None:
+        """Set the attributes that report on what was learned."""
         self.result_ = learned.result
         self.status_ = Status.SOLVED if learned.result is None else learned.result.status
-        self.n_iter_ = learned.n_restored + report.n_iterations
+        self.n_iter_ = learned.n_restored + n_iterations
         self.penalty_ = learned.penalty
         self.penalty_scores_ = learned.scores
         self.kept_prior_ = learned.kept_prior
         self.n_constraints_used_ = learned.n_constraints
         self.n_constraints_dropped_ = side.n_dropped
         self._report(learned, side)
-        return learned.factor
 
     def _report(self, learned: Learned, side: _side.SideInformation) -> None:
         name = type(self).__name__
@@ -310,7 +339,7 @@ class Learner(PairDecisions, Callbacks, ClassNamePrefixFeaturesOutMixin, Transfo
         return tags
 
 
-def contradiction(found: Result) -> RowsError:
+def contradiction(found: AnyResult) -> RowsError:
     """The error for a solve whose hard constraints contradict each other."""
     rows = [violation.stated for violation in found.certificate.worst]
     return RowsError(rows, before=CONTRADICTION, after="; a finite penalty lets them give way")

@@ -159,7 +159,8 @@ def paired_squared_distances(X: Any, Y: Any) -> Array:
 
 def in_parts(paired: Callable[[Any, Any], Array], X: Any, i: Index, j: Index) -> Array:
     """`paired` of the rows i and j of X, some thousand pairs at a time, so that no m x d array is made."""
-    size = max(_GATHERED // max(X.shape[1], 1), 1)
+    width = X.nnz / max(X.shape[0], 1) if sparse.issparse(X) else X.shape[1]
+    size = int(max(_GATHERED // max(width, 1), 1))
     parts = [paired(X[i[k : k + size]], X[j[k : k + size]]) for k in range(0, len(i), size)]
     return np.concatenate([np.empty(0), *parts])
 

@@ -51,7 +51,7 @@ class Metric:
     basis: Array | None = None
 
     def __post_init__(self) -> None:
-        _store_by_rows(self)
+        store_by_rows(self)
 
     def __repr__(self) -> str:
         form = "" if self.basis is None else f", identity outside {self.basis.shape[1]} dimensions"
@@ -68,9 +68,7 @@ class Metric:
 
     def __call__(self, x: ArrayLike, y: ArrayLike) -> float:
         """The distance of two vectors, not squared, as SciPy, scikit-learn and UMAP ask for it."""
-        first, second = _two_vectors(x, y)
-        if len(first) != self.n_features:
-            raise ValueError(f"the metric is for vectors of {self.n_features} numbers, got {len(first)}")
+        first, second = two_vectors(x, y, self.n_features)
         z = first - second
         inside = z if self.basis is None else z @ self.basis
         learned = inside @ self.factor
@@ -172,7 +170,7 @@ class KernelMetric:
     alpha: float = 1.0
 
     def __post_init__(self) -> None:
-        _store_by_rows(self)
+        store_by_rows(self)
 
     def __repr__(self) -> str:
         return f"<KernelMetric: kernel {self.kernel.name!r}, learned in {len(self.factor)} dimensions>"
@@ -274,7 +272,7 @@ class ObjectSpan:
     diagonal: Array
 
     def __post_init__(self) -> None:
-        _store_by_rows(self)
+        store_by_rows(self)
 
     @classmethod
     def of(cls, K: Array) -> ObjectSpan:
@@ -315,7 +313,7 @@ class KernelMap:
     training: Array | None = None
 
     def __post_init__(self) -> None:
-        _store_by_rows(self)
+        store_by_rows(self)
 
     def __call__(self, x: ArrayLike, y: ArrayLike) -> float:
         """The learned distance of two objects, not squared; of a precomputed kernel, two rows of it."""
@@ -356,7 +354,7 @@ class KernelMap:
 
 def distance_of_two(metric: Any, x: ArrayLike, y: ArrayLike) -> float:
     """Of two objects under a metric that measures the rows of a table."""
-    rows = np.stack(_two_vectors(x, y))
+    rows = np.stack(two_vectors(x, y))
     return float(np.sqrt(metric.pair_squared_distances(rows, np.array([0]), np.array([1]))[0]))
 
 
@@ -378,15 +376,18 @@ def root_of(matrix: Array) -> Array:
     return vectors * np.sqrt(np.maximum(values, 0.0))
 
 
-def _two_vectors(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
+def two_vectors(x: ArrayLike, y: ArrayLike, length: int | None = None) -> tuple[Array, Array]:
+    """The arguments of a function of two vectors, checked."""
     first, second = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if first.ndim != 1 or first.shape != second.shape:
         shapes = f"{first.shape} and {second.shape}"
         raise ValueError(f"the distance is that of two vectors of one length, got shapes {shapes}")
+    if length is not None and len(first) != length:
+        raise ValueError(f"the metric is for vectors of {length} numbers, got {len(first)}")
     return first, second
 
 
-def _store_by_rows(metric: Any) -> None:
+def store_by_rows(metric: Any) -> None:
     """Lay all arrays out alike, so that a metric that was stored and read computes the same bits."""
     for field in fields(metric):
         value = getattr(metric, field.name)

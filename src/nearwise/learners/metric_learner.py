@@ -14,14 +14,22 @@ from sklearn.utils.validation import _check_feature_names
 
 from nearwise._common.checks import one_of
 from nearwise._common.reading import symmetric
-from nearwise._common.types import Array
+from nearwise._common.types import Array, Index
 from nearwise.distributed import Vectors, vectors_of
 from nearwise.distributed.vectors import is_dask
 from nearwise.learners import _bases, _side
 from nearwise.learners._progress import with_callbacks
 from nearwise.learners._space import Outside
+from nearwise.learners._structure import (
+    Structure,
+    diagonal_of,
+    inverse_covariance,
+    prior_weights,
+    structure_of,
+)
 from nearwise.learners._whole import whole
 from nearwise.learners.base import Learner, rank_wanted
+from nearwise.learners.diagonal_metric import DiagonalMetric
 from nearwise.learners.input_kernels import InputKernel, dense_product, first_equal_rows
 from nearwise.learners.metric import Metric, euclidean, root_of, symmetric_root
 from nearwise.model.blocks import Constraints
@@ -82,12 +90,22 @@ class MetricLearner(Learner):
     whole : bool, default=False
         Where a subspace is learned: let `transform` give d coordinates, in which the Euclidean distance is
         the whole learned one, instead of those in the subspace. It can be set after the fit.
+    structure : None, "diagonal" or "blocks", default=None
+        The form of M: "diagonal" learns a weight for every feature, in time and memory that grow with the
+        entries of the data, which may be sparse with a million columns; the prior may be d weights. "blocks"
+        learns a matrix for every group of columns, and M is zero between groups. Both need rank=None.
+    groups : the groups of columns of structure="blocks", default=None
+        Lists of column numbers or names, as in [["height", "weight"], ["age"]], or a dict of such lists by
+        the groups' names; a column in none of them is a group by itself. Or an array of the group of every
+        column.
 
     Attributes
     ----------
-    metric_ : the learned `Metric`
+    metric_ : the learned `Metric`, or `DiagonalMetric` of structure="diagonal"
     start_metric_ : the `Metric` that the fit started from, which `prior` was on the data of the fit
     components_ : (n_components, d) array, the linear map of `transform`
+    weights_, groups_ : of structure="diagonal", the weight of every feature; of structure="blocks", the group
+        of every column as a number
     rank_ : dimensions of the learned subspace, d where all of M was learned; in the others M is the identity
     result_ : `Result` of the last solve with certificate and history; None where nothing was to be learned
     status_ : `Status` of that solve
@@ -127,6 +145,8 @@ class MetricLearner(Learner):
         callback: Callable[[Record], Any] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         whole: bool = False,
+        structure: str | None = None,
+        groups: Any = None,
     ) -> None:
         self.divergence = divergence
         self.prior = prior
@@ -141,6 +161,8 @@ class MetricLearner(Learner):
         self.callback = callback
         self.checkpoint = checkpoint
         self.whole = whole
+        self.structure = structure
+        self.groups = groups
 
     @with_callbacks
     @whole
@@ -174,6 +196,9 @@ class MetricLearner(Learner):
             return self._fit_in_pieces(X, vectors, y, constraints, sample_ids, sample_weight)
         X = self._training_data(X)
         side = _side.read(X.shape[0], y, constraints, sample_ids, sample_weight=sample_weight)
+        form = self._form
+        if form is not None:
+            return self._fit_structure(X, y, side, form)
         basis = self._subspace(X, side)
         features = X if basis is None else dense_product(X, basis)[first_equal_rows(X)]
         outside = None if basis is None else Outside(InputKernel("linear"), X, features)
@@ -188,6 +213,26 @@ class MetricLearner(Learner):
         self.rank_ = features.shape[1]
         return self
 
+    def _fit_structure(self, X: Any, y: Any, side: _side.SideInformation, form: Structure) -> Self:
+        """A diagonal matrix, or one in blocks."""
+        if self.rank is not None or self._basis_kind != "auto":
+            raise ValueError(f"structure={self.structure!r} needs rank=None and basis='auto'")
+        start: Metric | DiagonalMetric
+        if form.is_diagonal:
+            weights = prior_weights(self.prior, X)
+            root = self._learn(X, y, X, side, weights, structure=form)
+            self.metric_ = DiagonalMetric(diagonal_of(root))
+            start = DiagonalMetric(np.ones(X.shape[1]) if weights is None else weights)
+        else:
+            by_data = isinstance(self.prior, str) and self.prior == "covariance"
+            prior = inverse_covariance(X, form) if by_data else self.prior_matrix(X)
+            root = symmetric_root(self._learn(X, y, X, side, prior, structure=form))
+            self.metric_ = Metric(form.without_rounding(root))
+            start = euclidean(X.shape[1]) if prior is None else Metric(root_of(prior))
+        self.start_metric_ = self.metric_ if self.kept_prior_ else start
+        self.rank_ = X.shape[1]
+        return self
+
     def _fit_in_pieces(
         self,
         X: Any,
@@ -198,6 +243,8 @@ class MetricLearner(Learner):
         sample_weight: Any,
     ) -> Self:
         """The same for rows that are not in memory; all of M is learned."""
+        if self.structure is not None:
+            raise ValueError(f"structure={self.structure!r} needs data in memory")
         if self.rank is not None or not isinstance(self.basis, str) or self.basis != "auto":
             raise ValueError("rank and basis need data in memory: of rows in pieces, all of M is learned")
         if isinstance(self.prior, str) and self.prior == "covariance":
@@ -225,14 +272,26 @@ class MetricLearner(Learner):
         """M, d x d, also where it was learned in a subspace only."""
         return self._fitted_metric().matrix  # type: ignore[attr-defined]
 
-    def to_faiss(self, index: Any) -> Any:
-        """A faiss index that takes raw vectors, transforms them, and keeps them in the given index.
+    @property
+    def weights_(self) -> Array:
+        metric = self._fitted_metric()
+        if not isinstance(metric, DiagonalMetric):
+            raise AttributeError("weights_ is there with structure='diagonal' only")
+        return metric.weights
 
-        `index` has as many dimensions as `transform` gives, and the Euclidean metric. Needs the extra `ann`.
-        """
-        from nearwise.learners._faiss import with_linear_map
+    @property
+    def groups_(self) -> Index:
+        self._fitted_metric()
+        form = self._form
+        if form is None or form.is_diagonal:
+            raise AttributeError("groups_ is there with structure='blocks' only")
+        return form.groups
 
-        return with_linear_map(index, self.components_)
+    @property
+    def _form(self) -> Structure | None:
+        """What the parameters `structure` and `groups` mean for the columns of the fit."""
+        names = getattr(self, "feature_names_in_", None)
+        return structure_of(self.structure, self.groups, self.n_features_in_, names)
 
     @property
     def _starts_from_identity(self) -> bool:
@@ -241,7 +300,9 @@ class MetricLearner(Learner):
     @property
     def _accept_sparse(self) -> str | bool:
         """Sparse data are learned from in a subspace, outside which M is the identity."""
-        return "csr" if self._starts_from_identity else False
+        if self.structure == "blocks":
+            return False
+        return "csr" if self._starts_from_identity or self.structure == "diagonal" else False
 
     @property
     def _basis_kind(self) -> str:
@@ -254,7 +315,7 @@ class MetricLearner(Learner):
         It is unless it is large, and no part of the fit needs all rows at once: no subspace, named or by
         default, and no prior from the data.
         """
-        named = self.rank is not None or self._basis_kind != "auto"
+        named = self.rank is not None or self._basis_kind != "auto" or self.structure is not None
         wide = X.ndim != 2 or (X.shape[1] > FULL_FEATURES and self._starts_from_identity)
         by_data = isinstance(self.prior, str) and self.prior == "covariance"
         return named or wide or by_data or X.size <= MAPPED_NUMBERS

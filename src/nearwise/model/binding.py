@@ -13,7 +13,7 @@ from scipy import sparse
 from nearwise._common.checks import not_negative, whole_number
 from nearwise._common.errors import RowsError
 from nearwise._common.reading import finite, symmetric
-from nearwise._common.types import Array, Mask
+from nearwise._common.types import Array, Index, Mask
 from nearwise._common.warning import warn
 from nearwise.linalg.eigenpairs import eigenpairs
 from nearwise.model.atoms import is_rounding
@@ -46,6 +46,7 @@ class BoundProblem:
     lost : rows whose value is zero for every matrix, and that do not allow it
     sample_ids : by which the constraints name the objects
     of_kernel : whether the features are eigenvectors of a kernel, and `prior` its eigenvalues
+    groups : of the columns, for a matrix in blocks (`grouped`)
     """
 
     features: Array
@@ -59,6 +60,7 @@ class BoundProblem:
     lost: Mask
     sample_ids: ArrayLike | None
     of_kernel: bool = False
+    groups: Index | None = None
 
     def losses(self, penalty: ArrayLike) -> Losses:
         """What the rows cost; refuses what cannot be weighed, and hard rows that nothing can meet."""
@@ -123,7 +125,7 @@ def bind_problem(
     G = _checked_features(features)
     values, basis = checked_prior(prior, G.shape[1], divergence)
     offsets = _checked_offsets(fixed, constraints)
-    return _bound(G, constraints, divergence, values, basis, sample_ids, offsets=offsets)
+    return bound(G, constraints, divergence, values, basis, sample_ids, offsets=offsets)
 
 
 def bind_kernel(
@@ -141,7 +143,7 @@ def bind_kernel(
     not_negative(widening, "widening")
     if divergence.indefinite_prior:
         values, basis = np.linalg.eigh(K)
-        return _bound(np.eye(len(K)), constraints, divergence, values, basis, sample_ids)
+        return bound(np.eye(len(K)), constraints, divergence, values, basis, sample_ids)
     values, vectors = eigenpairs(K)
     _refuse_negative(values, "K0")
     kept = values > _RANK_TOLERANCE * max(float(values.max(initial=0.0)), 0.0)
@@ -151,7 +153,7 @@ def bind_kernel(
         values = np.where(kept, values, widening)
     else:
         values, vectors = values[kept], vectors[:, kept]
-    found = _bound(vectors, constraints, divergence, values, None, sample_ids, scale=np.ones(len(K)))
+    found = bound(vectors, constraints, divergence, values, None, sample_ids, scale=np.ones(len(K)))
     return replace(found, of_kernel=True)
 
 
@@ -165,11 +167,11 @@ def bind_factor(
     if not kept.any():
         raise ValueError("G is zero")
     V, values = V[:, kept], singular[kept] ** 2
-    found = _bound(V, constraints, divergence, values, None, sample_ids, scale=np.ones(len(V)))
+    found = bound(V, constraints, divergence, values, None, sample_ids, scale=np.ones(len(V)))
     return replace(found, of_kernel=True)
 
 
-def _bound(
+def bound(
     G: Array,
     constraints: Constraints,
     divergence: Divergence,
@@ -179,6 +181,7 @@ def _bound(
     scale: Array | None = None,
     offsets: Array | None = None,
 ) -> BoundProblem:
+    """The constraints bound to features in the eigenbasis of a prior, with their sizes and bounds."""
     measurements = bind(constraints.resolve(len(G), sample_ids), G, basis, scale)
     reference = reference_of(values, divergence)
     sizes = measurements.sizes(reference)
@@ -274,16 +277,16 @@ def checked_prior(prior: ArrayLike | None, r: int, divergence: Divergence) -> tu
         return found[0], found[1]
     values, vectors = eigenpairs(M0)
     _refuse_negative(values, "prior")
-    if values.max() <= 0 and _confines(divergence):
+    if values.max() <= 0 and confines(divergence):
         raise ValueError("prior is zero, so no other matrix is at a finite divergence from it")
     tolerance = _RANK_TOLERANCE * values.max()
     if np.array_equal(M0, np.diag(np.diag(M0))):  # its eigenvalues are exact, however small
         values, vectors, tolerance = np.diag(M0), np.eye(r), 0.0
-    kept = np.ones(r, bool) if not _confines(divergence) else values > tolerance
+    kept = np.ones(r, bool) if not confines(divergence) else values > tolerance
     return np.maximum(values[kept], 0.0), vectors[:, kept]
 
 
-def _confines(divergence: Divergence) -> bool:
+def confines(divergence: Divergence) -> bool:
     """Whether D(X, Y) is infinite where range(X) leaves range(Y)."""
     return bool(np.isinf(divergence.scalar(np.ones(1), np.zeros(1)))[0])
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from nearwise._common.markup import fact_table, listing
 from nearwise.model.blocks import Stated
@@ -74,6 +77,18 @@ class Certificate:
             "worst violation of a hard constraint": f"{self.hard_violation:.1e}",
             "constraints satisfied": f"{self.satisfied:.1%}",
         }
+
+
+def named_violations(
+    rows: Sequence[int], measured: Sequence[tuple[float, float]], stated: Callable[[int], Stated]
+) -> tuple[Violation, ...]:
+    """Rows by name, from their values and relative violations, and from what tells a row with its bound."""
+    found = []
+    for row, (value, share) in zip(rows, measured, strict=True):
+        constraint = stated(row)
+        bound = np.nan if constraint.bound is None else constraint.bound
+        found.append(Violation(row, str(constraint), value, bound, share, constraint))
+    return tuple(found)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,16 +14,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from nearwise._common.markup import fact_table
 from nearwise._common.reading import finite
-from nearwise._common.types import Array
+from nearwise._common.types import Array, Index
 from nearwise.distributed.vectors import vectors_of
 from nearwise.linalg.medians import median
 from nearwise.model import binding
 from nearwise.model.blocks import Block, Constraints, Stated
 from nearwise.model.bound_in_blocks import BoundInBlocks, bind_in_blocks
-from nearwise.model.certificate import Certificate, InfeasibilityCheck, Violation
+from nearwise.model.certificate import Certificate, InfeasibilityCheck, Violation, named_violations
 from nearwise.model.divergences import Divergence, LogDet
 from nearwise.model.formulation import Formulation, Iterate
+from nearwise.model.grouped import bind_in_groups
+from nearwise.model.in_blocks import AtPoint, Multipliers
 from nearwise.model.losses import Losses
+from nearwise.model.passes import Kept
 
 _WORST = 10  # constraints named in a certificate
 
@@ -49,6 +53,8 @@ class Problem:
     sample_ids : the ids by which the constraints name the objects; row numbers by default
     fixed : one number per constraint, by default 0: the part of its value that does not depend on M, such as
         a squared distance outside the span of the features (JKDD12 (10)). Bounds must be given then.
+    groups : the group of every column of the features, as numbers or texts: M is zero between columns of
+        different groups (`grouped`); none by default. The prior must be so too.
 
     Bounds that were left open (`similar`, `dissimilar`) become the 5th and 95th percentile of the squared
     distances between objects under the prior (KSD09 7.2).
@@ -70,12 +76,17 @@ class Problem:
         penalty: ArrayLike = 1.0,
         sample_ids: ArrayLike | None = None,
         fixed: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> None:
         divergence = LogDet() if divergence is None else divergence
         binding.check_arguments(constraints, divergence, penalty)
         vectors = vectors_of(features)
         bound: binding.BoundProblem | BoundInBlocks
-        if vectors is None:
+        if groups is not None:
+            if fixed is not None or vectors is not None:
+                raise ValueError("groups are for features in memory, without fixed parts")
+            bound = bind_in_groups(features, constraints, divergence, prior, sample_ids, groups)
+        elif vectors is None:
             bound = binding.bind_problem(features, constraints, divergence, prior, sample_ids, fixed)
         else:
             bound = bind_in_blocks(vectors, constraints, divergence, prior, sample_ids, fixed)
@@ -100,6 +111,19 @@ class Problem:
         """The same problem at another penalty; nothing is read, checked or bound again."""
         problem = Problem.__new__(Problem)
         problem._take(self._bound, penalty)
+        return problem
+
+    def keeping(self, passes: MutableMapping[str, Kept]) -> Problem:
+        """The same problem; where its rows are in pieces, what passes over them find is kept in a mapping.
+
+        A problem of the same data that is given the same mapping takes from it what is there.
+        """
+        if not isinstance(self._bound, BoundInBlocks):
+            return self
+        losses: Any = self.formulation.losses
+        problem = Problem.__new__(Problem)
+        bound = replace(self._bound, measurements=replace(self._bound.measurements, passes=passes))
+        problem._take(bound, losses.terms.penalty)
         return problem
 
     @classmethod
@@ -189,6 +213,11 @@ class Problem:
         return np.asarray(K @ (self.features / self.formulation.prior))
 
     @property
+    def groups(self) -> Index | None:
+        """The group of every column of the features as a number, where M is in blocks; else None."""
+        return None if isinstance(self._bound, BoundInBlocks) else self._bound.groups
+
+    @property
     def blocks(self) -> tuple[Block, ...]:
         """The constraints by row numbers of the features."""
         return self.constraints.resolve(len(self.features), self._bound.sample_ids)
@@ -261,17 +290,15 @@ class Problem:
         form = self.formulation
         y = form.losses.signed(dual)
         values = form.measurements.values_of_factor(factor)
+        if isinstance(values, AtPoint) and isinstance(y, Multipliers):
+            values = replace(values, beside=y)
         bare = form.certificate(Iterate(factor, values, y, form.measurements.adjoint(y)))
         worst = self.violations_of(form.losses.most_violated(values, _WORST), values)
         return replace(bare, worst=worst)
 
     def violations_of(self, rows: list[int], values: Array) -> tuple[Violation, ...]:
         """The given rows by name, with their values and bounds."""
-        found = []
-        for row, (value, share) in zip(rows, self.formulation.losses.measured(values, rows), strict=True):
-            stated = self.stated(row)
-            found.append(Violation(row, str(stated), value, float(self.bounds[row]), share, stated))
-        return tuple(found)
+        return named_violations(rows, self.formulation.losses.measured(values, rows), self.stated)
 
     def describe(self, row: int) -> str:
         """One constraint as text, with its bound filled in."""

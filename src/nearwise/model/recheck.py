@@ -40,7 +40,9 @@ class Recheck:
 
     @staticmethod
     def suits(problem: Problem) -> bool:
-        """Whether a problem is small enough."""
+        """Whether a problem is small enough, and its matrix is not in blocks."""
+        if problem.groups is not None:
+            return False
         n, r = problem.features.shape
         others = sum(len(block) for block in problem.constraints.blocks if not _has_differences(block))
         squares = 2 * (problem.formulation.measurements.n_rows - others)

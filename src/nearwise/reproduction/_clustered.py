@@ -19,7 +19,7 @@ from nearwise.reproduction._outcome import Curve, Outcome, Panel, Progress, Samp
 Preparation = Callable[[Array], Array]
 
 _QUICK_ROWS = 400
-_COUNTS = (50, 200, 500)
+_COUNTS = (50, 100, 200, 350, 500)
 
 
 def study(
@@ -42,7 +42,7 @@ def study(
     if quick:
         preparations = dict(list(preparations.items())[-1:])
     found: dict[tuple[str, str, str, int], Sample] = defaultdict(Sample)
-    draws = range(seed, seed + (1 if quick else 3))
+    draws = range(seed, seed + (1 if quick else 5))
     work = [(draw, way, count) for draw in draws for way in preparations for count in (0, *counts)]
     for draw, way, count in followed(work, "draws of constraints", progress):
         rows = preparations[way](X)

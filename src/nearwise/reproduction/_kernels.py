@@ -19,7 +19,7 @@ from nearwise.reproduction._outcome import timed
 DIVERGENCES: dict[str, nw.Divergence] = {"LogDet": nw.LogDet(), "von Neumann": nw.VonNeumann()}
 MARGIN = (0.75, 1.25)  # KSD09 7.1: epsilon = 0.25
 TOLERANCE = 1e-3  # KSD09 7.1
-LONGEST = 500  # sweeps
+LONGEST = 2000  # sweeps
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from nearwise.reproduction._kernels import TOLERANCE
 from nearwise.reproduction._outcome import Curve, Outcome, Panel, Progress, Sample, followed, timed
 from nearwise.reproduction._stand_in import SAID, nearest_error, squared_distances, stand_in
 
-COUNTS = (100, 300, 1000)
+COUNTS = (100, 200, 300, 500, 1000)
 EXACT, OWN, SYMMETRIC, LOGDET = (
     "von Neumann, exact",
     "von Neumann, approximate, each constraint's own range",
@@ -37,7 +37,7 @@ def run(quick: bool, seed: int, progress: Progress) -> Outcome:
     errors: dict[tuple[str, int], Sample] = defaultdict(Sample)
     target = Sample()
     histories: dict[str, list[float]] = {}
-    work = [(draw, count) for draw in range(seed, seed + (1 if quick else 3)) for count in counts]
+    work = [(draw, count) for draw in range(seed, seed + (1 if quick else 5)) for count in counts]
     for draw, count in followed(work, "draws of constraints", progress):
         K, y = stand_in(draw)
         target.add(1.0 - nearest_error(K, y))

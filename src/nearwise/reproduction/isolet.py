@@ -17,7 +17,7 @@ from nearwise._common.types import Array, Labels
 from nearwise.reproduction import _metrics as metrics
 from nearwise.reproduction._outcome import Curve, Outcome, Panel, Progress, Row, followed, timed
 
-RANKS = (3, 10, 30)
+RANKS = (3, 5, 10, 20, 30)
 CONSTRAINTS = 100_000
 WIDE = 15_154  # features of Prostate, and its samples and constraints
 WIDE_SAMPLES, WIDE_CONSTRAINTS, WIDE_RANK = 322, 10_000, 5

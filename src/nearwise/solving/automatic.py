@@ -24,7 +24,8 @@ _WRITTEN_OUT = 8_000_000  # numbers in the constraints, written out, up to which
 _QUICK = 10_000  # the same, up to which it is faster than Newton's method
 _QUICK_FROBENIUS = 200_000
 _LOOKS = 12  # points of it that are certified before Newton's method is tried
-_PATIENCE = 25  # steps of Newton's method before it
+_PATIENCE = 25  # steps of Newton's method before it, at least
+_PER_STEP = 20_000  # numbers in the constraints, written out, for which Newton's method gets one more step
 _LAST_RESORT = 60  # steps of Newton's method after it
 _LAST_RESORT_IF_HARD = 30  # the same; later it would look for a contradiction, which was looked for before
 
@@ -58,7 +59,8 @@ def stages(form: Formulation, tol: float, start: Array | None = None) -> Iterato
     comes first where there is a matrix to start from.
 
     Problems that can be written out, r <= 80 and m q <= 8,000,000 for m rows, get the interior-point method
-    where a constraint is hard, and where Newton's method has not come to an end after 25 steps, as happens
+    where a constraint is hard, and where Newton's method has not come to an end after 25 steps or, if that is
+    more, m q / 20,000 (a step of the other one costs so much more there), as happens
     with penalties of very different sizes. It decides almost all of them. Soft constraints get it first where
     it is the faster one: up to m q = 10,000, or 200,000 under Frobenius, whose Newton steps are many.
 
@@ -93,7 +95,7 @@ def stages(form: Formulation, tol: float, start: Array | None = None) -> Iterato
     else:
         if start is None and _interior_pays(form):
             yield replace(interior, most=_LOOKS)
-        yield replace(newton, most=_PATIENCE)
+        yield replace(newton, most=max(_PATIENCE, _numbers(form) // _PER_STEP))
         yield interior
         yield replace(newton, most=_LAST_RESORT)
 
@@ -108,16 +110,19 @@ def _is_slow(records: Sequence[Record], tol: float) -> bool:
 
 
 def _can_be_written_out(form: Formulation) -> bool:
-    r, m = len(form.prior), form.measurements.n_rows
     known = isinstance(form.divergence, LogDet | VonNeumann | Frobenius)
     known = known and isinstance(form.measurements, InMemory)
-    return known and r <= _LARGEST_ORDER and m * r * (r + 1) // 2 <= _WRITTEN_OUT
+    return known and len(form.prior) <= _LARGEST_ORDER and _numbers(form) <= _WRITTEN_OUT
 
 
 def _interior_pays(form: Formulation) -> bool:
-    r, m = len(form.prior), form.measurements.n_rows
-    most = _QUICK_FROBENIUS if isinstance(form.divergence, Frobenius) else _QUICK
-    return m * r * (r + 1) // 2 <= most
+    return _numbers(form) <= (_QUICK_FROBENIUS if isinstance(form.divergence, Frobenius) else _QUICK)
+
+
+def _numbers(form: Formulation) -> int:
+    """In the constraints, written out: m q."""
+    r = len(form.prior)
+    return form.measurements.n_rows * (r * (r + 1) // 2)
 
 
 def _projections_pay(form: Formulation) -> bool:

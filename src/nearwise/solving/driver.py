@@ -297,7 +297,7 @@ class _Run(Loop[Iterate, _Graded, Record]):
             certificate=certificate,
             history=tuple(self.history),
             solver=self.best.point.solver,
-            message=_message(status, certificate, self.tol, self.why, self._notes(certificate)),
+            message=outcome_message(status, certificate, self.tol, self.why, self._notes(certificate)),
             features=problem.features,
             limit=self.limit,
         )
@@ -308,7 +308,8 @@ class _Run(Loop[Iterate, _Graded, Record]):
         return ". ".join([*([self.note] if self.note else []), *([doubt] if open_rows else [])])
 
 
-def _message(status: Status, certificate: Certificate, tol: float, why: str, note: str) -> str:
+def outcome_message(status: Status, certificate: Certificate, tol: float, why: str, note: str) -> str:
+    """One sentence on how a run ended."""
     if status is Status.INFEASIBLE:
         rows = "; ".join(violation.name for violation in certificate.worst)
         return f"{CONTRADICTION}{rows}"

@@ -20,6 +20,7 @@ from nearwise._common.types import Array, Index
 from nearwise._common.warning import warn
 from nearwise.learners import FixedRankEmbedding, FixedRankRegressor
 from nearwise.learners.base import Learner
+from nearwise.learners.diagonal_metric import DiagonalMetric
 from nearwise.learners.input_kernels import InputKernel
 from nearwise.learners.metric import Metric, euclidean, root_of
 
@@ -50,7 +51,7 @@ def measures(model: Any, X: Any) -> tuple[Measured | Given | None, Measured]:
     if isinstance(learner, FixedRankEmbedding):
         return _given(learner, X), Measured(euclidean(learner.embedding_.shape[1]), learner.embedding_)
     rows = rows_of(model, X)
-    centred = isinstance(learner.metric_, Metric) and not sparse.issparse(rows)
+    centred = isinstance(learner.metric_, Metric | DiagonalMetric) and not sparse.issparse(rows)
     centre = rows.mean(axis=0) if centred else None
     start, after = start_metric(learner, rows), Measured(learner.metric_, rows, centre)
     if isinstance(start, InputKernel) and start.is_precomputed:

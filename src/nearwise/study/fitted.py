@@ -16,6 +16,7 @@ from nearwise.data import models, tables
 from nearwise.data.memory import Memory
 from nearwise.data.steps import unknown_levels, with_names
 from nearwise.data.tables import Table
+from nearwise.learners.metric import Metric
 
 _BLOCK = 4096  # rows that are transformed at a time: a kernel with many points needs memory for each
 
@@ -86,11 +87,14 @@ class Fitted:
         """The data as the learner sees them."""
         return X if self.scaler is None else np.asarray(self.scaler.transform(X))
 
-    def transform(self, X: Array) -> Array:
-        """Coordinates, block by block."""
+    def transform(self, X: Array, whole: bool = False) -> Array:
+        """Coordinates, block by block; `whole` for those of the whole distance, also outside a subspace."""
+        if whole and not isinstance(self.metric, Metric):
+            raise Refused(f"the distance of {self.path} is that of a kernel, which has no whole coordinates")
+        coordinates_of = self.metric.isometric if whole else self.metric.transform
         blocks = (X[start : start + _BLOCK] for start in range(0, len(X), _BLOCK))
         with np.errstate(over="ignore", invalid="ignore"):
-            coordinates = np.concatenate([self.metric.transform(self.entered(block)) for block in blocks])
+            coordinates = np.concatenate([coordinates_of(self.entered(block)) for block in blocks])
         wrong = np.flatnonzero(~np.isfinite(coordinates).all(axis=1))
         if wrong.size:
             raise Refused(f"row {wrong[0]} of the data has numbers so large that the coordinates overflow")

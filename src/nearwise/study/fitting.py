@@ -32,8 +32,9 @@ from nearwise.learners import (
 )
 from nearwise.learners.metric import KernelMetric
 from nearwise.model.blocks import Constraints
-from nearwise.solving.result import Result, Status
+from nearwise.solving.result import Status
 from nearwise.study import stream
+from nearwise.study.structure import column_groups
 
 CHOOSING, LEARNING = "choosing the penalty", "learning"
 FIXED_RANK, HIGHEST_RANK = 10, 30  # of the method "fixed-rank", unless a rank is given
@@ -49,6 +50,8 @@ class Settings:
     ----------
     method : "logdet" or "vonneumann", the divergence from the distance before; "fixed-rank"; or "online",
         one pass over the feedback
+    structure : "diagonal" for weights of the features, "blocks" for a matrix of every group; None for all
+    groups : of the columns, by name, for "blocks"
     rank : learn in so many dimensions only; by default what the estimator chooses
     kernel : the kernel to start from, as in `KernelLearner`; None for a linear distance
     penalty : cost of violating what is known, "auto" for one that is chosen on a part held out
@@ -61,6 +64,8 @@ class Settings:
     """
 
     method: str = "logdet"
+    structure: str | None = None
+    groups: tuple[tuple[str, ...], ...] = ()
     rank: int | None = None
     kernel: str | None = None
     penalty: float | str = "auto"
@@ -211,6 +216,9 @@ def fit(
             else:
                 n_classes = 0 if labels is None else len(set(labels.tolist()) - {None})
                 learner = estimator(settings, part.shape[1], n_classes).set_params(callback=watch)
+                if settings.structure == "blocks":
+                    names = table.names if steps is None else steps.get_feature_names_out(table.names)
+                    learner.set_params(groups=column_groups(settings.groups, list(map(str, names))))
                 learner.fit(part, labels, constraints=constraints, sample_ids=rows)
                 learner.set_params(callback=None, checkpoint=None)
         except ValueError as error:
@@ -250,7 +258,7 @@ def estimator(settings: Settings, n_features: int, n_classes: int = 0) -> Any:
     common |= {"divergence": settings.method, "penalty": settings.penalty, "rank": settings.rank}
     if settings.kernel is not None:
         return KernelLearner(settings.kernel, **common)
-    return MetricLearner(**common)
+    return MetricLearner(**common, structure=settings.structure)
 
 
 def _training(codes: Index, rows: Index, constraints: Constraints) -> tuple[Index, NDArray[np.object_]]:
@@ -272,7 +280,7 @@ def _restate(learner: Any, limit: str) -> None:
         learner.result_ = replace(result, status=Status.LIMIT, limit="time", message=message)
 
 
-def _unnamed(result: Result) -> Result:
+def _unnamed(result: Any) -> Any:
     """A result of a part of the rows, drawn to choose the penalty: its certificate cannot say which rows."""
     return replace(result, certificate=replace(result.certificate, worst=()))
 

@@ -64,7 +64,7 @@ def side_information(
     return found, notices
 
 
-def write_coordinates(fitted: Fitted, vectors: Stacked, target: str) -> list[str]:
+def write_coordinates(fitted: Fitted, vectors: Stacked, target: str, whole: bool = False) -> list[str]:
     """Write the coordinates of all rows to a `.npy` or Parquet file, in parts, and return their names."""
     if fitted.n_features is not None and vectors.shape[1] != fitted.n_features:
         raise Refused(
@@ -74,7 +74,7 @@ def write_coordinates(fitted: Fitted, vectors: Stacked, target: str) -> list[str
     n = len(vectors)
     step = max(_NUMBERS // vectors.shape[1], 1)
     parts = (np.arange(low, min(low + step, n)) for low in range(0, n, step))
-    blocks = ((rows, fitted.transform(vectors.take(rows).astype(np.float64))) for rows in parts)
+    blocks = ((rows, fitted.transform(vectors.take(rows).astype(np.float64), whole)) for rows in parts)
     first = next(blocks)
     width = first[1].shape[1]
     names = [f"{type(fitted.learner).__name__.lower()}{k}" for k in range(width)]

@@ -25,6 +25,7 @@ from nearwise.learners import (
     KernelReducer,
     OnlineLearner,
 )
+from nearwise.learners.diagonal_metric import DiagonalMetric
 from nearwise.learners.input_kernels import dense_product
 from nearwise.learners.metric import Metric
 from nearwise.linalg.directions import turned
@@ -285,6 +286,9 @@ def spectrum(model: Any, X: Any = None) -> Spectrum:
         return Spectrum(learner.eigenvalues_, None, learner.rank_)
     if isinstance(learner, FixedRankLearner):
         return _spectrum(metric.factor, len(metric.factor))
+    if isinstance(metric, DiagonalMetric):
+        values = np.sort(metric.weights[metric.weights > 0])[::-1]
+        return Spectrum(values, np.sort(start_metric(learner, None).weights)[::-1], metric.n_features)
     if isinstance(metric, Metric) and metric.basis is None:
         start = start_metric(learner, None if X is None else rows_of(model, X))
         old = None if start is None else np.asarray(np.linalg.eigvalsh(start.matrix)[::-1])
@@ -299,9 +303,9 @@ def feature_shares(model: Any, X: Any, names: Sequence[str] | None = None, seed:
     """The share of the squared distance that every input feature of a linear metric carries."""
     learner = learner_of(model)
     metric = getattr(learner, "metric_", None)
-    if not isinstance(metric, Metric):
+    if not isinstance(metric, Metric | DiagonalMetric):
         raise Missing("Only a distance that is linear in the features can be divided among them.")
-    named = _input_names(model, names, metric.n_features)
+    named = input_names(model, names, metric.n_features)
     rows = rows_of(model, X)
     pairs = np.random.RandomState(seed).randint(rows.shape[0], size=(2, SHARE_PAIRS))
     old, new = (_carried(found, rows, *pairs) for found in (start_metric(learner, rows), metric))
@@ -330,22 +334,26 @@ def _spectrum(factor: Array, dimension: int) -> Spectrum:
     return Spectrum(values[kept], None, dimension)
 
 
-def _carried(metric: Metric, rows: Any, i: Index, j: Index) -> Array:
+def _carried(metric: Metric | DiagonalMetric, rows: Any, i: Index, j: Index) -> Array:
     """The sum over pairs of z_k (M z)_k, for every k; for M = A B^T the row sums of (Z^T Z A) * B."""
     total = np.zeros(rows.shape[1])
     step = len(i) if sparse.issparse(rows) else max(_GATHERED // max(rows.shape[1], 1), 1)
     for first in range(0, len(i), step):
         z = rows[i[first : first + step]] - rows[j[first : first + step]]
+        squares = z.multiply(z) if sparse.issparse(z) else z * z
+        if isinstance(metric, DiagonalMetric):
+            total += metric.weights * np.asarray(squares.sum(axis=0)).ravel()
+            continue
         outer = metric.factor if metric.basis is None else metric.basis
         inner = dense_product(z, outer)
         if metric.basis is not None:  # M is the identity outside it
-            total += np.asarray((z.multiply(z) if sparse.issparse(z) else z * z).sum(axis=0)).ravel()
+            total += np.asarray(squares.sum(axis=0)).ravel()
             inner = inner @ metric.factor @ metric.factor.T - inner
         total += np.einsum("kc,kc->k", dense_product(z.T, inner), outer)
     return total
 
 
-def _input_names(model: Any, names: Sequence[str] | None, count: int) -> tuple[str, ...]:
+def input_names(model: Any, names: Sequence[str] | None, count: int) -> tuple[str, ...]:
     """The names of what the learner is given: of its own input where the steps before it change them."""
     found: Any = getattr(model, "feature_names_in_", None) if names is None else names
     if learner_of(model) is not model and len(model.steps) > 1:

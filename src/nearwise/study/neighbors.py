@@ -10,6 +10,7 @@ import numpy as np
 
 from nearwise._common import threads
 from nearwise._common.types import Array, Index
+from nearwise.learners.diagonal_metric import DiagonalMetric
 from nearwise.learners.metric import Metric
 from nearwise.linalg.nearest import nearest as tiled
 
@@ -43,7 +44,7 @@ def nearest(
     (m, k) row numbers and (m, k) distances. Of equal distances, the smaller row number is first.
     """
     candidates: Candidates = partial(_in_tiles, metric, data)
-    if isinstance(metric, Metric):  # moving all objects keeps digits, and the distances
+    if isinstance(metric, Metric | DiagonalMetric):  # moving all objects keeps digits, and the distances
         centre = data.mean(axis=0)
         data = data - centre
         queries = None if queries is None else queries - centre
@@ -61,14 +62,16 @@ def nearest(
     return rows, distances
 
 
-def _searched(metric: Metric, data: Array) -> Any:
+def _searched(metric: Metric | DiagonalMetric, data: Array) -> Any:
     """scikit-learn's search by all distances, among coordinates of the data."""
     from sklearn.neighbors import NearestNeighbors
 
     return NearestNeighbors(algorithm="brute").fit(metric.isometric(data))
 
 
-def _among_coordinates(metric: Metric, search: Any, block: Array, count: int, itself: int | None) -> Index:
+def _among_coordinates(
+    metric: Metric | DiagonalMetric, search: Any, block: Array, count: int, itself: int | None
+) -> Index:
     """Candidates by Euclidean distances, which a linear metric's are."""
     asked = metric.isometric(block)
     with threads.by_work(float(asked.size) * search.n_samples_fit_):

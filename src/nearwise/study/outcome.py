@@ -153,6 +153,10 @@ class Outcome:
             count, most = self.fit.reduced
             what = "dimensions" if self.settings.kernel is None else "rows in the basis"
             tail = f", {count:,} of {most:,} {what}"
+        if self.settings.structure is not None:
+            tail = ", a weight for every feature"
+            if self.settings.structure == "blocks":
+                tail = f", {numbered(int(learner.groups_.max()) + 1, 'blocks')} of features"
         if self.settings.method == "online":
             violated = f"{learner.n_violated_:,} of which did not hold when they came"
             return f"{self.status}: {learner.n_feedback_:,} pieces of feedback in {seconds}, {violated}{tail}"
@@ -200,6 +204,7 @@ class Outcome:
             "measured_on": self.measured_on(),
             "method": self.settings.method,
             "rank": int(learner.rank_),
+            "structure": self.settings.structure,
             "kernel": self.settings.kernel,
             "scaled": self.settings.scale,
             "seed": self.settings.seed,

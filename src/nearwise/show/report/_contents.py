@@ -20,12 +20,13 @@ from nearwise.show.report._objects import HOVER, Objects
 from nearwise.show.report._pictures import Pictures
 from nearwise.show.report._text import count
 from nearwise.solving.result import Status
-from nearwise.study import by_kind, inspection
+from nearwise.study import by_kind, inspection, structure
 from nearwise.study.before_after import Missing, learner_of, start_note
 from nearwise.study.by_kind import ClassRecall, Margins, MeasuredDistances, PenaltyPath
 from nearwise.study.evaluation import Figure
 from nearwise.study.examples import Examples, examples
 from nearwise.study.inspection import Convergence, Distances, FeatureShares, Maps, Spectrum
+from nearwise.study.structure import Weights
 from nearwise.study.suspicion import Suspect
 
 Part = TypeVar("Part")
@@ -51,7 +52,7 @@ class Report:
     distances, pairs : squared distances of pairs, and which pairs these are
     measured, margins, graded : known distances, margins of triplets, and which these are
     maps, look : two maps, and how their rows are shown
-    features, spectrum, penalties, convergence : as `inspection` has them
+    features, weights, spectrum, penalties, convergence : as `inspection` has them
     worst : the constraints violated most
     suspects : labels and answers to look at first
     conflicts : repeated and different answers, and what was done with them, one text for each file
@@ -73,6 +74,7 @@ class Report:
     maps: Maps | str = ""
     look: Look = field(default_factory=lambda: Look((), 0))
     features: FeatureShares | str = ""
+    weights: Weights | str = ""
     spectrum: Spectrum | str = ""
     penalties: PenaltyPath | str = ""
     convergence: Convergence | str = ""
@@ -154,6 +156,7 @@ def from_estimator(
         maps=found,
         look=_look(found, objects, n, held, drawn, color_by),
         features=shares,
+        weights=_some(lambda: structure.weights(model, names)),
         spectrum=_part(lambda: inspection.spectrum(model, X)),
         penalties=_some(lambda: by_kind.penalty_path(model)),
         convergence=_part(lambda: inspection.convergence(model)),

@@ -11,16 +11,20 @@ from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from nearwise import __version__
 from nearwise.show.report import _charts, _figures, _graded, _maps, _objects
 from nearwise.show.report._contents import Report
 from nearwise.show.report._objects import Objects
 from nearwise.show.report._text import LINE, html, number, prose
 from nearwise.study.examples import Example
+from nearwise.study.structure import Weights
 from nearwise.study.suspicion import Suspect
 
 GENERATOR = '<meta name="generator" content="nearwise">'
 COMMAND = "command"  # the setting that is shown as something to type
+WEIGHTS = 20  # of features or blocks that are shown
 SUSPECTS = 8  # labels and answers of a kind that are shown
 
 
@@ -34,6 +38,7 @@ def render(report: Report) -> str:
         f"{_measured(report)}{_suspects(report)}{_conflicts(report)}"
         f'<div class="two">{_charted("Features that matter", report.features, _charts.features)}'
         f"{_charted('Spectrum', report.spectrum, _charts.spectrum)}</div>"
+        f"{_weights(report)}"
         f'<div class="two">{_charted("Penalty and score", report.penalties, _graded.penalties)}'
         f"{_charted('Convergence', report.convergence, _charts.convergence)}</div>"
         f"{_violations(report)}{_settings(report)}"
@@ -132,6 +137,32 @@ def _charted(title: str, part: Any, draw: Callable[[Any], str]) -> str:
     if isinstance(part, str):
         return _section(title, f"<p>{html(part)}</p>") if part else ""
     return _section(title, draw(part))
+
+
+def _weights(report: Report) -> str:
+    """Those that changed most, of features or of blocks of features."""
+
+    def table(found: Weights) -> str:
+        with np.errstate(all="ignore"):
+            change = np.abs(np.log(found.after) - np.log(found.before))
+        chosen = np.argsort(-np.nan_to_num(change, nan=0.0, posinf=np.inf), kind="stable")[:WEIGHTS]
+        chosen = chosen[np.argsort(-found.after[chosen], kind="stable")]
+        titles = ("block" if found.of_blocks else "feature", "after", "before")
+        head = "".join(f'<th scope="col">{title}</th>' for title in titles)
+        lines = "".join(
+            f'<tr><th scope="row"><bdi title="{html(", ".join(found.columns[k]), LINE)}">'
+            f"{html(found.names[k], LINE)}</bdi></th>"
+            f"<td>{number(float(found.after[k]))}</td><td>{number(float(found.before[k]))}</td></tr>"
+            for k in chosen
+        )
+        what = "blocks" if found.of_blocks else "features"
+        some = f"The {len(chosen)} of {len(found.names):,} {what} whose weights changed most. "
+        note = some if len(chosen) < len(found.names) else ""
+        note += "The weight of a block is the mean of its diagonal." if found.of_blocks else ""
+        body = f'<table class="numbers small"><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>'
+        return body + (f'<p class="note">{note.strip()}</p>' if note else "")
+
+    return _charted("Weights", report.weights, table)
 
 
 def _violations(report: Report) -> str:

@@ -1,0 +1,197 @@
+"""What `structure` of `MetricLearner` means: M is diagonal, or in blocks of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from scipy import sparse
+
+from nearwise._common.checks import one_of
+from nearwise._common.reading import finite, show
+from nearwise._common.types import Array, Index, Mask
+from nearwise.model.binding import lost_rows, unreachable
+from nearwise.model.blocks import Constraints
+from nearwise.model.diagonal import DiagonalProblem, bind_diagonal, diagonal_problem
+from nearwise.model.divergences import Divergence
+from nearwise.model.grouped import checked_groups
+from nearwise.model.problem import Problem
+from nearwise.solving.diagonal import DiagonalResult, solve_diagonal
+from nearwise.solving.driver import solve
+from nearwise.solving.result import Result
+
+AnyProblem: TypeAlias = Problem | DiagonalProblem
+AnyResult: TypeAlias = Result | DiagonalResult
+
+_WRITTEN_OUT = 2**27  # numbers of all columns' blocks that hard constraints on a diagonal may write out
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """The form of M.
+
+    Attributes
+    ----------
+    groups : the group of every column as a number from 0; each its own where M is diagonal
+    is_diagonal : whether M is learned as weights of the columns
+    names : of the groups that the user named
+    """
+
+    groups: Index
+    is_diagonal: bool
+    names: tuple[str, ...] = ()
+
+    def freedom(self, n_objects: int) -> float:
+        """How many numbers M has that so many objects can tell."""
+        if self.is_diagonal:
+            return float(len(self.groups))
+        sizes = np.minimum(np.bincount(self.groups), max(n_objects - 1, 1)).astype(np.float64)
+        return float(np.sum(sizes * (sizes + 1) / 2))
+
+    def stated(
+        self, features: Any, side: Constraints, divergence: Divergence, prior: Array | None, penalty: float
+    ) -> AnyProblem:
+        """The problem of constraints with bounds.
+
+        Weights under hard constraints are blocks of one column each, for what proves that they contradict
+        each other.
+        """
+        if not self.is_diagonal:
+            return Problem(features, side, divergence, prior, penalty, groups=self.groups)
+        if np.isfinite(penalty):
+            return diagonal_problem(features, side, divergence, prior, penalty)
+        n, d = features.shape
+        if n * d * d > _WRITTEN_OUT:
+            raise ValueError(
+                f"penalty=inf with structure='diagonal' is for few columns, and {n:,} rows of {d:,} are too "
+                "many; a large finite penalty comes near to it"
+            )
+        dense = features.toarray() if sparse.issparse(features) else features
+        matrix = None if prior is None else np.diag(prior)
+        return Problem(dense, side, divergence, matrix, penalty, groups=self.groups)
+
+    def unreachable(
+        self, features: Any, constraints: Constraints, divergence: Divergence, prior: Array | None
+    ) -> Mask:
+        """Which constraints have the same value for every M, and do not allow it."""
+        if not self.is_diagonal:
+            return unreachable(features, constraints, divergence, prior)
+        largest = float(abs(features).max()) if 0 not in features.shape else 0.0
+        scale = np.exp2(-np.frexp(largest)[1])  # squares neither overflow nor vanish
+        weights = np.ones(features.shape[1]) if prior is None else prior
+        _, sizes = bind_diagonal(features * scale, constraints, weights)
+        return lost_rows(constraints.relations, np.nan_to_num(constraints.bounds, nan=1.0), sizes)
+
+    def without_rounding(self, root: Array) -> Array:
+        """A symmetric root of M, with exact zeros between groups."""
+        return np.where(self.groups[:, None] == self.groups, root, 0.0)
+
+
+def solved(
+    problem: AnyProblem,
+    tol: float,
+    max_iter: int | None,
+    callback: Any,
+    start: Array | None,
+) -> AnyResult:
+    """By the method for its form."""
+    if isinstance(problem, DiagonalProblem):
+        return solve_diagonal(problem, tol, max_iter, callback, start)
+    return solve(problem, None, tol, max_iter, None, callback, start)
+
+
+def structure_of(
+    structure: Any, groups: Any, n_columns: int, column_names: Sequence[Any] | None
+) -> Structure | None:
+    """The parameters `structure` and `groups`, checked; None for a full matrix."""
+    if structure is None:
+        if groups is not None:
+            raise ValueError("groups go with structure='blocks'")
+        return None
+    if one_of(structure, "structure", ("diagonal", "blocks")) == "diagonal":
+        if groups is not None:
+            raise ValueError("groups go with structure='blocks', not 'diagonal'")
+        return Structure(np.arange(n_columns), is_diagonal=True)
+    if groups is None:
+        raise ValueError("structure='blocks' needs groups, as in groups=[[0, 1], [2, 3, 4]]")
+    if isinstance(groups, Mapping):
+        lists, names = list(groups.values()), tuple(map(str, groups))
+    elif len(groups) and all(isinstance(group, list | tuple | np.ndarray) for group in groups):
+        lists, names = list(groups), ()
+    else:
+        return Structure(checked_groups(groups, n_columns), is_diagonal=False)
+    found = np.full(n_columns, -1, dtype=np.int64)
+    for number, columns in enumerate(lists):
+        for column in columns:
+            place = _place(column, n_columns, column_names)
+            if found[place] >= 0:
+                raise ValueError(f"groups: column {show(column)} is in two groups")
+            found[place] = number
+    alone = np.flatnonzero(found < 0)  # a column that no group names is one by itself
+    found[alone] = len(lists) + np.arange(len(alone))
+    return Structure(np.unique(found, return_inverse=True)[1].ravel(), is_diagonal=False, names=names)
+
+
+def prior_weights(prior: Any, X: Any) -> Array | None:
+    """What `prior` means for a diagonal M, None for all 1."""
+    d = X.shape[1]
+    if isinstance(prior, str):
+        if one_of(prior, "prior", ("identity", "covariance")) == "identity":
+            return None
+        variance = _variances(X)
+        if not variance.any():
+            raise ValueError("prior='covariance': all rows of X are equal, so their covariance is zero")
+        return np.divide(1.0, variance, out=np.zeros(d), where=variance > 0)
+    given = np.asarray(prior, dtype=np.float64)
+    if given.shape == (d, d):
+        if np.count_nonzero(given - np.diag(np.diag(given))):
+            raise ValueError("with structure='diagonal' the prior must be d weights, or a diagonal matrix")
+        given = np.diag(given)
+    weights = finite(given, "prior", ndim=1)
+    if weights.shape != (d,):
+        raise ValueError(f"prior must be {d} weights like the columns, got shape {weights.shape}")
+    if (weights < 0).any():
+        row = int(np.flatnonzero(weights < 0)[0])
+        raise ValueError(f"prior must be weights >= 0, got {weights[row]:.6g} for column {row}")
+    if not weights.any():
+        raise ValueError("prior is zero, so no other matrix is at a finite divergence from it")
+    return np.array(weights)
+
+
+def inverse_covariance(X: Array, form: Structure) -> Array:
+    """The (pseudo-)inverse of the blocks of the covariance matrix: prior="covariance" in blocks."""
+    covariance = form.without_rounding(np.atleast_2d(np.cov(X, rowvar=False)))
+    if not covariance.any():
+        raise ValueError("prior='covariance': all rows of X are equal, so their covariance is zero")
+    return form.without_rounding(np.asarray(np.linalg.pinv(covariance, hermitian=True), dtype=np.float64))
+
+
+def diagonal_of(factor: Array) -> Array:
+    """The diagonal of M, from a factor of it or the diagonal of one."""
+    return np.square(factor) if factor.ndim == 1 else np.einsum("ij,ij->i", factor, factor)
+
+
+def _variances(X: Any) -> Array:
+    if not sparse.issparse(X):
+        return np.asarray(np.var(X, axis=0, ddof=1))
+    n = X.shape[0]
+    mean = np.asarray(X.mean(axis=0)).ravel()
+    squares = np.asarray(X.multiply(X).mean(axis=0)).ravel()
+    return np.maximum(squares - np.square(mean), 0.0) * (n / (n - 1))
+
+
+def _place(column: Any, n_columns: int, column_names: Sequence[Any] | None) -> int:
+    if isinstance(column, str):
+        if column_names is None:
+            raise ValueError(f"groups: column {show(column)} is named, but X has no column names")
+        found = [k for k, name in enumerate(column_names) if name == column]
+        if not found:
+            raise ValueError(f"groups: X has no column {show(column)}")
+        return found[0]
+    if isinstance(column, bool | np.bool_) or not isinstance(column, int | np.integer):
+        raise ValueError(f"groups: a column is a number or a name, got {show(column)}")
+    if not 0 <= column < n_columns:
+        raise ValueError(f"groups: X has {n_columns} columns, and no column {int(column)}")
+    return int(column)

@@ -1,0 +1,238 @@
+"""Weights of features and metrics in blocks, against cvxpy, against the full problem with its off-diagonals
+forced to zero, and against finite differences."""
+
+from __future__ import annotations
+
+import cvxpy
+import numpy as np
+import pytest
+from scipy import sparse
+
+import nearwise as nw
+from nearwise import constraints as c
+from nearwise.model.diagonal import diagonal_problem
+from nearwise.model.divergences import Divergence, Frobenius, LogDet, VonNeumann
+from nearwise.solving.diagonal import solve_diagonal
+from nearwise.solving.result import Status
+
+DIVERGENCES: list[Divergence] = [LogDet(), VonNeumann(), Frobenius()]
+GROUPS = [0, 1, 0, 2, 1]
+
+
+def data(seed: int = 0, d: int = 5) -> tuple[np.ndarray, c.Constraints]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(20, d))
+    pairs = np.stack(np.triu_indices(20, 1), axis=1)[rng.permutation(190)[:30]]
+    side = c.at_most(pairs[:12], 3.0) + c.at_least(pairs[12:20], 14.0) + c.equal(pairs[20:23], 6.0)
+    triplets = [tuple(rng.permutation(20)[:3]) for _ in range(6)]
+    return X, side + c.closer(triplets, 0.5) + c.similarity([(1, 2), (3, 3)], [0.1, 2.0], "<=")
+
+
+def distances(X: np.ndarray, side: c.Constraints, w: np.ndarray) -> np.ndarray:
+    """The values of the first 23 rows, by their definition."""
+    ids = np.concatenate([block.object_ids for block in side.blocks[:3]])
+    return np.square(X[ids[:, 0]] - X[ids[:, 1]]) @ w
+
+
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: type(d).__name__)
+@pytest.mark.parametrize("penalty", [0.3, 30.0])
+def test_the_optimum_is_that_of_an_independent_solver(divergence: Divergence, penalty: float) -> None:
+    X, side = data()
+    side = c.Constraints(side.blocks[:2])
+    w0 = np.random.default_rng(1).uniform(0.5, 2.0, 5)
+    found = solve_diagonal(diagonal_problem(X, side, divergence, w0, penalty), tol=1e-8)
+    w = cvxpy.Variable(5, nonneg=True)
+
+    def cost(x: cvxpy.Expression, y: np.ndarray) -> cvxpy.Expression:
+        if isinstance(divergence, LogDet):
+            return cvxpy.sum(cvxpy.multiply(x, 1 / y) - cvxpy.log(x) + np.log(y) - 1)
+        if isinstance(divergence, VonNeumann):
+            return cvxpy.sum(cvxpy.kl_div(x, y))  # x log(x / y) - x + y
+        return cvxpy.sum_squares(x - y)
+
+    # a slack variable beside every bound: what is beyond the bound costs the divergence from it
+    ids = np.concatenate([block.object_ids for block in side.blocks])
+    a, b = np.square(X[ids[:, 0]] - X[ids[:, 1]]), side.bounds
+    xi = cvxpy.Variable(len(b), nonneg=True)
+    wall = [a[:12] @ w <= xi[:12], a[12:] @ w >= xi[12:]]
+    optimum = cvxpy.Problem(cvxpy.Minimize(cost(w, w0) + penalty * cost(xi, b)), wall).solve(
+        solver="CLARABEL"
+    )
+    assert found.status is Status.SOLVED
+    assert found.certificate.primal == pytest.approx(optimum, rel=1e-5)
+    assert found.certificate.dual <= optimum * (1 + 1e-6)
+    np.testing.assert_allclose(found.weights, w.value, rtol=2e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: type(d).__name__)
+def test_weights_are_the_full_problem_with_zeros_forced(divergence: Divergence) -> None:
+    """Rows <E_kl, M> == 0 of great penalty on the entries off the diagonal, in features of unit vectors."""
+    X, side = data()
+    side = c.Constraints(side.blocks[:3])
+    stacked = np.vstack([X, np.eye(5)])
+    off = [(20 + k, 20 + j) for k in range(5) for j in range(k)]
+    zeros = c.similarity(off, 0.0, "==")
+    penalties = np.concatenate([np.full(len(side), 2.0), np.full(len(zeros), np.inf)])
+    full = nw.solve(nw.Problem(stacked, side + zeros, divergence, None, penalties), tol=1e-8)
+    found = solve_diagonal(diagonal_problem(X, side, divergence, None, 2.0), tol=1e-9)
+    assert full.status is found.status is Status.SOLVED
+    assert found.certificate.primal == pytest.approx(full.certificate.primal, rel=1e-6)
+    np.testing.assert_allclose(np.diag(found.weights), full.matrix, atol=1e-3)
+
+
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: type(d).__name__)
+def test_every_kind_of_constraint_as_blocks_of_one_column(divergence: Divergence) -> None:
+    X, side = data()
+    w0 = np.array([1.0, 0.5, 2.0, 1.0, 0.7])
+    blocks = nw.Problem(X, side, divergence, np.diag(w0), 3.0, groups=np.arange(5))
+    expected = nw.solve(blocks, tol=1e-9)
+    found = solve_diagonal(diagonal_problem(X, side, divergence, w0, 3.0), tol=1e-9)
+    assert found.certificate.primal == pytest.approx(expected.certificate.primal, rel=1e-7)
+    np.testing.assert_allclose(np.diag(found.weights), expected.matrix, atol=2e-5)
+    # the certificate's objective is that of the definition, at the weights found
+    assert blocks.objective(np.diag(found.weights)) == pytest.approx(found.certificate.primal, rel=1e-9)
+    violated = blocks.formulation.losses.violations(blocks.values(np.diag(found.weights)))
+    assert found.certificate.violation == pytest.approx(violated.max(), rel=1e-9)
+
+
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: type(d).__name__)
+def test_no_direction_leads_lower(divergence: Divergence) -> None:
+    X, side = data(3)
+    problem = diagonal_problem(X, side, divergence, None, 2.0)
+    found = solve_diagonal(problem, tol=1e-10)
+    w = found.weights
+    for k in range(5):
+        for step in (1e-4, -1e-4):
+            moved = w.copy()
+            moved[k] = max(moved[k] * (1 + step), 0.0)
+            lower = problem.objective(moved, problem.measurements.values(moved)) < found.certificate.primal
+            assert not lower, k
+
+
+def test_any_multipliers_bound_the_optimum() -> None:
+    X, side = data()
+    problem = diagonal_problem(X, side, LogDet(), None, 2.0)
+    best = solve_diagonal(problem, tol=1e-10)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        w = rng.uniform(0.1, 2.0, 5)
+        y = problem.losses.signed(rng.normal(size=len(side)) * 0.05)
+        values = problem.measurements.values(w)
+        grade = problem.certificate(w, values, y, problem.measurements.adjoint(y))
+        assert grade.dual <= best.certificate.primal + 1e-9
+        assert grade.primal >= best.certificate.dual - 1e-9
+
+
+def test_sparse_rows_give_the_same_weights() -> None:
+    X, side = data(d=8)
+    X[np.abs(X) < 0.8] = 0.0
+    dense = solve_diagonal(diagonal_problem(X, side, VonNeumann(), None, 1.0), tol=1e-9)
+    found = solve_diagonal(diagonal_problem(sparse.csr_array(X), side, VonNeumann(), None, 1.0), tol=1e-9)
+    np.testing.assert_allclose(found.weights, dense.weights, rtol=1e-6)
+
+
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: type(d).__name__)
+def test_many_rows_and_columns_go_by_conjugate_gradients(
+    divergence: Divergence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, side = data(d=30)
+    problem = diagonal_problem(X, side, divergence, None, 4.0)
+    direct = solve_diagonal(problem, tol=1e-8)
+    monkeypatch.setattr("nearwise.solving.diagonal._DIRECT", 0)
+    for features in (X, sparse.csr_array(X)):
+        found = solve_diagonal(diagonal_problem(features, side, divergence, None, 4.0), tol=1e-8)
+        assert found.status is Status.SOLVED
+        assert found.certificate.primal == pytest.approx(direct.certificate.primal, rel=1e-7)
+
+
+def test_columns_that_nothing_measures_keep_their_weight() -> None:
+    X = np.zeros((4, 6))
+    X[0, 1], X[1, 1], X[2, 4], X[3, 5] = 1.0, 3.0, 1.0, 9.0
+    w0 = np.arange(1.0, 7.0)
+    for features in (X, sparse.csr_array(X)):
+        found = solve_diagonal(diagonal_problem(features, c.at_most([(0, 1)], 1.0), LogDet(), w0, 100.0))
+        assert np.array_equal(found.weights[[0, 2, 3, 4, 5]], w0[[0, 2, 3, 4, 5]])
+        assert found.weights[1] * 4.0 == pytest.approx(1.0, rel=0.05)
+
+
+def test_a_prior_weight_of_zero_stays_zero() -> None:
+    X, side = data()
+    w0 = np.array([1.0, 0.0, 1.0, 1.0, 1.0])
+    assert solve_diagonal(diagonal_problem(X, side, LogDet(), w0, 1.0)).weights[1] == 0.0
+    assert solve_diagonal(diagonal_problem(X, side, VonNeumann(), w0, 1.0)).weights[1] == 0.0
+
+
+def test_limits_callbacks_and_starts() -> None:
+    X, side = data()
+    problem = diagonal_problem(X, side, LogDet(), None, 50.0)
+    whole = solve_diagonal(problem, tol=1e-9)
+    stopped = solve_diagonal(problem, tol=1e-9, max_iter=2)
+    assert (stopped.status, stopped.limit, stopped.n_iter) == (Status.LIMIT, "iterations", 2)
+    assert stopped.certificate.dual <= whole.certificate.primal <= stopped.certificate.primal
+    asked = solve_diagonal(problem, tol=1e-9, callback=lambda record: record.iteration == 2)
+    assert asked.status is Status.INTERRUPTED
+    again = solve_diagonal(problem, tol=1e-6, start=whole.factor)
+    assert again.n_iter <= 2
+    assert "DiagonalResult: SOLVED" in repr(whole)
+    assert "objective" in whole._repr_html_()
+    with pytest.raises(ValueError, match="finite"):
+        solve_diagonal(problem.with_penalty(np.inf))
+
+
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: type(d).__name__)
+def test_blocks_are_the_full_problem_with_zeros_forced(divergence: Divergence) -> None:
+    X, side = data()
+    side = c.Constraints(side.blocks[:2])
+    stacked = np.vstack([X, np.eye(5)])
+    off = [(20 + k, 20 + j) for k in range(5) for j in range(k) if GROUPS[k] != GROUPS[j]]
+    zeros = c.similarity(off, 0.0, "==")
+    penalties = np.concatenate([np.full(len(side), 2.0), np.full(len(zeros), np.inf)])
+    full = nw.solve(nw.Problem(stacked, side + zeros, divergence, None, penalties), tol=1e-8)
+    found = nw.solve(nw.Problem(X, side, divergence, None, 2.0, groups=GROUPS), tol=1e-8)
+    assert full.status is found.status is Status.SOLVED
+    assert found.certificate.primal == pytest.approx(full.certificate.primal, rel=1e-6)
+    np.testing.assert_allclose(found.matrix, full.matrix, atol=1e-3)
+    between = np.not_equal.outer(GROUPS, GROUPS)
+    assert np.abs(found.matrix[between]).max() < 1e-12
+    assert np.abs(found.matrix[~between]).min() > 1e-6  # and the blocks themselves are full
+
+
+def test_a_prior_in_blocks() -> None:
+    X, side = data()
+    prior = np.zeros((5, 5))
+    for group in range(3):
+        part = np.flatnonzero(np.array(GROUPS) == group)
+        root = np.random.default_rng(group).normal(size=(len(part), 3))
+        prior[np.ix_(part, part)] = root @ root.T
+    found = nw.solve(nw.Problem(X, c.at_most([(0, 1)], 1e6), prior=prior, groups=GROUPS))
+    np.testing.assert_allclose(found.matrix, prior, atol=1e-9)
+    learned = nw.solve(nw.Problem(X, side, prior=prior, groups=GROUPS))
+    assert learned.status is Status.SOLVED
+    assert np.abs(learned.matrix[np.not_equal.outer(GROUPS, GROUPS)]).max() < 1e-12
+    prior[0, 1] = prior[1, 0] = 0.1
+    with pytest.raises(ValueError, match=r"zero between groups of columns, got 0\.1 in row 0, column 1"):
+        nw.Problem(X, side, prior=prior, groups=GROUPS)
+
+
+def test_hard_constraints_on_blocks_hold_or_are_proved_contradictory() -> None:
+    X, _ = data()
+    side = c.at_most([(0, 1)], 0.5) + c.at_least([(2, 3)], 30.0)
+    found = nw.solve(nw.Problem(X, side, penalty=np.inf, groups=GROUPS))
+    z = np.stack([X[0] - X[1], X[2] - X[3]])
+    values = np.einsum("ij,jk,ik->i", z, found.matrix, z)
+    assert values == pytest.approx([0.5, 30.0], rel=1e-5)
+    # of blocks of one column, what differs by a factor in every column cannot be both near and far
+    X = np.array([[0.0, 0.0], [1.0, 1.0], [1.0, -1.0]])
+    contrary = c.at_most([(0, 1)], 1.0) + c.at_least([(0, 2)], 2.0)
+    assert nw.solve(nw.Problem(X, contrary, penalty=np.inf)).status is Status.SOLVED
+    assert nw.solve(nw.Problem(X, contrary, penalty=np.inf, groups=[0, 1])).status is Status.INFEASIBLE
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [([0, 1], "group of each of 5 columns"), ([0, 1, 2, np.nan, 1], "column 3 has no group")],
+)
+def test_groups_are_checked(groups: list[float], message: str) -> None:
+    X, side = data()
+    with pytest.raises(ValueError, match=message):
+        nw.Problem(X, side, groups=groups)
