@@ -188,13 +188,8 @@ class LogDet(SpectralDivergence):
         x, y = _floats(x), _floats(y)
         delta = np.asarray((x - y) / y)
         near = np.abs(delta) <= _NEAR
-        if near.all():
-            out = np.asarray(_minus_log1p(delta))
-        else:
-            out = np.asarray(delta - _log_ratio(x, y))
-            out[near] = _minus_log1p(delta[near])
-        if _is_inside_domain(x, y):
-            return out
+        out = np.asarray(delta if near.all() else delta - _log_ratio(x, y))
+        out[near] = _minus_log1p(delta[near])
         outside = (x <= 0) | (y <= 0) | np.isinf(x) | np.isinf(y)
         return np.where(outside, np.where((x == 0) & (y == 0), 0.0, np.inf), out)
 
@@ -232,13 +227,8 @@ class VonNeumann(SpectralDivergence):
         x, y = _floats(x), _floats(y)
         delta = np.asarray((y - x) / x)
         near = np.abs(delta) <= _NEAR
-        if near.all():
-            out = np.asarray(x * _minus_log1p(delta))
-        else:
-            out = np.asarray(y - x + x * _log_ratio(x, y))
-            out[near] = np.broadcast_to(x, out.shape)[near] * _minus_log1p(delta[near])
-        if _is_inside_domain(x, y):
-            return out
+        out = np.asarray(delta if near.all() else y - x + x * _log_ratio(x, y))
+        out[near] = np.broadcast_to(x, out.shape)[near] * _minus_log1p(delta[near])
         outside = (x <= 0) | (y <= 0) | np.isinf(x) | np.isinf(y)
         return np.where(outside, np.where((x == 0) & (y >= 0), y, np.inf), out)
 
@@ -355,12 +345,6 @@ def _is_inside(inner: _Spectrum, outer: _Spectrum, overlap: Array, outside: Arra
 def _weighted_sum(divergence: Divergence, x: Array, y: Array, weight: Array) -> float:
     """sum weight * scalar(x, y), where a weight of exactly zero removes even an infinite term."""
     return float(np.sum(np.where(weight == 0, 0.0, weight * divergence.scalar(x, y))))
-
-
-def _is_inside_domain(x: Array, y: Array) -> bool:
-    """Whether all numbers are positive and finite."""
-    least = min(x.min(initial=1.0), y.min(initial=1.0))
-    return bool(least > 0 and max(x.max(initial=1.0), y.max(initial=1.0)) < np.inf)
 
 
 def _minus_log1p(delta: Array) -> Array:

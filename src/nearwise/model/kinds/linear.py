@@ -78,11 +78,15 @@ class _Squares(NamedTuple):
 
 
 class _Spectrum(NamedTuple):
-    """A as sum_t weight_t v_t v_t^T for few rows v_t of G's columns, G^T A G, and the size of its terms."""
+    """A as sum_t weight_t v_t v_t^T: rows v_t of G^T, None where these are many.
+
+    G^T A G is basis core basis^T, and `whole` the size of the terms that it sums up.
+    """
 
     vectors: Array | None
     weights: Array
     core: Array
+    basis: Array
     whole: float
 
 
@@ -91,38 +95,36 @@ def _low_rank(matrices: tuple[Linear, ...], G: Array, sizes: Array) -> Iterator[
     columns of G, else the eigenvectors of G^T A G.
     """
     few = _FEW_VECTORS * G.shape[1]
-    spectra = _spectra(matrices, G, sizes, few)
-    cores = np.array([found.core for found in spectra])
-    noise = _ROUNDING * G.shape[1] * np.array([found.whole for found in spectra])
-    eigenvalues = np.linalg.eigvalsh((cores + cores.swapaxes(1, 2)) / 2)
-    vanishes = (np.abs(eigenvalues) <= noise[:, None]).all(axis=1)
-    is_definite = (eigenvalues >= -noise[:, None]).all(axis=1)
-    for t, (vectors, weights, core, _) in enumerate(spectra):
-        kept = np.abs(weights) > _ROUNDING * len(weights) * np.abs(weights).max(initial=0.0)
-        if vectors is None or vanishes[t] or np.count_nonzero(kept) > few:
-            yield _Squares(*_eigenpairs(core, noise[t]), bool(is_definite[t]))
+    for vectors, weights, core, basis, whole in _spectra(matrices, G, sizes, few):
+        noise = _ROUNDING * len(core) * whole
+        values, inside = np.linalg.eigh((core + core.T) / 2)
+        kept = np.abs(values) > noise
+        signs = np.sign(values[kept])
+        is_definite = bool(np.all(signs > 0))
+        own = np.abs(weights) > _ROUNDING * len(weights) * np.abs(weights).max(initial=0.0)
+        if vectors is not None and len(signs) and np.count_nonzero(own) <= few:
+            scaled = vectors[own] * np.sqrt(np.abs(weights[own]))[:, None]
+            yield _Squares(scaled, np.sign(weights[own]), is_definite)
         else:
-            scaled = vectors[kept] * np.sqrt(np.abs(weights[kept]))[:, None]
-            yield _Squares(scaled, np.sign(weights[kept]), bool(is_definite[t]))
+            scaled = (basis @ inside[:, kept]) * np.sqrt(np.abs(values[kept]))  # so that no square overflows
+            yield _Squares(np.ascontiguousarray(scaled.T), signs, is_definite)
 
 
 def _spectra(matrices: tuple[Linear, ...], G: Array, sizes: Array, few: int) -> list[_Spectrum]:
     """Of every A on the objects that it is about; without vectors where these are many."""
     found: list[_Spectrum | None] = [None] * len(matrices)
-    dense = []
+    dense, whole_space = [], np.eye(G.shape[1])
     for t, A in enumerate(matrices):
         if A.factor is not None and A.weights is not None:
-            vectors = A.factor.T @ G
-            whole = float(np.abs(A.weights) @ (np.abs(A.factor).T @ sizes) ** 2)
-            found[t] = _Spectrum(vectors, A.weights, (vectors.T * A.weights) @ vectors, whole)
+            whole = np.abs(A.weights) @ (np.abs(A.factor).T @ sizes) ** 2
+            found[t] = next(_of_vectors((A.factor.T @ G)[None], A.weights[None], whole[None]))
         elif sparse.issparse(A.matrix) and A.size > _SMALL:
-            support = np.unique(A.matrix.nonzero()[0])
-            inside = A.matrix[support][:, support].toarray() if len(support) <= few else None
-            whole = float(sizes @ (abs(A.matrix) @ sizes))
-            if inside is None:
-                found[t] = _Spectrum(None, _NONE, G.T @ (A.matrix @ G), whole)
+            support, whole = np.unique(A.matrix.nonzero()[0]), sizes @ (abs(A.matrix) @ sizes)
+            if len(support) > few:
+                found[t] = _Spectrum(None, _NONE, G.T @ (A.matrix @ G), whole_space, float(whole))
             else:
-                found[t] = next(_spectra_inside(inside[None], G[support][None], np.array([whole])))
+                inside = A.matrix[support][:, support].toarray()
+                found[t] = next(_of_matrices(inside[None], G[support][None], np.array([whole])))
         else:
             dense.append(t)
     if dense:
@@ -133,34 +135,29 @@ def _spectra(matrices: tuple[Linear, ...], G: Array, sizes: Array, few: int) -> 
             of = np.flatnonzero(count == size)
             if size > few:
                 for k in of:
-                    found[dense[k]] = _Spectrum(None, _NONE, G.T @ stack[k] @ G, float(wholes[k]))
+                    core = G.T @ (stack[k] @ G)
+                    found[dense[k]] = _Spectrum(None, _NONE, core, whole_space, float(wholes[k]))
                 continue
             place = np.nonzero(present[of])[1].reshape(len(of), size)
             inside = stack[of[:, None, None], place[:, :, None], place[:, None, :]]
-            for k, spectrum in zip(of, _spectra_inside(inside, G[place], wholes[of]), strict=True):
+            for k, spectrum in zip(of, _of_matrices(inside, G[place], wholes[of]), strict=True):
                 found[dense[k]] = spectrum
     return [spectrum for spectrum in found if spectrum is not None]
 
 
-def _spectra_inside(inside: Array, G: Array, wholes: Array) -> Iterator[_Spectrum]:
+def _of_matrices(inside: Array, G: Array, wholes: Array) -> Iterator[_Spectrum]:
     """Of matrices of one order and the features of the objects that each is about."""
     weights, small = np.linalg.eigh(inside)
-    vectors = small.swapaxes(1, 2) @ G
-    cores = (vectors.swapaxes(1, 2) * weights[:, None]) @ vectors
+    return _of_vectors(small.swapaxes(1, 2) @ G, weights, wholes)
+
+
+def _of_vectors(vectors: Array, weights: Array, wholes: Array) -> Iterator[_Spectrum]:
+    """Of sums of equally many squares."""
+    Q, R = np.linalg.qr(vectors.swapaxes(1, 2))
+    cores = (R * weights[:, None]) @ R.swapaxes(1, 2)
     for t, whole in enumerate(wholes):
-        yield _Spectrum(vectors[t], weights[t], cores[t], float(whole))
+        yield _Spectrum(vectors[t], weights[t], cores[t], Q[t], float(whole))
 
 
 def _dense(A: Linear) -> Array:
     return np.asarray(A.matrix.toarray() if sparse.issparse(A.matrix) else A.matrix)
-
-
-def _eigenpairs(core: Array, noise: float) -> tuple[Array, Array]:
-    """Vectors as rows, scaled by the roots of their eigenvalues, and the signs of these.
-
-    Values up to `noise` are rounding errors of the terms that core sums up.
-    """
-    values, vectors = np.linalg.eigh((core + core.T) / 2)
-    kept = np.abs(values) > noise
-    scaled = vectors[:, kept] * np.sqrt(np.abs(values[kept]))  # so that no square overflows
-    return np.ascontiguousarray(scaled.T), np.sign(values[kept])
