@@ -38,11 +38,11 @@ _FEWEST_OBJECTS = 20  # labelled ones, below which there are no scores
 class AutoLearner(Learner):
     """Learn a metric for vectors of the kind that does best on what is held out.
 
-    From labels, three kinds compete: a linear metric as `MetricLearner` learns it; one of scores that an RBF
-    kernel gives the vectors; and one of both together. The scores are those of a kernel ridge regression on
-    the labels, one fewer than there are classes, and every object has those that it has without its own
-    label; the scale of the kernel and the ridge are chosen by leaving objects out. In each kind, M is the
-    matrix nearest to the identity that respects the side information, JKDD12 section 3.
+    From labels, three kinds compete: a linear metric as `MetricLearner` learns it; one of the vectors
+    together with scores that an RBF kernel gives them; and one of these scores alone. The scores are those of
+    a kernel ridge regression on the labels, one fewer than there are classes, and every object has those that
+    it has without its own label; the scale of the kernel and the ridge are chosen by leaving objects out. In
+    each kind, M is the matrix nearest to the identity that respects the side information, JKDD12 section 3.
 
     Kernels take part where there are labels of 2 to 100 classes, 20 labelled rows or more, and dense data of
     up to 256 features in memory, and constraints besides the labels, if any, are about distances. Elsewhere
@@ -58,8 +58,9 @@ class AutoLearner(Learner):
     Attributes
     ----------
     choice_ : the kind that was learned, or "euclidean" where no kind does better than the data as they are.
-        Of kinds that are no more than half a standard error apart, the simplest is taken, in this order.
-    choice_scores_ : pairs (kind, score on what was held out), in the order of simplicity; none where only one
+        Of kinds that are no more than half a standard error apart, the one is taken that keeps more of the
+        data as they are: "euclidean", "linear", "linear+rbf", "rbf".
+    choice_scores_ : pairs (kind, score on what was held out), in this order; none where only one
         kind takes part, or too little is known to hold anything out
     choice_reason_ : why only the linear kind took part; empty where others did, or it was asked for
     metric_ : the learned `Metric` or `JoinedMetric`
@@ -75,7 +76,7 @@ class AutoLearner(Learner):
     >>> X, y = load_iris(return_X_y=True)
     >>> learner = nw.AutoLearner(random_state=0).fit(X, y)
     >>> [name for name, score in learner.choice_scores_]
-    ['euclidean', 'linear', 'rbf', 'linear+rbf']
+    ['euclidean', 'linear', 'linear+rbf', 'rbf']
     """
 
     def __init__(
@@ -158,7 +159,7 @@ class AutoLearner(Learner):
             self.checkpoint, self.random_state, wanted, X, side.constraints.blocks, *settings
         )
         found: list[Scores] = []
-        kinds = (LINEAR, KERNEL, SUM) if wanted == "auto" else (wanted,)
+        kinds = (LINEAR, SUM, KERNEL) if wanted == "auto" else (wanted,)
         with progress(self, X, y) as report:
             won = compete(_candidates(kinds, X, side, how["random_state"], found), callback=report, **how)
         learned, name = won.learned, won.name
@@ -209,7 +210,7 @@ class AutoLearner(Learner):
 def _candidates(
     kinds: tuple[str, ...], X: Array, side: _side.SideInformation, seed: int, found: list[Scores]
 ) -> Iterator[Candidate]:
-    """The kinds that compete, from the simplest; the scores of the last ones are put in `found`."""
+    """The kinds that compete, in their order; what gives scores is put in `found`."""
     codes, weights = side.codes, side.weights
     assert codes is not None
     made: dict[bytes, Array] = {}
@@ -227,7 +228,7 @@ def _candidates(
         return
     fitted, scores = discriminants(X, codes, np.arange(len(X)), np.random.RandomState(seed), weights)
     found.append(fitted)
-    if KERNEL in kinds:
-        yield Candidate(KERNEL, scores, left_out)
     if SUM in kinds:
         yield Candidate(SUM, np.hstack([X, scores]), lambda rows: np.hstack([X, left_out(rows)]))
+    if KERNEL in kinds:
+        yield Candidate(KERNEL, scores, left_out)
