@@ -96,7 +96,7 @@ def test_precision_counts_only_other_products() -> None:
 def test_unknown_methods_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         learners.main(["--methods", "magic"])
-    assert "'magic' is not one of nearwise, Euclidean" in capsys.readouterr().err
+    assert "'magic' is not one of nearwise, linear, Euclidean" in capsys.readouterr().err
 
 
 def test_every_target_is_used() -> None:

@@ -16,7 +16,7 @@ from sklearn.utils.metaestimators import available_if
 from nearwise._common.checks import one_of
 from nearwise._common.types import Array, Index
 from nearwise.distributed import vectors_of
-from nearwise.learners import _side
+from nearwise.learners import _side, metric_learner
 from nearwise.learners._checkpoint import open_checkpoint
 from nearwise.learners._contest import BEFORE, Candidate, compete
 from nearwise.learners._discriminants import Scores, discriminants
@@ -25,7 +25,7 @@ from nearwise.learners._whole import whole
 from nearwise.learners.base import Learner
 from nearwise.learners.joined_metric import JoinedMetric
 from nearwise.learners.metric import Metric, euclidean, symmetric_root
-from nearwise.learners.metric_learner import FULL_FEATURES, MetricLearner
+from nearwise.learners.metric_learner import MetricLearner
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence
 from nearwise.solving.result import Record
@@ -173,7 +173,9 @@ class AutoLearner(Learner):
             self.metric_: Metric | JoinedMetric = Metric(factor)
         else:
             s = found[0]
-            self.metric_ = JoinedMetric(s.kernel, s.points, s.weights, s.offset, factor, name == SUM)
+            self.metric_ = JoinedMetric(
+                s.kernel, s.centre, s.points, s.weights, s.offset, factor, name == SUM
+            )
         self.start_metric_ = euclidean(X.shape[1])
         self.rank_ = len(factor)
         return self
@@ -182,8 +184,9 @@ class AutoLearner(Learner):
         """Why kernels do not take part; empty where they do."""
         if side.codes is None or self.pairs == "none":
             return "there are no labels to learn scores from"
-        if sparse.issparse(X) or X.shape[1] > FULL_FEATURES:
-            return f"the data are sparse, or have more than {FULL_FEATURES} features"
+        most = metric_learner.FULL_FEATURES
+        if sparse.issparse(X) or X.shape[1] > most:
+            return f"the data are sparse, or have more than {most} features"
         labelled = side.codes[side.codes >= 0]
         if len(labelled) < _FEWEST_OBJECTS or len(np.unique(labelled)) > MOST_CLASSES:
             return f"scores need {_FEWEST_OBJECTS} labelled rows and at most {MOST_CLASSES} classes"
@@ -229,6 +232,7 @@ def _candidates(
     fitted, scores = discriminants(X, codes, np.arange(len(X)), np.random.RandomState(seed), weights)
     found.append(fitted)
     if SUM in kinds:
-        yield Candidate(SUM, np.hstack([X, scores]), lambda rows: np.hstack([X, left_out(rows)]))
+        centred = X - fitted.centre
+        yield Candidate(SUM, np.hstack([centred, scores]), lambda rows: np.hstack([centred, left_out(rows)]))
     if KERNEL in kinds:
         yield Candidate(KERNEL, scores, left_out)
