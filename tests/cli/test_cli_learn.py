@@ -447,6 +447,7 @@ def test_max_iter_is_a_limit(folder: Path, run: Run) -> None:
     assert run(f"{common} --method fixed-rank --rank 2", cli.NOT_CONVERGED)["status"] == "LIMIT"
 
 
+@pytest.mark.long
 def test_the_same_command_with_a_checkpoint_goes_on(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
