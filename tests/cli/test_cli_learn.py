@@ -448,6 +448,7 @@ def test_max_iter_is_a_limit(folder: Path, run: Run) -> None:
     assert run(f"{common} --method fixed-rank --rank 2", cli.NOT_CONVERGED)["status"] == "LIMIT"
 
 
+@pytest.mark.long
 def test_the_same_command_with_a_checkpoint_goes_on(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -568,6 +569,7 @@ def test_ctrl_c_during_a_fit_keeps_the_best_iterate(folder: Path) -> None:
     assert Path("m.html").exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", ["tables, 'read'", "fitting.Pipeline, '__init__'"])
 def test_ctrl_c_outside_a_fit_leaves_nothing_behind(place: str, folder: Path) -> None:
     before = {path.name for path in folder.iterdir()}

@@ -190,6 +190,8 @@ class Run:
         max_iter: int | None,
         start: Array | None,
     ) -> AnyResult:
+        if self.checkpoint is not None and isinstance(problem, Problem):
+            problem = problem.keeping(self.checkpoint.passes)
         gamma = penalty * problem.penalty_unit  # only LogDet's penalty has no unit
         return solved(problem.with_penalty(gamma), tol, max_iter, self.callback, start)
 

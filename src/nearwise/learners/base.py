@@ -25,6 +25,7 @@ from nearwise._common.warning import warn
 from nearwise.distributed import Vectors
 from nearwise.distributed.vectors import is_dask
 from nearwise.learners import _in_pieces, _range, _side
+from nearwise.learners._export import Exports
 from nearwise.learners._fits import Learned, learn
 from nearwise.learners._progress import Callbacks, progress
 from nearwise.learners._space import Outside
@@ -64,7 +65,14 @@ class LearnedMetric(Protocol):
     def pair_squared_distances(self, X: Any, i: Index, j: Index) -> Array: ...
 
 
-class Learner(PairDecisions, Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class Learner(
+    Exports,
+    PairDecisions,
+    Callbacks,  # type: ignore[misc]
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+):
     """The common part of `MetricLearner` and `KernelLearner`; a subclass has `fit`, which sets `metric_`."""
 
     # With metadata routing, these names go to fit and score without being asked for: they have one meaning. A
