@@ -81,6 +81,7 @@ def test_an_interrupted_fit_ends_the_same(
     assert not file.exists()
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_every_interruption_of_a_long_fit_can_be_resumed(
     wine: tuple[Any, Any], straight: Callable[[str], Any], tmp_path: Path

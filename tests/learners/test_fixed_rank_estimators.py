@@ -179,6 +179,7 @@ def test_kernels_bend_the_regression() -> None:
     assert kernel.score(X, y) > 0.95 > linear.score(X, y)
 
 
+@pytest.mark.long
 @both
 def test_online_and_streaming_reach_the_batch_error(geometry: str) -> None:
     X, y, _ = planted(8000, 8, 2, noise=0.1)

@@ -128,6 +128,7 @@ def test_fit_transform_is_fit_and_transform(learner: object) -> None:
     np.testing.assert_allclose(clone(learner).fit_transform(X, y), clone(learner).fit(X, y).transform(X))
 
 
+@pytest.mark.long
 @every_learner
 def test_pipeline_and_search_with_labels(learner: object) -> None:
     rows, labels = X[::2], y[::2]
