@@ -63,7 +63,7 @@ def test_scores_of_left_out_objects_are_those_of_a_regression_without_them() -> 
         found = _discriminants._regression(X, targets, w, points, gamma)
     expected = [predicted(np.delete(np.arange(40), k), k) for k in range(40)]
     np.testing.assert_allclose(found.left_out, expected, rtol=1e-6, atol=1e-8)
-    scores = _discriminants.Scores(found.kernel, points, found.weights, found.offset)(X)
+    scores = _discriminants.Scores(found.kernel, np.zeros(10), points, found.weights, found.offset)(X)
     np.testing.assert_allclose(scores, [predicted(np.arange(40), k) for k in range(40)], rtol=1e-6, atol=1e-8)
 
 
@@ -79,7 +79,7 @@ def test_shells_are_parted_by_a_kernel_and_by_no_linear_metric() -> None:
     linear = nw.MetricLearner(random_state=0).fit(X, y)
     auto = nw.AutoLearner(random_state=0).fit(X, y)
     assert auto.choice_ in ("rbf", "linear+rbf")
-    assert [name for name, _ in auto.choice_scores_] == ["euclidean", "linear", "rbf", "linear+rbf"]
+    assert [name for name, _ in auto.choice_scores_] == ["euclidean", "linear", "linear+rbf", "rbf"]
     assert isinstance(auto.metric_, nw.JoinedMetric)
     assert not auto.kept_prior_
     assert error(auto, X, y, X_new, y_new) < error(linear, X, y, X_new, y_new) - 0.05
@@ -116,7 +116,7 @@ def test_labels_without_meaning_choose_nothing_that_flatters_itself() -> None:
     assert all(abs(score - 0.5) < 0.08 for score in found.values()), found
 
 
-def test_a_lead_within_noise_goes_to_the_simpler() -> None:
+def test_a_lead_counts_in_standard_errors() -> None:
     each = np.array([1.0, 0.0, 1.0, 0.0])
     lead, error = Grade(0.5, each).lead(Grade(0.25, np.array([1.0, 0.0, 0.0, 0.0])))
     assert lead == 0.25
@@ -197,7 +197,7 @@ def test_a_checkpoint_goes_on_where_kinds_competed(tmp_path: Path) -> None:
 
     def stop(record: Any) -> bool:
         count["n"] += 1
-        return count["n"] >= whole.n_iter_ - 3
+        return count["n"] >= whole.n_iter_ // 2
 
     with pytest.warns(Warning, match="Interrupted"):
         nw.AutoLearner(random_state=0, checkpoint=path, callback=stop).fit(X, y)
@@ -225,3 +225,11 @@ def test_a_model_file_keeps_the_scores_bit_by_bit(tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded.transform(X + 0.1), saved.transform(X + 0.1))
     np.testing.assert_array_equal(loaded.distances(X), saved.distances(X))
     assert (loaded.choice_, loaded.choice_scores_) == (saved.choice_, saved.choice_scores_)
+
+
+def test_an_offset_that_all_rows_share_changes_nothing() -> None:
+    X, y = shells()
+    X = np.round(X, 4)
+    near, far = nw.AutoLearner(random_state=0).fit(X, y), nw.AutoLearner(random_state=0).fit(X + 2.0**20, y)
+    assert near.choice_ == far.choice_
+    np.testing.assert_allclose(far.distances(X + 2.0**20), near.distances(X), rtol=1e-4, atol=1e-4)

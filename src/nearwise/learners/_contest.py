@@ -1,4 +1,4 @@
-"""Fits of several kinds compete on the same held-out objects, and the simplest of the best is finished."""
+"""Fits of several kinds compete on the same held-out objects, and the first of the best is finished."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nearwise.learners._learning import Interrupted, Step, best_of
 from nearwise.learners._selection import Grade
 
 BEFORE = "euclidean"  # the name of the prior of a linear candidate
-NOISE = 0.5  # standard errors by which a score has to be higher than that of something simpler
+NOISE = 0.5  # standard errors by which a score has to be higher than that of an earlier candidate
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,8 +54,8 @@ class _Entry:
 def compete(candidates: Iterable[Candidate], **how: Any) -> Won:
     """Finish the fit of the candidate that does best on what is held out.
 
-    Candidates come in the order of simplicity, the prior before a linear one, unless a penalty is given. Of
-    those whose score is within half a standard error of the highest, the simplest wins. Where too little is
+    Candidates come in an order, the prior before a linear one, unless a penalty is given. Of those whose
+    score is within half a standard error of the highest, the first wins. Where too little is
     known to hold something out, it is the first; and where somebody asks to stop, the best of the first.
 
     `how` are the arguments of `prepared`.
@@ -107,7 +107,8 @@ def _stopped(first: Fit, stop: Interrupted) -> Learned:
     if not first.steps:
         return first.stopped(stop)
     found = replace(first.before(), factor=best_of(first.steps).factor)
-    return replace(found, result=stop.result, penalty=stop.penalty, kept_prior=False)
+    # without scores: it is not known which penalty is the best, as long as others compete
+    return replace(found, result=stop.result, penalty=stop.penalty, scores=(), kept_prior=False)
 
 
 def _scores(entries: list[_Entry]) -> tuple[tuple[str, float], ...]:

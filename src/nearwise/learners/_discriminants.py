@@ -26,19 +26,20 @@ _LEAST_REST = 1e-6  # of one minus the leverage
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """S(x) = weights' k(x, points) + offset."""
+    """S(x) = weights' k(x - centre, points) + offset; centred, since a common offset would cost digits."""
 
     kernel: InputKernel
+    centre: Array
     points: Array
     weights: Array
     offset: Array
 
     def __call__(self, X: Array) -> Array:
-        return np.asarray(self.kernel.gram(X, self.points) @ self.weights + self.offset)
+        return np.asarray(self.kernel.gram(X - self.centre, self.points) @ self.weights + self.offset)
 
 
 def discriminants(
-    X: Array, codes: Codes, rows: Index, rng: np.random.RandomState, weights: Array | None = None
+    X: Array, codes: Codes, among: Index, rng: np.random.RandomState, weights: Array | None = None
 ) -> tuple[Scores, Array]:
     """The scores, and those of all rows of X: of those that were learned from, when left out.
 
@@ -48,24 +49,26 @@ def discriminants(
     ----------
     X : (n, d) rows
     codes : the class of every row; what is -1 is not learned from
-    rows : those of X to learn from, at least two classes among them
+    among : those of X to learn from, at least two classes among them
     rng : draws points, and a sample where there are more than 4,000 rows
     weights : of all rows of X
     """
-    known = rows[codes[rows] >= 0]
+    known = among[codes[among] >= 0]
     known = np.sort(known[rng.permutation(len(known))[:LARGEST_SAMPLE]])
-    points = X[np.sort(known[rng.permutation(len(known))[:N_POINTS]])]
+    centre = X[known].mean(axis=0)
+    rows = X[known] - centre
+    points = X[np.sort(known[rng.permutation(len(known))[:N_POINTS]])] - centre
     w = np.ones(len(known)) if weights is None else weights[known] / weights[known].mean()
     targets = _contrasts(codes[known])
     mean = w @ targets / w.sum()
-    variance = float(X[known].var())
+    variance = float(np.square(rows).mean())
     unit = 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
-    tried = (_regression(X[known], targets - mean, w, points, scale * unit) for scale in SCALES)
+    tried = (_regression(rows, targets - mean, w, points, scale * unit) for scale in SCALES)
     best = min(tried, key=lambda found: found.error)
-    fitted = Scores(best.kernel, points, best.weights, best.offset)
+    fitted = Scores(best.kernel, centre, points, best.weights, best.offset)
     found = fitted(X)
     total = float(found[known].var(axis=0).sum())
-    scale = float(np.sqrt(X[known].var(axis=0).sum() / total)) if total > 0 and variance > 0 else 1.0
+    scale = float(np.sqrt(np.square(rows).mean(axis=0).sum() / total)) if total > 0 and variance > 0 else 1.0
     found[known] = best.left_out
     return replace(fitted, weights=scale * fitted.weights, offset=scale * fitted.offset), scale * found
 

@@ -16,7 +16,7 @@ from sklearn.utils.metaestimators import available_if
 from nearwise._common.checks import one_of
 from nearwise._common.types import Array, Index
 from nearwise.distributed import vectors_of
-from nearwise.learners import _side
+from nearwise.learners import _side, metric_learner
 from nearwise.learners._checkpoint import open_checkpoint
 from nearwise.learners._contest import BEFORE, Candidate, compete
 from nearwise.learners._discriminants import Scores, discriminants
@@ -25,7 +25,7 @@ from nearwise.learners._whole import whole
 from nearwise.learners.base import Learner
 from nearwise.learners.joined_metric import JoinedMetric
 from nearwise.learners.metric import Metric, euclidean, symmetric_root
-from nearwise.learners.metric_learner import FULL_FEATURES, MetricLearner
+from nearwise.learners.metric_learner import MetricLearner
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence
 from nearwise.solving.result import Record
@@ -38,11 +38,11 @@ _FEWEST_OBJECTS = 20  # labelled ones, below which there are no scores
 class AutoLearner(Learner):
     """Learn a metric for vectors of the kind that does best on what is held out.
 
-    From labels, three kinds compete: a linear metric as `MetricLearner` learns it; one of scores that an RBF
-    kernel gives the vectors; and one of both together. The scores are those of a kernel ridge regression on
-    the labels, one fewer than there are classes, and every object has those that it has without its own
-    label; the scale of the kernel and the ridge are chosen by leaving objects out. In each kind, M is the
-    matrix nearest to the identity that respects the side information, JKDD12 section 3.
+    From labels, three kinds compete: a linear metric as `MetricLearner` learns it; one of the vectors
+    together with scores that an RBF kernel gives them; and one of these scores alone. The scores are those of
+    a kernel ridge regression on the labels, one fewer than there are classes, and every object has those that
+    it has without its own label; the scale of the kernel and the ridge are chosen by leaving objects out. In
+    each kind, M is the matrix nearest to the identity that respects the side information, JKDD12 section 3.
 
     Kernels take part where there are labels of 2 to 100 classes, 20 labelled rows or more, and dense data of
     up to 256 features in memory, and constraints besides the labels, if any, are about distances. Elsewhere
@@ -58,8 +58,9 @@ class AutoLearner(Learner):
     Attributes
     ----------
     choice_ : the kind that was learned, or "euclidean" where no kind does better than the data as they are.
-        Of kinds that are no more than half a standard error apart, the simplest is taken, in this order.
-    choice_scores_ : pairs (kind, score on what was held out), in the order of simplicity; none where only one
+        Of kinds that are no more than half a standard error apart, the one is taken that keeps more of the
+        data as they are: "euclidean", "linear", "linear+rbf", "rbf".
+    choice_scores_ : pairs (kind, score on what was held out), in this order; none where only one
         kind takes part, or too little is known to hold anything out
     choice_reason_ : why only the linear kind took part; empty where others did, or it was asked for
     metric_ : the learned `Metric` or `JoinedMetric`
@@ -75,7 +76,7 @@ class AutoLearner(Learner):
     >>> X, y = load_iris(return_X_y=True)
     >>> learner = nw.AutoLearner(random_state=0).fit(X, y)
     >>> [name for name, score in learner.choice_scores_]
-    ['euclidean', 'linear', 'rbf', 'linear+rbf']
+    ['euclidean', 'linear', 'linear+rbf', 'rbf']
     """
 
     def __init__(
@@ -158,7 +159,7 @@ class AutoLearner(Learner):
             self.checkpoint, self.random_state, wanted, X, side.constraints.blocks, *settings
         )
         found: list[Scores] = []
-        kinds = (LINEAR, KERNEL, SUM) if wanted == "auto" else (wanted,)
+        kinds = (LINEAR, SUM, KERNEL) if wanted == "auto" else (wanted,)
         with progress(self, X, y) as report:
             won = compete(_candidates(kinds, X, side, how["random_state"], found), callback=report, **how)
         learned, name = won.learned, won.name
@@ -172,7 +173,9 @@ class AutoLearner(Learner):
             self.metric_: Metric | JoinedMetric = Metric(factor)
         else:
             s = found[0]
-            self.metric_ = JoinedMetric(s.kernel, s.points, s.weights, s.offset, factor, name == SUM)
+            self.metric_ = JoinedMetric(
+                s.kernel, s.centre, s.points, s.weights, s.offset, factor, name == SUM
+            )
         self.start_metric_ = euclidean(X.shape[1])
         self.rank_ = len(factor)
         return self
@@ -181,8 +184,9 @@ class AutoLearner(Learner):
         """Why kernels do not take part; empty where they do."""
         if side.codes is None or self.pairs == "none":
             return "there are no labels to learn scores from"
-        if sparse.issparse(X) or X.shape[1] > FULL_FEATURES:
-            return f"the data are sparse, or have more than {FULL_FEATURES} features"
+        most = metric_learner.FULL_FEATURES
+        if sparse.issparse(X) or X.shape[1] > most:
+            return f"the data are sparse, or have more than {most} features"
         labelled = side.codes[side.codes >= 0]
         if len(labelled) < _FEWEST_OBJECTS or len(np.unique(labelled)) > MOST_CLASSES:
             return f"scores need {_FEWEST_OBJECTS} labelled rows and at most {MOST_CLASSES} classes"
@@ -209,7 +213,7 @@ class AutoLearner(Learner):
 def _candidates(
     kinds: tuple[str, ...], X: Array, side: _side.SideInformation, seed: int, found: list[Scores]
 ) -> Iterator[Candidate]:
-    """The kinds that compete, from the simplest; the scores of the last ones are put in `found`."""
+    """The kinds that compete, in their order; what gives scores is put in `found`."""
     codes, weights = side.codes, side.weights
     assert codes is not None
     made: dict[bytes, Array] = {}
@@ -227,7 +231,8 @@ def _candidates(
         return
     fitted, scores = discriminants(X, codes, np.arange(len(X)), np.random.RandomState(seed), weights)
     found.append(fitted)
+    if SUM in kinds:
+        centred = X - fitted.centre
+        yield Candidate(SUM, np.hstack([centred, scores]), lambda rows: np.hstack([centred, left_out(rows)]))
     if KERNEL in kinds:
         yield Candidate(KERNEL, scores, left_out)
-    if SUM in kinds:
-        yield Candidate(SUM, np.hstack([X, scores]), lambda rows: np.hstack([X, left_out(rows)]))

@@ -15,12 +15,13 @@ from nearwise.learners.metric import distance_of_two, store_by_rows
 
 @dataclass(frozen=True, eq=False, repr=False)
 class JoinedMetric:
-    """The squared distance |B'(f(x) - f(y))|^2 of f(x) = (x, weights' k(x, points) + offset).
+    """The squared distance |B'(f(x) - f(y))|^2 of f(x) = (z, weights' k(z, points) + offset), z = x - centre.
 
     Attributes
     ----------
     kernel : k
-    points : (m, d), the rows that the kernel compares with
+    centre : (d,), which is taken off every vector: that changes no distance, and saves digits
+    points : (m, d), the rows that the kernel compares with, less the centre
     weights : one row per point, one column per score
     offset : what is added to the scores
     factor : B
@@ -28,6 +29,7 @@ class JoinedMetric:
     """
 
     kernel: InputKernel
+    centre: Array
     points: Array
     weights: Array
     offset: Array
@@ -52,8 +54,9 @@ class JoinedMetric:
 
     def features(self, X: Array) -> Array:
         """f(x), one row per vector."""
-        scores = self.kernel.gram(X, self.points) @ self.weights + self.offset
-        return np.hstack([X, scores]) if self.joined else np.asarray(scores)
+        centred = X - self.centre
+        scores = self.kernel.gram(centred, self.points) @ self.weights + self.offset
+        return np.hstack([centred, scores]) if self.joined else np.asarray(scores)
 
     def transform(self, X: Any) -> Array:
         """Coordinates whose Euclidean distance is the learned one."""
