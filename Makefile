@@ -30,7 +30,9 @@ demo: $(VENV)/.installed
 
 # The workers of pytest use all cores: threads of their own would only wait for each other. Each worker begins with a
 # part of the tests in their order, so that most files, their fixtures and their compiled loops are met by one alone.
-WORKERS = OPENBLAS_NUM_THREADS=$${OPENBLAS_NUM_THREADS:-1} OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1}
+# Python's own compiled files are kept whatever the environment says: without them every worker, and every process that
+# a test starts, compiles all modules anew.
+WORKERS = PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=$${OPENBLAS_NUM_THREADS:-1} OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1}
 PYTEST = $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 test: $(VENV)/.installed-test

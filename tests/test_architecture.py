@@ -150,11 +150,11 @@ def test_no_pickle() -> None:
 def pickles(source: str, path: Path) -> list[str]:
     """What a file does that could run code from data."""
     tree = parsed(source)
-    names = {name.partition(".")[0] for node in ast.walk(tree) for name in _imported(node)}
+    names = {name.partition(".")[0] for node in _import_statements(tree) for name in _imported(node)}
     found = sorted(names & {"pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"})
     allowed = [
         k.value
-        for node in ast.walk(tree)
+        for node in (ast.walk(tree) if "allow_pickle" in source else ())
         if isinstance(node, ast.Call)
         for k in node.keywords
         if k.arg == "allow_pickle"
@@ -229,21 +229,13 @@ def parsed(source: str) -> ast.Module:
 
 def _needed(path: Path) -> Iterator[str]:
     """The modules of the package that importing the file at `path` imports first."""
-    tree = parsed(path.read_text(encoding="utf-8"))
-    late = {
-        inner
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        for inner in ast.walk(node)
-    }
-    for node in _import_statements(tree):
-        if node not in late:
-            for name in _imported(node, _package(path)):
-                if name.partition(".")[0] == "nearwise":
-                    inside = name.removeprefix("nearwise").removeprefix(".")
-                    found = inside if inside in KNOWN else inside.rpartition(".")[0]
-                    if found:  # the package itself imports nothing
-                        yield found
+    for node in _import_statements(parsed(path.read_text(encoding="utf-8")), late=False):
+        for name in _imported(node, _package(path)):
+            if name.partition(".")[0] == "nearwise":
+                inside = name.removeprefix("nearwise").removeprefix(".")
+                found = inside if inside in KNOWN else inside.rpartition(".")[0]
+                if found:  # the package itself imports nothing
+                    yield found
 
 
 def _imports_of_the_package(source: str, path: Path) -> Iterator[str]:
@@ -259,13 +251,15 @@ def _package(path: Path) -> list[str]:
 
 
 @cache
-def _import_statements(tree: ast.AST) -> list[ast.AST]:
-    """The import statements, but for those that only type checkers follow."""
+def _import_statements(tree: ast.AST, late: bool = True) -> list[ast.AST]:
+    """The import statements, but for those that only type checkers follow; `late`: those in functions too."""
     found, left = [], [tree]
     while left:
         node = left.pop()
         if isinstance(node, ast.Import | ast.ImportFrom):
             found.append(node)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not late:
+            continue
         elif isinstance(node, ast.stmt | ast.Module | ast.ExceptHandler | ast.match_case):
             left += ast.iter_child_nodes(node) if not is_for_type_checkers(node) else []
     return found

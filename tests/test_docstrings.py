@@ -10,15 +10,14 @@ import nearwise
 
 SOURCE = Path(nearwise.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
+Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def test_every_entry_of_a_list_has_a_name() -> None:
-    kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     texts = [
         (path.as_posix(), ast.get_docstring(node) or "")
         for path in FILES
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, kinds)
+        for node in documented(ast.parse(path.read_text(encoding="utf-8")))
     ]
     assert len(texts) > 1000
     assert [(name, line) for name, text in texts for line in stray(text)] == []
@@ -29,6 +28,15 @@ def test_a_line_that_lost_its_indentation_is_seen() -> None:
         "Do.\n\nParameters\n----------\na : whether it is so,\nat\n    most\nb, c,\nd : else\n\nWhy not.\n"
     )
     assert list(stray(broken)) == ["at"]
+
+
+def documented(node: ast.stmt | ast.Module) -> Iterator[Documented]:
+    """What may have a docstring: the module, its classes and functions, and those inside them."""
+    if isinstance(node, Documented):
+        yield node
+    for inner in ast.iter_child_nodes(node):
+        if isinstance(inner, ast.stmt):
+            yield from documented(inner)
 
 
 def stray(text: str) -> Iterator[str]:

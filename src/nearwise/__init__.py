@@ -28,18 +28,21 @@ if TYPE_CHECKING:
     from ._common.threads import threads as threads
     from .data.models import ModelFileError as ModelFileError, load as load, save as save
     from .learners import (
+        AutoLearner as AutoLearner,
         FixedRankEmbedding as FixedRankEmbedding,
         FixedRankLearner as FixedRankLearner,
         FixedRankRegressor as FixedRankRegressor,
         KernelLearner as KernelLearner,
         KernelReducer as KernelReducer,
         MetricLearner as MetricLearner,
+        NeighborLearner as NeighborLearner,
         OnlineLearner as OnlineLearner,
         PriorKeptWarning as PriorKeptWarning,
         TruncationWarning as TruncationWarning,
         UnknownIdsWarning as UnknownIdsWarning,
         WorseThanEuclideanWarning as WorseThanEuclideanWarning,
     )
+    from .learners.joined_metric import JoinedMetric as JoinedMetric
     from .learners.metric import (
         KernelMap as KernelMap,
         KernelMetric as KernelMetric,
@@ -111,12 +114,15 @@ _EXPORTS: dict[str, str | None] = {
     "threads": "_common.threads",
     "Metric": "learners.metric",
     "KernelMetric": "learners.metric",
+    "JoinedMetric": "learners.joined_metric",
     "KernelMap": "learners.metric",
     "MetricLearner": "learners",
+    "AutoLearner": "learners",
     "FixedRankEmbedding": "learners",
     "FixedRankLearner": "learners",
     "FixedRankRegressor": "learners",
     "KernelLearner": "learners",
+    "NeighborLearner": "learners",
     "OnlineLearner": "learners",
     "KernelReducer": "learners",
     "LeftOutWarning": "model.left_out",

@@ -161,7 +161,11 @@ def figures(path: Path, *argv: str) -> dict:
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize(
     ("section", "n_rows", "verdicts"),
-    [("newton", [2, 2], 4), ("divergences", [2, 2], 4), ("scale", [3], 3)],
+    [
+        ("newton", [2, 2], 4),
+        ("divergences", [2, 2], 4),
+        pytest.param("scale", [3], 3, marks=pytest.mark.long),
+    ],
 )
 def test_tables(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], section: str, n_rows: list[int], verdicts: int
@@ -175,6 +179,10 @@ def test_tables(
     printed = capsys.readouterr().out
     assert all(f"{section}: {table['title']}" in printed for table in found["tables"])
     assert f"repeat with: nearwise bench solver --only {section} --quick" in printed
+    if section == "scale":  # in fresh processes
+        (table,) = found["tables"]
+        assert [row["pairs"] for row in table["rows"]] == ["40", "80", "first to last"]
+        assert all(0.02 < row["peak memory, GB"] < 2 and row["gap"] <= 1e-6 for row in table["rows"][:2])
 
 
 @pytest.mark.usefixtures("small")
@@ -187,14 +195,6 @@ def test_newton_checks_its_own_gap(tmp_path: Path) -> None:
             <= row["to 1e-06, s"]
             <= row["sweep, s"] * row["whole solve, sweeps"] + 1e-9
         )
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("small")
-def test_scale_measures_fresh_processes(tmp_path: Path) -> None:
-    (table,) = figures(tmp_path, "--only", "scale")["tables"]
-    assert [row["pairs"] for row in table["rows"]] == ["40", "80", "first to last"]
-    assert all(0.02 < row["peak memory, GB"] < 2 and row["gap"] <= 1e-6 for row in table["rows"][:2])
 
 
 @pytest.mark.usefixtures("small")

@@ -89,3 +89,25 @@ def test_the_table_of_descents_counts_what_rises_and_what_ends_too_high(
 def test_every_target_is_used() -> None:
     source = Path(fixed_rank.__file__).read_text(encoding="utf-8")
     assert all(f'TARGETS["{name}"]' in source for name in fixed_rank.TARGETS)
+
+
+def test_the_table_of_streams_counts_errors_beyond_ten_times_that_of_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = [("flat", 0.5, 0.1), ("flat", 12.0, 2.0), ("polar", 9.0, 11.0), ("polar", np.inf, np.inf)]
+    monkeypatch.setattr(trials, "streams", lambda *_: iter(made))
+    [table] = fixed_rank.streams(fixed_rank.QUICK)
+    shown = [(row["geometry"], row["exploded"], row["exploded, seen"]) for row in table.rows]
+    assert shown == [("flat", 1, 0), ("polar", 1, 2)]
+    assert [row["largest error"] for row in table.rows] == [12.0, np.inf]
+
+
+def test_errors_of_streams_are_relative_to_those_of_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Zero:
+        def __init__(self, *_: object, **__: object) -> None: ...
+        def partial_fit(self, X: np.ndarray, y: np.ndarray) -> None: ...
+        def predict(self, X: np.ndarray) -> np.ndarray:
+            return np.zeros(len(X))
+
+    monkeypatch.setattr(trials.nw, "FixedRankRegressor", Zero)
+    assert [found[1:] for found in trials.streams(range(4))] == [(1.0, 1.0)] * 4

@@ -12,6 +12,7 @@ WRONG = {
     "101:49": "the same under von Neumann",
     "31:162": "a multiplier on a row that measures nothing",
     "101:w89": "bounds of 1e27, whose last digit costs more than the tolerance",
+    "88101:235": "a matrix that is semidefinite up to one eigenvalue just above rounding",
     "31:w59": "small eigenvalues of a prior in different units",
 }
 UNDECIDED = {

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.svm import SVC
 
 import nearwise as nw
 from nearwise import cli
@@ -22,7 +23,7 @@ def figures(path: Path, *argv: str) -> dict:
     return json.loads((path / "f.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("method", ["nearwise", "Euclidean", "NCA", "LDA", "ITML"])
+@pytest.mark.parametrize("method", ["nearwise", "linear", "Euclidean", "NCA", "LDA", "ITML"])
 def test_every_method_gives_coordinates_that_serve(method: str) -> None:
     if method == "ITML":
         pytest.importorskip("metric_learn")
@@ -35,7 +36,9 @@ def test_every_method_gives_coordinates_that_serve(method: str) -> None:
 
 @pytest.mark.long
 def test_errors_are_those_of_the_definition(tmp_path: Path) -> None:
-    found = figures(tmp_path, "--only", "errors", "--sets", "iris", "--methods", "LDA", "--seeds", "2")
+    found = figures(
+        tmp_path, "--only", "errors", "--sets", "iris", "--methods", "LDA,RBF SVM", "--seeds", "2"
+    )
     table, times = found["tables"]
     row, mean, verdicts = table["rows"]
     folds = list(learners._folds("iris", 2))
@@ -51,6 +54,9 @@ def test_errors_are_those_of_the_definition(tmp_path: Path) -> None:
     assert mean["LDA"] == row["LDA"]
     assert verdicts["Euclidean"] == ("met" if mean["nearwise"] <= mean["Euclidean"] else "missed")
     assert times["rows"][0]["nearwise"] > 0
+    machine = [100 * np.mean(SVC().fit(X, y).predict(X_test) != y_test) for X, y, X_test, y_test in folds]
+    assert row["RBF SVM"] == pytest.approx(np.mean(machine))
+    assert "RBF SVM" not in verdicts
 
 
 def test_what_is_missing_or_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +96,7 @@ def test_precision_counts_only_other_products() -> None:
 def test_unknown_methods_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         learners.main(["--methods", "magic"])
-    assert "'magic' is not one of nearwise, Euclidean" in capsys.readouterr().err
+    assert "'magic' is not one of nearwise, linear, Euclidean" in capsys.readouterr().err
 
 
 def test_every_target_is_used() -> None:

@@ -350,7 +350,7 @@ def test_refusals_are_code_2_and_one_line_and_write_nothing(name: str, folder: P
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("command", ["apply", "neighbors"])
+@pytest.mark.parametrize("command", ["apply", pytest.param("neighbors", marks=pytest.mark.slow)])
 def test_a_reader_that_went_away_is_no_error(command: str, folder: Path) -> None:
     read, write = os.pipe()
     os.close(read)
@@ -400,7 +400,7 @@ def test_one_neighbor_is_not_several(folder: Path, capsys: Capture) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("locale", ["ascii", "latin-1"])
+@pytest.mark.parametrize("locale", ["ascii", pytest.param("latin-1", marks=pytest.mark.slow)])
 def test_any_text_goes_through_a_pipe_in_utf8(locale: str, folder: Path) -> None:
     ids = [f"花{row}" for row in range(len(X))]
     tables.write("named.csv", NAMES, X, ids=ids, force=False)

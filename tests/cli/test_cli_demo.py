@@ -56,6 +56,7 @@ def test_demo_learns_a_better_distance_and_says_so_in_json(demo: tuple[Path, str
     assert found["report"] == str(path)
 
 
+@pytest.mark.long
 def test_the_page_is_a_report_with_the_figures(demo: tuple[Path, str]) -> None:
     path, printed = demo
     text = path.read_text(encoding="utf-8")
@@ -87,6 +88,7 @@ def test_quiet_is_quiet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.long
 def test_the_next_command_works(demo: tuple[Path, str], tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     words = shlex.split(json.loads(demo[1])["next"])

@@ -115,10 +115,11 @@ def test_the_model_is_what_the_figures_measured(folder: Path, run: Run) -> None:
     assert len(split.held_rows) == 30
     # nothing of the held-out rows went into the model, not even into its scaling
     np.testing.assert_allclose(model[0].mean_, X[split.learned_rows].mean(axis=0), rtol=1e-12)
-    alone = nw.MetricLearner(random_state=3).fit(
-        model[0].transform(X[split.learned_rows]), y[split.learned_rows]
-    )
-    np.testing.assert_allclose(model[1].components_, alone.components_, rtol=1e-9, atol=1e-12)
+    rows = model[0].transform(X)
+    alone = nw.AutoLearner(random_state=3).fit(rows[split.learned_rows], y[split.learned_rows])
+    assert found["choice"] == alone.choice_
+    assert found["choice_scores"] == [list(pair) for pair in alone.choice_scores_]
+    np.testing.assert_allclose(model[1].transform(rows), alone.transform(rows), rtol=1e-9, atol=1e-12)
     error = next(figure for figure in found["figures"] if figure["name"] == "5-NN error")
     for kind, rows in (
         ("before", model[0].transform(X)),
@@ -189,7 +190,7 @@ def test_several_kinds_of_knowledge_together(folder: Path, run: Run) -> None:
     assert found["learned_from"].startswith("105 labelled rows in 3 classes and ")
     names = [figure["name"] for figure in found["figures"]]
     assert names[-2:] == ["pair ROC-AUC", "given pairs' ROC-AUC"]
-    assert isinstance(nw.load("flowers.safetensors"), nw.MetricLearner)
+    assert isinstance(nw.load("flowers.safetensors"), nw.AutoLearner)
     found = run("vectors.npy --triplets triplets.csv --distances distances.csv --penalty 1")
     assert found["learned_from"].endswith("triplets and 158 distances")
     names = [figure["name"] for figure in found["figures"]]
@@ -200,7 +201,7 @@ def test_several_kinds_of_knowledge_together(folder: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     ("options", "kind", "width"),
     [
-        ("--method vonneumann", nw.MetricLearner, 4),
+        ("--kernel linear --method vonneumann", nw.MetricLearner, 4),
         ("--rank 3 --penalty 1 --scale none", nw.MetricLearner, 3),
         ("--method fixed-rank", nw.FixedRankLearner, 4),
         ("--method fixed-rank --rank 3", nw.FixedRankLearner, 3),
@@ -447,6 +448,7 @@ def test_max_iter_is_a_limit(folder: Path, run: Run) -> None:
     assert run(f"{common} --method fixed-rank --rank 2", cli.NOT_CONVERGED)["status"] == "LIMIT"
 
 
+@pytest.mark.long
 def test_the_same_command_with_a_checkpoint_goes_on(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -567,6 +569,7 @@ def test_ctrl_c_during_a_fit_keeps_the_best_iterate(folder: Path) -> None:
     assert Path("m.html").exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", ["tables, 'read'", "fitting.Pipeline, '__init__'"])
 def test_ctrl_c_outside_a_fit_leaves_nothing_behind(place: str, folder: Path) -> None:
     before = {path.name for path in folder.iterdir()}
@@ -584,7 +587,7 @@ def lead(page: str) -> str:
 
 
 def test_the_report_says_what_was_learned_in_plain_sentences(run: Run) -> None:
-    found = run("flowers.csv --labels species --id name --report a.html")
+    found = run("flowers.csv --labels species --id name --kernel linear --report a.html")
     values = {figure["name"]: figure for figure in found["figures"]}
     assert [figure["verdict"] for figure in found["figures"]] == [
         "not clear",
@@ -599,12 +602,12 @@ def test_the_report_says_what_was_learned_in_plain_sentences(run: Run) -> None:
         f"{nmi['after']['value']:.2f}) and pair ROC-AUC (from {100 * area['before']['value']:.1f} % to "
         f"{100 * area['after']['value']:.1f} %); in 5-NN error and recall@5 no clear difference shows."
     )
-    run("flowers.csv --labels species --id name --held-out 0 --penalty 1 --report b.html")
+    run("flowers.csv --labels species --id name --kernel linear --held-out 0 --penalty 1 --report b.html")
     assert lead("b.html") == (
         "This distance was learned on flowers.csv, from 150 labelled rows in 3 classes. Nothing was held out "
         "to measure it on."
     )
-    run("flowers.csv --labels species --features 2 --report c.html")
+    run("flowers.csv --labels species --features 2 --kernel linear --report c.html")
     assert lead("c.html").startswith(
         "Nothing better than the distance before was found on flowers.csv, from "
     )

@@ -210,15 +210,17 @@ def test_a_model_says_what_it_is(run: Run) -> None:
     run(f"learn patients.csv --labels diagnosis --id patient --penalty 1 -o m.safetensors {WISHES}")
     out, err = run("info m.safetensors")
     assert err == ""
+    learner = nw.load("m.safetensors")[-1]
+    chosen = f"kernel auto ({learner.choice_}), penalty 1, {learner.rank_} dimensions"
     for part in (
-        "model           MetricLearner after ColumnTransformer",
+        "model           AutoLearner after ColumnTransformer",
         "data            patients.csv, 90 rows, fingerprint ",
         "5: 'ward' (category), 'admitted' (date), 'bmi', 'smoker' (boolean), 'cost' (currency EUR)",
         "ids             column 'patient'",
         "labels          column 'diagnosis'",
         "missing values  filled: numbers by the median, categories by the most frequent text",
         "learned from    72 labelled rows in 3 classes",
-        "how             method logdet, penalty 1, 7 dimensions, standardised, seed 0",
+        f"how             method logdet, {chosen}, standardised, seed 0",
         "outcome         SOLVED after",
         "measured on     18 other rows",
         "  5-NN error ",
@@ -246,7 +248,7 @@ def test_the_column_of_vectors_is_remembered(run: Run) -> None:
     pq.write_table(pa.table(columns), "v.parquet")
     run("learn v.parquet --labels kind --id name --penalty 1 --features vector")
     out, err = run("apply v.safetensors v.parquet")
-    assert out.startswith("id,metriclearner0,")
+    assert out.startswith("id,autolearner0,")
     assert "the model does not use 'kind'" in err
     assert "vectors of 3 numbers in column 'vector'" in run("info v.safetensors")[0]
 

@@ -53,6 +53,7 @@ MODELS = {
     "subspace": nw.MetricLearner(rank=2, divergence=nw.VonNeumann(), penalty=1.0, random_state=3),
     "kernel": nw.KernelLearner(penalty=1.0, random_state=0),
     "reduced kernel": nw.KernelLearner(kernel="poly", degree=2, rank=9, penalty=1.0, random_state=0),
+    "auto": nw.AutoLearner(penalty=1.0, random_state=0),
     "reducer": nw.KernelReducer(n_components=3, random_state=0),
     "clusters": nw.KernelLearner(basis="kmeans", rank=5, penalty=1.0, random_state=0),
 }

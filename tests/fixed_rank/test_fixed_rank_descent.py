@@ -184,6 +184,86 @@ def test_a_step_of_one_sample_moves_no_further_than_it_demands() -> None:
         assert problem.evaluate(new)[0] <= problem.evaluate(G)[0]
 
 
+@pytest.mark.parametrize("geometry", [solvers.Flat(), solvers.Polar()], ids=["flat", "polar"])
+def test_one_sample_takes_away_at_most_half_of_its_error(geometry: Any) -> None:
+    """To first order: steps far too long are cut to the same one, which a small change of y scales."""
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        x, G = rng.standard_t(1.5, (1, 5)), rng.normal(size=(5, 2))
+        value = float(np.square(x @ G).sum())
+        problem = solvers.Regression(solvers.vector_forms(x, unit=1.0), np.array([value * (1 - 1e-4)]))
+        stream = solvers.Stream(geometry.point(G))
+        for step in (1e6, 1e12):
+            end = solvers.pass_over(problem, geometry, stream, solvers.Schedule(step, np.inf), 1, None)
+            left = float(np.square(x @ geometry.factor(end.point)).sum()) - problem.targets[0]
+            assert left == pytest.approx(0.5e-4 * value, rel=1e-2)
+
+
+def test_a_step_down_comes_nearer_to_every_matrix_that_fits_its_sample() -> None:
+    rng = np.random.default_rng(2)
+    geometry = solvers.Flat()
+    for _ in range(30):
+        x, G, H = rng.standard_t(1.5, (1, 4)), 3 * rng.normal(size=(4, 3)), rng.normal(size=(4, 3))
+        y, above = float(np.square(x @ H).sum()), float(np.square(x @ G).sum())
+        if not above > y:
+            continue
+        problem = solvers.Regression(solvers.vector_forms(x, unit=1.0), np.array([y]))
+        stream = solvers.pass_over(
+            problem, geometry, solvers.Stream(geometry.point(G)), solvers.Schedule(1e9, np.inf), 1, None
+        )
+        for _ in range(10):  # every turn of the factor is the same matrix
+            turned = H @ np.linalg.qr(rng.normal(size=(3, 3)))[0]
+            assert np.linalg.norm(stream.point.factor - turned) < np.linalg.norm(G - turned)
+
+
+def test_no_sample_multiplies_w() -> None:
+    """A polar step of Psi = a v v^T within its reach, sqrt(3) of 6 rows, and of at most half of the trace."""
+    rng, geometry = np.random.default_rng(0), solvers.Polar()
+    for _ in range(100):
+        G = rng.normal(size=(6, 6)) * 10.0 ** rng.uniform(-1, 1, 6)
+        x = rng.normal(size=(1, 6))
+        y = np.square(x @ G).sum(axis=1) * 10.0 ** rng.uniform(1, 4)
+        problem = solvers.Regression(solvers.vector_forms(x, unit=1.0), y)
+        stream = solvers.pass_over(
+            problem, geometry, solvers.Stream(geometry.point(G)), solvers.Schedule(1e9, np.inf), 1, None
+        )
+        new = geometry.factor(stream.point)
+        assert 1 < np.vdot(new, new) / np.vdot(G, G) <= 1 + 0.5 * np.expm1(np.sqrt(3)) / np.sqrt(3) + 1e-9
+
+
+def test_w_grows_with_caution_and_shrinks_without() -> None:
+    x, geometry = np.array([[1.0, 2.0]]), solvers.Flat()
+    G = np.array([[1.0], [1.0]])
+    for y, share in ((0.5 * 9, 1.0), (1.5 * 9, 10 / (10 + 30))):
+        problem = solvers.Regression(solvers.vector_forms(x, unit=1.0), np.array([y]))
+        moved = [
+            solvers.pass_over(
+                problem, geometry, solvers.Stream(geometry.point(G), 9), schedule, 1, None
+            ).point.factor
+            - G
+            for schedule in (solvers.Schedule(1e-4, np.inf), solvers.Schedule(1e-4, np.inf, np.inf, 30.0))
+        ]
+        np.testing.assert_allclose(moved[1], share * moved[0], rtol=1e-9)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 5))
+    problem = solvers.Regression(solvers.vector_forms(X, unit=1.0), np.square(X).sum(axis=1))
+    found = solvers.searched_schedule(problem, geometry, geometry.point(np.eye(5, 2)), 2, rng, 100)
+    assert found.caution == 4 * 5 / 2
+
+
+@pytest.mark.parametrize("relation", [None, np.array([0, -1, 1, -1, 1, 0], dtype=np.int8)])
+def test_the_bend_is_that_of_predictions_that_go_straight_on(relation: Any) -> None:
+    rng = np.random.default_rng(0)
+    X, G, D = rng.normal(size=(6, 4)), rng.normal(size=(4, 2)), rng.normal(size=(4, 2))
+    problem = solvers.Regression(solvers.vector_forms(X, unit=1.0), rng.uniform(0, 20, 6), relation)
+
+    def residual(s: float) -> Array:
+        return problem.residual(np.square(X @ (G + s * D)).sum(axis=1))
+
+    change = (residual(1e-5) - residual(-1e-5)) / 2e-5
+    assert problem.bend(G, D) == pytest.approx(np.mean(change**2), rel=1e-6)
+
+
 def test_steps_shrink_with_the_factor_as_in_appendix_a() -> None:
     schedule = solvers.Schedule(0.3, np.inf, size=2.0)
     assert schedule.at(0, 1.5) == 0.3

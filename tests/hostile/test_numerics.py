@@ -16,6 +16,7 @@ from nearwise import constraints as c
 CHUNK = 100
 
 
+@pytest.mark.long
 def test_some_random_fits_end_well() -> None:
     ends = [random_fit(seed) for seed in range(25)]
     assert "SOLVED" in ends

@@ -72,12 +72,25 @@ def meaningless_checks(estimator: Any) -> dict[str, str]:
         nw.FixedRankLearner(kernel="precomputed"),
         nw.FixedRankRegressor(kernel="precomputed"),
         nw.FixedRankEmbedding(),
-        nw.FixedRankEmbedding(geometry="polar", solver="online", epochs=1, random_state=0),
         nw.FixedRankEmbedding(input="kernel"),
     ],
     expected_failed_checks=meaningless_checks,
 )
 def test_scikit_learn_s_own_checks(estimator: object, check: Callable[[object], None]) -> None:
+    check(estimator)
+
+
+@pytest.mark.slow  # what every setting shares is checked above
+@pytest.mark.filterwarnings("ignore::nearwise.PriorKeptWarning")
+@pytest.mark.filterwarnings("ignore::nearwise.WorseThanEuclideanWarning")
+@pytest.mark.filterwarnings("ignore:Skipping check:sklearn.exceptions.SkipTestWarning")
+@parametrize_with_checks(
+    [nw.FixedRankEmbedding(geometry="polar", solver="online", epochs=1, random_state=0)],
+    expected_failed_checks=meaningless_checks,
+)
+def test_scikit_learn_s_own_checks_of_other_settings(
+    estimator: object, check: Callable[[object], None]
+) -> None:
     check(estimator)
 
 
@@ -166,6 +179,7 @@ def test_kernels_bend_the_regression() -> None:
     assert kernel.score(X, y) > 0.95 > linear.score(X, y)
 
 
+@pytest.mark.long
 @both
 def test_online_and_streaming_reach_the_batch_error(geometry: str) -> None:
     X, y, _ = planted(8000, 8, 2, noise=0.1)
@@ -221,6 +235,22 @@ def test_limits_warn_and_callbacks_stop() -> None:
     assert (stopped.status_, stopped.n_iter_) == (nw.Status.INTERRUPTED, 3)
 
 
+def test_ctrl_c_and_callbacks_end_online_passes_with_the_last_one() -> None:
+    X, y, _ = planted(100, noise=0.1)
+    settings: dict[str, Any] = {"rank": 2, "solver": "online", "random_state": 0}
+    whole = nw.FixedRankRegressor(**settings, epochs=3).fit(X, y)
+    assert (whole.status_, whole.n_iter_, whole.result_.limit) == (nw.Status.LIMIT, 3, "iterations")
+
+    def interrupt(record: Any) -> None:
+        if record.iteration == 3:
+            raise KeyboardInterrupt
+
+    for callback in (interrupt, lambda record: record.iteration == 3):
+        stopped = nw.FixedRankRegressor(**settings, epochs=9, callback=callback).fit(X, y)
+        assert (stopped.status_, stopped.n_iter_, stopped.n_seen_) == (nw.Status.INTERRUPTED, 3, 300)
+        np.testing.assert_array_equal(stopped.factor_, whole.factor_)
+
+
 def test_principal_directions_of_wide_data(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((80, 40)) * np.r_[9.0, 7.0, 5.0, np.ones(37)] + 3.0
@@ -232,8 +262,17 @@ def test_principal_directions_of_wide_data(monkeypatch: pytest.MonkeyPatch) -> N
         np.testing.assert_allclose(found @ found.T, exact.T @ exact, atol=1e-3)
 
 
-@both
-@pytest.mark.parametrize("solver", ["auto", "armijo", "online"])
+@pytest.mark.parametrize(
+    ("geometry", "solver"),
+    [
+        ("flat", "auto"),
+        ("polar", "auto"),
+        ("flat", "armijo"),
+        pytest.param("polar", "armijo", marks=pytest.mark.slow),  # hundreds of steps
+        ("flat", "online"),
+        ("polar", "online"),
+    ],
+)
 def test_the_learner_finds_the_directions_that_matter(geometry: str, solver: str) -> None:
     X, y = hidden_classes(240)
     (X, other), (y, labels) = np.split(X, 2), np.split(y, 2)

@@ -30,6 +30,7 @@ LEARNERS = {
     "kernel": nw.KernelLearner(penalty=1.0, random_state=0),
     "reduced kernel": nw.KernelLearner(rank=10, penalty=1.0, random_state=0),
     "reducer": nw.KernelReducer(random_state=0),
+    "auto": nw.AutoLearner(penalty=1.0, random_state=0),
 }
 every_learner = pytest.mark.parametrize("learner", LEARNERS.values(), ids=LEARNERS)
 
@@ -63,20 +64,33 @@ def expected_failures(estimator: object) -> dict[str, str]:
 @parametrize_with_checks(
     [
         nw.MetricLearner(penalty=1.0),
-        nw.MetricLearner(rank=2, penalty=1.0),
-        nw.MetricLearner(prior="covariance", penalty=1.0),
         nw.KernelLearner(penalty=1.0),
-        nw.KernelLearner(rank=5, penalty=1.0),
         nw.KernelLearner(kernel="precomputed", penalty=1.0),
         nw.OnlineLearner(),
         nw.OnlineLearner("exponentiated_gradient", rank=2),
         nw.OnlineLearner("pola"),
+        nw.AutoLearner(penalty=1.0),
         nw.KernelReducer(),
         nw.KernelReducer(kernel="precomputed"),
     ],
     expected_failed_checks=expected_failures,
 )
 def test_scikit_learn_s_own_checks(estimator: object, check: object) -> None:
+    check(estimator)
+
+
+@pytest.mark.slow  # what every setting shares is checked above
+@pytest.mark.filterwarnings("ignore::nearwise.PriorKeptWarning")
+@pytest.mark.filterwarnings("ignore:Skipping check:sklearn.exceptions.SkipTestWarning")
+@parametrize_with_checks(
+    [
+        nw.MetricLearner(rank=2, penalty=1.0),
+        nw.MetricLearner(prior="covariance", penalty=1.0),
+        nw.KernelLearner(rank=5, penalty=1.0),
+    ],
+    expected_failed_checks=expected_failures,
+)
+def test_scikit_learn_s_own_checks_of_other_settings(estimator: object, check: object) -> None:
     check(estimator)
 
 
@@ -114,6 +128,7 @@ def test_fit_transform_is_fit_and_transform(learner: object) -> None:
     np.testing.assert_allclose(clone(learner).fit_transform(X, y), clone(learner).fit(X, y).transform(X))
 
 
+@pytest.mark.long
 @every_learner
 def test_pipeline_and_search_with_labels(learner: object) -> None:
     rows, labels = X[::2], y[::2]

@@ -60,6 +60,7 @@ def test_a_precomputed_kernel_has_one_distance_by_every_name(basis: str, tmp_pat
     assert (lacking > -1e-7).all()
 
 
+@pytest.mark.long
 def test_digits_are_told_apart_by_name_and_precomputed_alike() -> None:
     X, y = load_digits(return_X_y=True)
     X, X_test, y, y_test = X[:500], X[500:800], y[:500], y[500:800]

@@ -69,7 +69,7 @@ def test_any_number_of_columns(columns: int) -> None:
     check("normal", 160, 0.5, columns)
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("threads", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
 def test_any_number_of_threads(threads: int) -> None:
     """The same numbers to rounding, and BLAS has its threads back afterwards."""
     pools = ThreadpoolController().select(user_api="blas")

@@ -171,7 +171,7 @@ def test_compilation_is_announced_once(
         assert capsys.readouterr().err == ""
 
 
-@pytest.mark.long
+@pytest.mark.slow  # compiles every loop; what it says and does is tested above with one
 def test_learning_online_on_the_command_line_without_any_folder_for_code(tmp_path: Path) -> None:
     """A read-only installation and home, as in many containers."""
     code = (

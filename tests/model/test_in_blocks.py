@@ -115,6 +115,7 @@ def test_a_sampled_hessian_is_a_sample_of_the_rows_that_are_curved() -> None:
     assert solve(problem, solvers.Newton(hessian_rows=100), tol=1e-6).status.name == "SOLVED"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("divergence", [LogDet(), VonNeumann()], ids=repr)
 def test_first_points_come_from_some_of_many_pieces(
     divergence: object, monkeypatch: pytest.MonkeyPatch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from typing import Any
 
 import numpy as np
 import pytest
@@ -197,6 +198,56 @@ def test_dense_sparse_and_low_rank_matrices_measure_the_same() -> None:
         K = G @ M @ G.T
         values = bind(side.resolve(5), G).values(M)
         assert_allclose(values, [np.sum(A * K)] * 3 + [np.sum(embedded * K)] * 4, rtol=1e-10)
+
+
+def test_matrices_in_blocks_of_their_own_are_those_of_one_block() -> None:
+    rng = np.random.default_rng(5)
+    n = 7
+    U = rng.normal(size=(n, 2))
+    few = np.zeros((n, n))
+    few[1:3, 1:3] = [[2.0, 1.0], [1.0, -1.0]]
+    full = rng.normal(size=(n, n))
+    weights = np.array([1.0, 2.0])
+    dense = [full + full.T, few, (U * weights) @ U.T, U @ U.T, -few]
+    matrices: list[Any] = [*dense[:2], (U, weights), *map(sparse.csr_array, dense[3:])]
+    others = c.at_most([(0, 1)], 1.0) + c.similarity([(2, 3)], 0.5, "<=")
+    apart = others
+    for A in matrices:
+        apart = apart + c.linear(A, 1.0, "<=") + c.closer([(0, 1, 2)])
+    of_matrices = [2 + 2 * k for k in range(len(matrices))]
+    together = c.linear(matrices, 1.0, "<=")
+    for r in (2, 4):
+        G, M = rng.normal(size=(n, r)), cases.positive_definite(rng, r)
+        K = G @ M @ G.T
+        one, many = bind(together.resolve(n), G), bind(apart.resolve(n), G)
+        expected = [np.sum(A * K) for A in dense]
+        assert_allclose(one.values(M), expected, rtol=1e-10)
+        assert_allclose(many.values(M)[of_matrices], expected, rtol=1e-10)
+        sizes = [np.sum(np.abs(np.linalg.eigvalsh(G.T @ A @ G))) for A in dense]
+        assert_allclose(one.sizes(np.ones(r)), sizes, rtol=1e-10)
+        assert_allclose(many.sizes(np.ones(r))[of_matrices], sizes, rtol=1e-10)
+        definite = [bool(np.linalg.eigvalsh(G.T @ A @ G)[0] > -1e-12) for A in dense]
+        assert one.is_definite.tolist() == many.is_definite[of_matrices].tolist() == definite
+
+
+def test_a_large_sparse_matrix_is_never_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    n, rng = 300, np.random.default_rng(6)
+    G, M = rng.normal(size=(n, 3)), cases.positive_definite(rng, 3)
+    few = sparse.coo_array(([1.0, 1.0, 3.0], ([5, 250, 7], [250, 5, 7])), shape=(n, n))
+    many = sparse.diags_array(np.linspace(-1.0, 2.0, n))
+    whole = [few.toarray(), many.toarray()]
+    written = sparse.csr_array.toarray
+    shapes: list[tuple[int, ...]] = []
+
+    def toarray(self: Any) -> np.ndarray:
+        shapes.append(self.shape)
+        return np.asarray(written(self))
+
+    side = c.linear([few, many], 0.0, "<=")
+    monkeypatch.setattr(sparse.csr_array, "toarray", toarray)
+    values = bind(side.resolve(n), G).values(M)
+    assert_allclose(values, [np.sum(A * (G @ M @ G.T)) for A in whole], rtol=1e-10)
+    assert max(max(shape) for shape in shapes) == 3
 
 
 def test_without_constraints_there_is_nothing_to_measure() -> None:

@@ -16,6 +16,7 @@ import kkt
 import nearwise as nw
 from nearwise import constraints as c
 from nearwise.model.binding import unreachable
+from nearwise.model.formulation import Iterate
 
 divergences = pytest.mark.parametrize("divergence", cases.DIVERGENCES, ids=lambda d: type(d).__name__)
 seeds = st.integers(0, 2**32 - 1)
@@ -451,3 +452,10 @@ def test_a_penalty_in_its_own_unit_means_the_same_in_every_unit(divergence: nw.D
         problem = nw.Problem(scale * G, side, divergence)
         found.append(nw.solve(problem.with_penalty(2.0 * problem.penalty_unit), tol=1e-9).matrix)
     assert_allclose(found[0], found[1], atol=1e-5)
+
+
+@pytest.mark.parametrize("divergence", [nw.LogDet(), nw.VonNeumann(), nw.Frobenius()])
+def test_multipliers_whose_square_overflows_are_lost_to_rounding(divergence: Any) -> None:
+    form = nw.Problem(np.eye(2), c.at_most([(0, 1)], 1.0), divergence).formulation
+    point = Iterate(np.eye(2), np.array([2.0]), np.array([1e250]), np.zeros((2, 2)))
+    assert form.is_lost_to_rounding(point, point.dual, 1.0, 1e-6)

@@ -240,6 +240,7 @@ def test_the_command_prints_a_table_and_writes_json_and_figures(
     assert Path("out/digits.svg").read_bytes() == before
 
 
+@pytest.mark.long
 def test_a_finished_experiment_is_taken_up_where_nothing_has_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import cache
 
 import numpy as np
 import pytest
@@ -29,6 +30,12 @@ def labelled(divergence: nw.Divergence, penalty: float = 1.0, r: int = 5, m: int
     return nw.Problem(G, c.from_labels(y, n_pairs=m, random_state=0), divergence, penalty=penalty)
 
 
+@cache
+def optimum(divergence: nw.Divergence) -> float:
+    """The least objective of that problem."""
+    return nw.solve(labelled(divergence), Newton(), tol=1e-12).certificate.primal
+
+
 def trace_one(n: int = 8, m: int = 10, seed: int = 0) -> nw.Problem:
     """Distances of a hidden kernel of trace one as bounds, from the scaled identity: TRW05 5.2."""
     rng = np.random.default_rng(seed)
@@ -44,12 +51,15 @@ def trace_one(n: int = 8, m: int = 10, seed: int = 0) -> nw.Problem:
     return nw.Problem.from_kernel(np.eye(n) / n, side, nw.VonNeumann(), penalty=math.inf)
 
 
-@both
 @pytest.mark.parametrize("order", ["cyclic", "interleaved", "shuffled", "violated"])
-@pytest.mark.parametrize("form", ["factored", "symmetric"])
-def test_every_order_reaches_the_optimum(divergence: nw.Divergence, order: str, form: str) -> None:
+@pytest.mark.parametrize(
+    ("divergence", "form"),
+    [(nw.LogDet(), "factored"), (nw.LogDet(), "symmetric"), (nw.VonNeumann(), "factored")],
+    ids=["LogDet-factored", "LogDet-symmetric", "VonNeumann"],  # which has one form
+)
+def test_every_order_reaches_the_optimum(divergence: nw.Divergence, form: str, order: str) -> None:
     problem = labelled(divergence)
-    best = nw.solve(problem, Newton(), tol=1e-12).certificate.primal
+    best = optimum(divergence)
     result = nw.solve(problem, CyclicProjections(order=order, form=form), tol=1e-9)
     assert result.status is nw.Status.SOLVED
     assert_allclose(result.certificate.primal, best, rtol=2e-9)

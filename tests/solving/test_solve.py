@@ -221,7 +221,7 @@ def test_history_has_one_record_per_iteration(
     problem = nw.Problem(G, plain.constraints, divergence, prior, penalty)
     result = nw.solve(problem, tol=1e-10)
     history, certificate = result.history, result.certificate
-    assert result.n_iter == len(history) > 2
+    assert result.n_iter == len(history) >= 2  # points that cannot be good yet are kept back
     assert [record.iteration for record in history] == list(range(1, len(history) + 1))
     seconds = [record.seconds for record in history]
     assert seconds == sorted(seconds)

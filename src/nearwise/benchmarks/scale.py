@@ -1,19 +1,25 @@
 """Many pairs out of core and on local workers: memory, time per iteration, its growth, and what workers gain.
 
 Vectors are drawn lazily and written to Parquet, several files of single precision; pairs are drawn between
-all of them. An iteration is one of Newton's method as `Result.history` times it, the median over a solve.
-Memory is the peak resident size of all processes together, which counts memory-mapped pages that they share
-more than once.
+all of them. An iteration is one of Newton's method, the median over a solve that starts at the prior, in
+seconds of the processor, which other work on the machine lengthens less than those of the clock; workers tell
+theirs. Memory is the peak resident size of all processes together, which counts memory-mapped pages that they
+share more than once. Each section is a part that can be run alone (`--only`), and `--pairs` and `--vectors`
+make it smaller; a line on standard error for each iteration tells how far it is.
 """
 
 from __future__ import annotations
 
+import argparse
 import math
+import os
 import resource
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +27,9 @@ import numpy as np
 
 import nearwise as nw
 from nearwise.benchmarks import _tables
-from nearwise.benchmarks._tables import Table, Target
+from nearwise.benchmarks._tables import Row, Table, Target
 from nearwise.benchmarks.baselines import Unavailable
-from nearwise.distributed import open_vectors
+from nearwise.distributed import open_vectors, vectors_of
 from nearwise.model.blocks import Constraints
 
 TARGETS = {
@@ -31,6 +37,7 @@ TARGETS = {
     "exponent": Target(1.1),
     "two workers": Target(1.6, at_least=True),
     "overhead": Target(0.1),
+    "client, MB": Target(500),
 }
 
 
@@ -46,15 +53,38 @@ class Sizes:
     penalty: float = 1e-3
     tol: float = 1e-4
     worker_pairs: int = 2_000_000
-    iterations: int = 5
+    iterations: int = 3
+    client_vectors: int = 10_000_000
+    client_pairs: int = 200_000
 
 
-QUICK = Sizes(4000, 8, 20_000, (2000, 20_000), 2, 1e-2, 1e-4, 20_000, 3)
+QUICK = Sizes(4000, 8, 20_000, (2000, 20_000), 2, 1e-2, 1e-4, 20_000, 3, 20_000, 2000)
 
 
 def main(argv: list[str]) -> int:
     """Run what the command line asks for and return the exit code."""
-    return _tables.run(argv, "scale", (__doc__ or "").partition("\n")[0], SECTIONS, Sizes(), QUICK)
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--pairs", type=int)
+    parser.add_argument("--vectors", type=int)
+    own, others = parser.parse_known_args(argv)
+    full, quick = (_smaller(sizes, own.pairs, own.vectors) for sizes in (Sizes(), QUICK))
+    options = "".join(f" --{name} {value}" for name, value in vars(own).items() if value is not None)
+    about = f"{(__doc__ or '').partition(chr(10))[0]} --pairs N, --vectors N: at most so many."
+    return _tables.run(others, "scale", about, SECTIONS, full, quick, options)
+
+
+def _smaller(sizes: Sizes, pairs: int | None, vectors: int | None) -> Sizes:
+    """With at most so many pairs and vectors."""
+    m, n = pairs or sizes.pairs, vectors or sizes.vectors
+    return replace(
+        sizes,
+        pairs=min(sizes.pairs, m),
+        worker_pairs=min(sizes.worker_pairs, m),
+        client_pairs=min(sizes.client_pairs, m),
+        growing=(*(count for count in sizes.growing if count < m), min(m, sizes.growing[-1])),
+        vectors=min(sizes.vectors, n),
+        client_vectors=min(sizes.client_vectors, 10 * n),
+    )
 
 
 def parquet(sizes: Sizes) -> Iterator[Table]:
@@ -70,7 +100,7 @@ def parquet(sizes: Sizes) -> Iterator[Table]:
         opened = time.perf_counter() - start
         problem = nw.Problem(vectors, _pairs(sizes, sizes.pairs), penalty=sizes.penalty)
         bound = time.perf_counter() - start - opened
-        result = nw.solve(problem, tol=sizes.tol)
+        result = nw.solve(problem, tol=sizes.tol, callback=_told)
         target, peak = TARGETS["peak memory, GB"], _peak()
         table.rows.append(
             {
@@ -79,7 +109,7 @@ def parquet(sizes: Sizes) -> Iterator[Table]:
                 "solve, s": time.perf_counter() - start - opened - bound,
                 "iterations": result.n_iter,
                 "gap": result.certificate.gap,
-                "s / iteration": _per_iteration(result),
+                "processor, s": time.process_time(),
                 "peak memory, GB": peak,
                 str(target): target.verdict(peak),
             }
@@ -103,8 +133,7 @@ def growth(sizes: Sizes) -> Iterator[Table]:
         for m in sizes.growing:
             penalty = sizes.penalty * sizes.growing[-1] / m
             problem = nw.Problem(vectors, _pairs(sizes, m), penalty=penalty)
-            result = nw.solve(problem, tol=1e-12, max_iter=sizes.iterations + 1)
-            seconds.append(_per_iteration(result))
+            seconds.append(_iteration(problem, sizes)[0])
             table.rows.append({"pairs": f"{m:,}", "s / iteration": seconds[-1]})
             if len(seconds) > 1:
                 slope = math.log(seconds[-1] / seconds[-2]) / math.log(m / sizes.growing[len(seconds) - 2])
@@ -119,46 +148,108 @@ def growth(sizes: Sizes) -> Iterator[Table]:
 
 def workers(sizes: Sizes) -> Iterator[Table]:
     """An iteration on one and on two local workers of one thread, and without Dask."""
-    try:
-        from distributed import Client, LocalCluster
-    except ImportError as error:
-        raise Unavailable("needs the extra dask") from error
     table = Table(
         f"an iteration over {sizes.worker_pairs:,} pairs on local workers of one thread",
-        ["overhead: of one worker over one thread of this process, relative"],
+        [
+            "s: processor seconds of this process, with the scheduler in it, and of the workers; overhead: "
+            "all of them over one thread without Dask, relative",
+            "could be faster: one worker's seconds over the busier one's, each with those of this process, "
+            "as two free cores have it",
+        ],
     )
     target, overhead = TARGETS["two workers"], TARGETS["overhead"]
     with tempfile.TemporaryDirectory() as folder:
         _mapped(Path(folder), sizes)
         side = _pairs(sizes, sizes.worker_pairs)
 
-        def iteration(client: Any) -> float:
+        def iteration(client: Any) -> tuple[float, list[float], float]:
             vectors = open_vectors(Path(folder, "vectors.npy"), client=client)
-            problem = nw.Problem(vectors, side, penalty=sizes.penalty)
-            return _per_iteration(nw.solve(problem, tol=1e-12, max_iter=sizes.iterations + 1))
+            return _iteration(nw.Problem(vectors, side, penalty=sizes.penalty), sizes, client)
 
         with nw.threads(1):
-            plain = iteration(None)
-        times = {}
+            plain, _, clock = iteration(None)
+        table.rows.append({"workers": "none", "this process, s": plain, "by the clock, s": clock})
+        longest = math.nan
         for count in (1, 2):
-            with (
-                LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=":0") as cluster,
-                Client(cluster) as client,
-            ):
-                times[count] = iteration(client)
-    share = times[1] / plain - 1.0
-    table.rows.append({"workers": "this process", "s / iteration": plain})
-    table.rows.append({"workers": 1, "s / iteration": times[1], "overhead": share})
-    table.rows[-1][str(overhead)] = overhead.verdict(share)
-    gain = times[1] / times[2]
-    table.rows.append({"workers": 2, "s / iteration": times[2], "times faster": gain})
-    table.rows[-1][str(target)] = target.verdict(gain)
+            with _cluster(count) as client:
+                here, theirs, clock = iteration(client)
+            share = (here + sum(theirs)) / plain - 1.0
+            row: Row = {"workers": count, "this process, s": here, "by the clock, s": clock}
+            row |= {
+                "busiest worker, s": max(theirs),
+                "overhead": share,
+                str(overhead): overhead.verdict(share),
+            }
+            if count == 1:
+                longest = here + theirs[0]
+            else:
+                gain = longest / (here + max(theirs))
+                row |= {"could be faster": gain, str(target): target.verdict(gain)}
+            table.rows.append(row)
     yield table
 
 
-def _per_iteration(result: nw.Result) -> float:
-    """The median seconds between iterations."""
-    return float(np.median(np.diff([record.seconds for record in result.history])))
+def client(sizes: Sizes) -> Iterator[Table]:
+    """The memory of the client, where vectors are made on the workers."""
+    try:
+        import dask.array as da
+    except ImportError as error:
+        raise Unavailable("needs the extra dask") from error
+    n, chunk = sizes.client_vectors, max(sizes.client_vectors // 100, 1)
+    table = Table(
+        f"the client of {n:,} x {sizes.width} single-precision vectors made by two local workers", []
+    )
+    pairs = np.random.default_rng(7).integers(0, n, (sizes.client_pairs, 2))
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    near, far = np.array_split(pairs, 2)
+    side = nw.constraints.at_most(near, sizes.width) + nw.constraints.at_least(far, 2.6 * sizes.width)
+    with _cluster(2) as found:
+        shape, chunks = (n, sizes.width), (chunk, sizes.width)
+        drawn = da.random.default_rng(0).standard_normal(shape, chunks=chunks, dtype=np.float32)
+        problem = nw.Problem(vectors_of(drawn, found), side, penalty=sizes.penalty)
+        result = nw.solve(problem, tol=sizes.tol, callback=_told)
+    peak, target = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6, TARGETS["client, MB"]
+    row: Row = {"data, GB": float(drawn.nbytes) / 1e9, "pairs": len(pairs), "gap": result.certificate.gap}
+    table.rows.append(row | {"client, MB": peak, str(target): target.verdict(peak)})
+    yield table
+
+
+@contextmanager
+def _cluster(count: int) -> Iterator[Any]:
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError as error:
+        raise Unavailable("needs the extra dask") from error
+    with (
+        LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster) as found,
+    ):
+        yield found
+
+
+def _iteration(problem: nw.Problem, sizes: Sizes, client: Any = None) -> tuple[float, list[float], float]:
+    """The median processor seconds of an iteration, here and on each worker, and those by the clock."""
+    marks: list[list[float]] = []
+
+    def mark(record: nw.Record) -> None:
+        theirs = [] if client is None else [value for _, value in sorted(client.run(_spent).items())]
+        marks.append([time.process_time(), time.perf_counter(), *theirs])
+        _told(record)
+
+    start = np.eye(problem.features.shape[1])
+    nw.solve(problem, tol=1e-12, max_iter=sizes.iterations + 1, start=start, callback=mark)
+    here, clock, *theirs = np.median(np.diff(np.array(marks), axis=0), axis=0).tolist()
+    return here, theirs, clock
+
+
+def _spent() -> float:
+    """Processor seconds of a worker's process so far."""
+    return sum(os.times()[:2])
+
+
+def _told(record: nw.Record) -> None:
+    sys.stderr.write(f"iteration {record.iteration}, {record.seconds:.0f} s, gap {record.gap:.1e}\n")
+    sys.stderr.flush()
 
 
 def _peak() -> float:
@@ -220,5 +311,6 @@ def _pairs(sizes: Sizes, count: int) -> Constraints:
 SECTIONS: dict[str, tuple[Callable[[Sizes], Iterator[Table]], ...]] = {
     "growth": (growth,),
     "workers": (workers,),
+    "client": (client,),
     "parquet": (parquet,),
 }

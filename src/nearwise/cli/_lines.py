@@ -45,6 +45,7 @@ def outcome_lines(outcome: Outcome) -> list[str]:
         lines += [*figure_lines(outcome.figures), ""]
     elif not outcome.split.note:
         lines.append("measured on nothing: nothing was held out")
+    lines += filter(None, [outcome.choice()])
     lines.append(outcome.ending())
     rows = dict.fromkeys(  # one that a file repeats is named once
         (found["constraint"], f"{found['value']:.3g}", f"{found['relative']:.0%}", found["from"])

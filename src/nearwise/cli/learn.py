@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from nearwise.study import Outcome, Settings
 
 METHODS = ("logdet", "vonneumann", "fixed-rank", "online")
-KERNELS = ("rbf", "polynomial", "laplacian", "cosine", "linear")
+KERNELS = ("auto", "linear", "rbf", "polynomial", "laplacian", "cosine")
 _SUFFIX = ".safetensors"
 _PROGRAMS = (
     ".pkl",
@@ -87,7 +87,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="NAMES",
         help="columns of one block, with commas between; once for each group. Columns in no group are alone",
     )
-    how.add_argument("--kernel", choices=KERNELS, help="learn a kernel from this one, not a linear distance")
+    how.add_argument(
+        "--kernel",
+        choices=KERNELS,
+        help="auto: a linear distance, one of scores that an RBF kernel gives, or both, whichever does best "
+        "on a part that is held out (the default, from labels); linear; or a kernel to start from",
+    )
     how.add_argument(
         "--penalty",
         type=_penalty,
@@ -178,6 +183,8 @@ def _check(arguments: argparse.Namespace) -> None:
             raise BadInput(f"--kernel goes with --method logdet or vonneumann, not {method}")
         if arguments.penalty != "auto":
             raise BadInput(f"--penalty goes with --method logdet or vonneumann, not {method}")
+    if arguments.kernel == "auto" and arguments.rank is not None:
+        raise BadInput("--kernel auto and --rank exclude each other: --kernel linear learns in K dimensions")
     if arguments.structure is not None:
         for option, given in (("--kernel", arguments.kernel), ("--rank", arguments.rank)):
             if given is not None:
@@ -241,7 +248,8 @@ def _settings(arguments: argparse.Namespace, table: Table) -> Settings:
     from nearwise.study import Settings
 
     n, d = table.X.shape
-    largest, what = (n, "rows") if arguments.kernel is not None else (d, "features")
+    spans_rows = arguments.kernel not in (None, "auto", "linear")
+    largest, what = (n, "rows") if spans_rows else (d, "features")
     grows = any(kind == "category" for kind in table.kinds)  # to a number of columns that a step finds out
     if arguments.rank is not None and arguments.rank > largest and not grows:
         raise BadInput(f"--rank {arguments.rank}: {table.source} has {largest} {what}, and no higher rank")
@@ -251,7 +259,7 @@ def _settings(arguments: argparse.Namespace, table: Table) -> Settings:
         structure=arguments.structure,
         groups=tuple(arguments.group),
         rank=arguments.rank,
-        kernel=arguments.kernel,
+        kernel=_kernel(arguments),
         penalty=arguments.penalty,
         scale=scale,
         seed=arguments.seed,
@@ -260,6 +268,13 @@ def _settings(arguments: argparse.Namespace, table: Table) -> Settings:
         held_out=arguments.held_out,
         checkpoint=arguments.checkpoint,
     )
+
+
+def _kernel(arguments: argparse.Namespace) -> str | None:
+    """The kernel that was asked for, or the choice of one where nothing that was asked for needs another."""
+    batch = arguments.method in ("logdet", "vonneumann")
+    plain = arguments.rank is None and arguments.structure is None
+    return "auto" if arguments.kernel is None and batch and plain else arguments.kernel
 
 
 def _write(arguments: argparse.Namespace, outcome: Outcome, target: str, beside: Beside | None) -> None:

@@ -38,6 +38,7 @@ SCHEMA = 1
 # class name -> the module that defines it
 _CLASSES = {
     "MetricLearner": "nearwise.learners",
+    "AutoLearner": "nearwise.learners",
     "KernelLearner": "nearwise.learners",
     "FixedRankEmbedding": "nearwise.learners",
     "FixedRankLearner": "nearwise.learners",
@@ -52,12 +53,14 @@ _CLASSES = {
     "PlattProbability": "nearwise.learners.calibration",
     "KernelFeatures": "nearwise.learners.kernel_features",
     "LowRankKernelMetric": "nearwise.learners.kernel_features",
+    "NeighborLearner": "nearwise.learners",
     "OnlineLearner": "nearwise.learners",
     "KernelReducer": "nearwise.learners",
     "Metric": "nearwise.learners.metric",
     "DiagonalMetric": "nearwise.learners.diagonal_metric",
     "DiagonalResult": "nearwise.solving.diagonal",
     "KernelMetric": "nearwise.learners.metric",
+    "JoinedMetric": "nearwise.learners.joined_metric",
     "KernelMap": "nearwise.learners.metric",
     "ObjectSpan": "nearwise.learners.metric",
     "InputKernel": "nearwise.learners.input_kernels",

@@ -1,29 +1,48 @@
 """Online regression on fixed-rank matrices: mini-batches and the step sizes of MBS11 (9), (20), (23).
 
-No stream makes a run explode. Steps shrink with the square of the factor's length, as in appendix A; and one
-that goes beyond the lowest cost of its own mini-batch, by Armijo's rule with the share 1/2, is halved until
-it does not. With one sample x a step,
-y^ then ends between 0 and max(y^, 2 y), and in the flat geometry, where a step changes G only along x,
-|G|^2 grows by at most 2 max(y, 0) / |x|^2: over a stream by no more than the sum of these.
+No stream makes a run explode: five rules make steps shorter than (23).
+
+- They shrink with the square of the factor's length, as in appendix A.
+- None is longer than the share p / (p + 1) of the step that would fit its mini-batch of p samples best, were
+  predictions linear in it: one sample takes away at most half of its own error.
+- Steps that make W larger wait until samples for the unknowns have come (`Schedule.caution`). Let H H^T be
+  any matrix that fits a sample x, and s a flat step not beyond y^ = y. With y^ > y, |G - H|^2 falls by
+  4 s (y^ - y) (x^T G (G - H)^T x - s (y^ - y) |x|^2 y^), and x^T G H^T x <= sqrt(y^ y), so the step comes
+  nearer to H, and as well to H Q for every orthogonal Q. With y^ < y that holds for some Q only.
+- None adds more than half of the trace of W to it: in the polar geometry, where W grows by factors, a sample
+  nearly orthogonal to what W sees would ask for a large one.
+- Where the cost of the mini-batch has not fallen by half of what the slope promises, a step is halved.
+
+With one sample x a step, y^ then ends between 0 and max(y^, 2 y), and in the flat geometry, where a step
+changes G only along x, |G|^2 grows by at most 2 max(y, 0) / |x|^2: over a stream by no more than their sum.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from nearwise._common.types import Array
 from nearwise.fixed_rank.descent import Objective
-from nearwise.fixed_rank.geometry import Geometry
+from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
+from nearwise.fixed_rank.geometry import Flat, Geometry, Polar
+from nearwise.fixed_rank.regression import Regression
+from nearwise.solving.loop import Loop
 
 _TRIED = tuple(2.0**k for k in range(-3, 4))  # for both s and t_0, section 7.4.2
 _SHORTEST = 2.0**-20  # the search goes on below 2^-3 where that is not short enough
 _GATHERED = 32  # mini-batches whose rows are gathered at once
 _SEARCH_PASSES = 3  # over these samples: one would favour steps that shrink too soon
 _ENOUGH = 0.5  # of the fall that the slope promises: a parabola has it up to its lowest point, not beyond
+_GROWTH = 0.5  # of the trace of W, the most that one step adds to it to first order
 _HALVINGS = 30  # of a step after which its own mini-batch has not fallen enough, before it is left out
 _SEARCH_BATCHES = 30  # mini-batches of the samples on which they are tried
+_WAIT = (
+    4  # samples per row of the factor, over the size of a mini-batch, after which W may grow at half speed
+)
 
 
 @dataclass(frozen=True)
@@ -36,11 +55,13 @@ class Schedule:
     horizon : n t_0; infinite for steps that never shrink, to follow data that change
     size : the larger of 1 and |G_0|^2; appendix A divides by the larger of 1 and |G_t|^2, that is, relative
         to the start, by how many times |G_t|^2 is larger than this
+    caution : after t samples, steps that make W larger have the share t / (t + caution) of their length
     """
 
     step: float
     horizon: float
     size: float = np.inf
+    caution: float = 0.0
 
     def at(self, seen: int, square: float = 0.0) -> float:
         """s_t, where `square` is |G_t|^2."""
@@ -55,6 +76,68 @@ class Stream:
     seen: int = 0
 
 
+@dataclass(frozen=True, eq=False)
+class _Passed:
+    """Where a pass ended: its factor, the cost of all samples there, and how far the factor has moved."""
+
+    stream: Stream
+    factor: Array
+    cost: float
+    moved: float
+
+
+class Passes(Loop[Stream, _Passed, FixedRankRecord]):
+    """Passes over all samples, up to a number of them; the last one counts."""
+
+    counts_start = True  # a point is the end of a pass
+
+    def __init__(
+        self,
+        problem: Objective,
+        geometry: Geometry,
+        start: Stream,
+        n_passes: int,
+        callback: Callable[[FixedRankRecord], Any] | None = None,
+    ) -> None:
+        super().__init__(n_passes, None, callback)
+        self.problem, self.geometry, self.start = problem, geometry, start
+        self.factor = geometry.factor(start.point)  # that of the last pass
+
+    def grade(self, point: Stream) -> _Passed:
+        """The cost of all samples, and how far the pass has come."""
+        before, self.factor = self.factor, self.geometry.factor(point.point)
+        size = max(np.linalg.norm(before), np.finfo(float).tiny)
+        moved = float(np.linalg.norm(self.factor - before) / size)
+        return _Passed(point, self.factor, self.problem.evaluate(self.factor)[0], moved)
+
+    def record(self, graded: _Passed, iteration: int, seconds: float) -> FixedRankRecord:
+        """Its cost, and how far it moved."""
+        return FixedRankRecord(iteration, seconds, graded.cost, graded.moved)
+
+    def end(self, graded: _Passed) -> None:
+        """Only a limit, a callback or Ctrl-C ends passes."""
+
+    def result(
+        self, schedule: Schedule, batch_size: int, rng: np.random.Generator | None
+    ) -> tuple[FixedRankResult, Stream]:
+        """Make the passes, in random order or (without `rng`) as samples come, and say where they ended."""
+        status = self.follow(self._streams(schedule, batch_size, rng))
+        assert self.best is not None
+        last, n = self.best, self.problem.n_samples
+        message = f"{len(self.history)} passes over {n} samples, {last.stream.seen} seen in all."
+        history = tuple(self.history)
+        found = FixedRankResult(last.factor, last.cost, status, history, "Online", message, self.limit)
+        return found, last.stream
+
+    def _streams(
+        self, schedule: Schedule, batch_size: int, rng: np.random.Generator | None
+    ) -> Iterator[Stream]:
+        stream = self.start
+        while True:
+            stream = pass_over(self.problem, self.geometry, stream, schedule, batch_size, rng)
+            yield stream
+
+
 def pass_over(
     problem: Objective,
     geometry: Geometry,
@@ -66,7 +149,7 @@ def pass_over(
     """One epoch: every sample once, in mini-batches, in random order or (without `rng`) as they come.
 
     A step longer than the geometry's reach is cut to it, so that a wild sample cannot throw the point far
-    away, and halved while the cost of its mini-batch has not fallen by half of what the slope promises.
+    away, and so is one that goes beyond what its own mini-batch asks for.
     """
     n, point, seen = problem.n_samples, stream.point, stream.seen
     order = np.arange(n) if rng is None else rng.permutation(n)
@@ -85,16 +168,31 @@ def _stepped(batch: Objective, geometry: Geometry, point: Any, schedule: Schedul
     G = geometry.factor(point)
     cost, slope = batch.evaluate(G)
     gradient = geometry.gradient(point, slope)
-    length = float(np.sqrt(max(geometry.inner(point, gradient, gradient), 0.0)))
-    if not length > 0:
+    square = max(geometry.inner(point, gradient, gradient), 0.0)
+    if not square > 0:
         return point
-    step = min(schedule.at(seen, float(np.vdot(G, G))), geometry.reach(point) / length)
+    square_length = float(np.vdot(G, G))
+    step = schedule.at(seen, square_length)
+    if isinstance(batch, Regression) and isinstance(geometry, Flat | Polar):
+        # their tangent vectors are changes of G, by which predictions and the trace of W change
+        step = min(step, _asked_for(batch, G, gradient, square))
+        growth = -2 * float(np.vdot(gradient, G))  # of the trace of W, per length of the step
+        if growth > 0:
+            known = seen + batch.n_samples
+            step = min(step * known / (known + schedule.caution), _GROWTH * square_length / growth)
+    step = min(step, geometry.reach(point) / float(np.sqrt(square)))
     for _ in range(_HALVINGS):
         new = geometry.retract(point, -step * gradient)
-        if batch.evaluate(geometry.factor(new))[0] <= cost - _ENOUGH * step * length * length:
+        if batch.evaluate(geometry.factor(new))[0] <= cost - _ENOUGH * step * square:
             return new
         step /= 2
     return point
+
+
+def _asked_for(batch: Regression, G: Array, gradient: Array, square: float) -> float:
+    """The share p / (p + 1) of the step with the lowest cost, were predictions linear in it."""
+    bend = batch.bend(G, gradient)
+    return batch.n_samples / (batch.n_samples + 1) * square / bend if bend > 0 else np.inf
 
 
 def searched_schedule(
@@ -140,7 +238,7 @@ def searched_schedule(
         cost = cost_after(trial)
         if cost < best_cost:
             best, best_cost = trial, cost
-    return Schedule(best.step, best.horizon * expected / len(chosen), size)
+    return Schedule(best.step, best.horizon * expected / len(chosen), size, _WAIT * len(G) / batch_size)
 
 
 def _mean_gradient(problem: Objective, geometry: Geometry, point: Any, batch_size: int) -> float:

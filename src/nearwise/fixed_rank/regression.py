@@ -77,6 +77,15 @@ class Regression:
 
         return self.cost(residual), slope
 
+    def bend(self, factor: Array, D: Array) -> float:
+        """The second derivative of the cost along G + s D, were y^ linear in s: the mean of (dy^ / ds)^2."""
+        Z = self.forms.image(factor)
+        change = 2 * self.forms.cross(Z, self.forms.image(D))
+        active = self.active(self.residual(self.forms.cross(Z, Z)))
+        if active is not None:
+            change = change[active]
+        return float(change @ change) / max(self.n_samples, 1)
+
     def subset(self, rows: Index | slice) -> Regression:
         """Some of the samples."""
         relation = None if self.relation is None else self.relation[rows]

@@ -3,7 +3,8 @@
 A fit is a sequence of solves. The factors of those that are finished are kept. The last one, the long one,
 runs in legs of 16, 32, 64, ... iterations, each of which starts afresh where the one before ended, whether
 the fit was interrupted there or not. So the result does not depend on interruptions, bit by bit, and at most
-half of the iterations are lost.
+half of the iterations are lost. Where rows are in pieces, what every pass over them finds is kept as well: a
+fit that goes on repeats the arithmetic of a leg, and none of its passes.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from nearwise._common.files import write_whole
 from nearwise._common.tensors import DamagedFile, OtherFormat, read, to_bytes
 from nearwise._common.types import Array
 from nearwise.fixed_rank.driver import FixedRankResult
+from nearwise.model.passes import Kept
 from nearwise.solving.diagonal import DiagonalResult
 from nearwise.solving.result import Result, Status
 
@@ -49,6 +51,7 @@ class Checkpoint:
         self.factor: Array | None = None  # where they ended
         self.records: list[list[float]] = []  # their history
         self.n_iterations = 0  # of all that is finished
+        self.passes = _Passes(self._write)  # of the solve or the leg that is not finished
         if self.path.exists():
             self._read()
         else:
@@ -63,6 +66,7 @@ class Checkpoint:
             result = solve()
             self.finished.append(result.factor)
             self.n_iterations += result.n_iter
+            self.passes.clear()
             self._write()
         return self.finished[self._next - 1]
 
@@ -95,6 +99,7 @@ class Checkpoint:
             factor = result.factor
             self.legs, self.factor, self.records = self.legs + 1, factor, history
             self.n_iterations += leg
+            self.passes.clear()
             self._write()
         if result.status not in (Status.LIMIT, Status.INTERRUPTED):
             self.remove()
@@ -112,7 +117,9 @@ class Checkpoint:
         return self.records + [[row[0] + count, row[1] + seconds, *row[2:]] for row in rows]
 
     def _write(self) -> None:
-        arrays = {f"finished {k}": factor for k, factor in enumerate(self.finished)}
+        arrays: dict[str, Any] = {f"finished {k}": factor for k, factor in enumerate(self.finished)}
+        for key, found in self.passes.items():
+            arrays |= {f"pass {key} {name}": array for name, array in found.items()}
         if self.factor is not None:
             arrays |= {"factor": self.factor, "records": np.array(self.records)}
         arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
@@ -138,7 +145,21 @@ class Checkpoint:
         self.legs, self.n_iterations = counts["legs"], counts["n_iterations"]
         self.factor = arrays.pop("factor", None)
         self.records = arrays.pop("records", np.empty((0, 0))).tolist()
+        for name in [name for name in arrays if name.startswith("pass ")]:
+            _, key, field = name.split(" ")
+            dict.setdefault(self.passes, key, {})[field] = arrays.pop(name)
         self.finished = [arrays[f"finished {k}"] for k in range(len(arrays))]
+
+
+class _Passes(dict[str, Kept]):
+    """What passes over rows in pieces found; each new one is written at once."""
+
+    def __init__(self, write: Callable[[], None]) -> None:
+        self._write = write
+
+    def __setitem__(self, key: str, found: Kept) -> None:
+        super().__setitem__(key, found)
+        self._write()
 
 
 def open_checkpoint(path: Any, random_state: Any, *parts: Any) -> Checkpoint | None:

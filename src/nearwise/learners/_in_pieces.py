@@ -24,7 +24,6 @@ from nearwise.model.drawing import N_NEIGHBORS
 
 _TAKEN = 1 << 22  # numbers in rows that are taken here, at most: 32 MB
 _AT_A_TIME = 1 << 22  # distances that are compared at a time
-_LOOKED_AT = 1000  # rows that tell the data of one fit from those of another
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,9 +116,22 @@ def sample_of_constraints(
 
 
 def fingerprint(vectors: Vectors) -> str:
-    """A digest of the shape and of some rows."""
-    chosen = np.unique(np.linspace(0, len(vectors) - 1, _LOOKED_AT).astype(np.int64))
-    return digest(vectors.shape, vectors.take(chosen))
+    """A digest of all rows, however they are stored and cut: a sum over rows that knows their places."""
+    dtype = np.dtype(np.float32 if vectors.dtype.itemsize <= 4 else np.float64)
+    n_words = vectors.shape[1] * dtype.itemsize // 4
+    multipliers = np.random.default_rng(0).integers(1, 2**63, n_words, dtype=np.uint64) | np.uint64(1)
+    beside = np.zeros(len(vectors), dtype=np.int64)
+    found = vectors.over_rows(_hash_of, multipliers, dtype, beside=beside)
+    return digest(vectors.shape, str(dtype), sum(found) % 2**64)
+
+
+def _hash_of(first: int, rows: NDArray[Any], beside: Index, multipliers: Any, dtype: Any) -> int:
+    """Of the bits of some rows, modulo 2^64."""
+    words = np.ascontiguousarray(rows, dtype=dtype).view(np.uint32).astype(np.uint64)
+    hashed = words @ multipliers + np.arange(first, first + len(rows), dtype=np.uint64) * multipliers[0]
+    for shift in (33, 29, 32):  # so that what cancels in one row does not cancel in the sum
+        hashed = (hashed ^ (hashed >> np.uint64(shift))) * multipliers[-1]
+    return int(hashed.sum(dtype=np.uint64))
 
 
 def transformed(X: Any, metric: Any, n_features: int, name: str, whole: bool) -> Any:

@@ -1,4 +1,4 @@
-"""Learns a matrix for feature rows from class numbers and constraints; chooses the penalty if asked to.
+"""Solves of a fit: what is learned from, how it is solved, and the path along which a penalty is chosen.
 
 A fit from labels with local pairs has two rounds: the neighbours under the prior give a first metric, with
 which the neighbours are chosen again. `penalty="auto"` tries a path of rising penalties on a part of what is
@@ -14,25 +14,20 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 
 from nearwise._common.types import Array, Codes
 from nearwise.distributed import Vectors
-from nearwise.learners._checkpoint import Checkpoint, open_checkpoint
+from nearwise.learners._checkpoint import Checkpoint
 from nearwise.learners._in_pieces import (
     SpaceInPieces,
     few_rows,
-    fingerprint,
     rows_of,
-    sample_of_constraints,
-    what_is_named,
 )
 from nearwise.learners._pairs import local_pairs, random_pairs, with_bounds
-from nearwise.learners._selection import Trial, hold_out
+from nearwise.learners._selection import Grade, Trial
 from nearwise.learners._side import weighed
 from nearwise.learners._space import Outside, Space, mapped
 from nearwise.learners._structure import AnyProblem, AnyResult, Structure, solved
-from nearwise.learners.metric import root_of
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence
 from nearwise.model.problem import Problem
@@ -42,137 +37,14 @@ PATH = (0.25, 1.0, 4.0, 16.0, 64.0)  # penalties tried, per degree of freedom
 FIRST_ROUND = 4.0  # the one with which neighbours are chosen again
 UNTRIED = 1.0  # the one where too little is known to hold something out
 _COARSE = 1e-2  # relative gap up to which the path and first rounds are solved
-_COARSE_ITERATIONS = 15  # after which they stop in any case
+COARSE_ITERATIONS = 15  # after which they stop in any case
 _PATIENCE = 2  # penalties in a row that are worse than one before them, after which the path ends
 _LEAST_SHARE = 1e-2  # of the learned part of a distance, for which penalties make up
 _LARGEST_SCALE = 1e60  # of the features, beyond which they are rescaled
 
 
 @dataclass(frozen=True, eq=False)
-class Learned:
-    """What was learned.
-
-    Attributes
-    ----------
-    factor : B with M = B B^T, in the coordinates of the features; after an interruption, the best that was
-        tried
-    result : of the last solve; None where the prior is returned
-    penalty : the penalty of that solve; None where the prior is returned
-    scores : pairs (penalty, score on what was held out) along the path, the prior's first with penalty 0
-    kept_prior : whether the prior is returned: nothing to learn from, or no penalty helped
-    n_constraints : how many constraints there were, drawn and given
-    n_restored : iterations that a checkpoint spared
-    """
-
-    factor: Array
-    result: AnyResult | None
-    penalty: float | None
-    scores: tuple[tuple[float, float], ...]
-    kept_prior: bool
-    n_constraints: int
-    n_restored: int = 0
-
-
-def learn(
-    features: Array | Vectors,
-    *,
-    codes: Codes | None,
-    constraints: Constraints | None,
-    divergence: Divergence,
-    prior: Array | None,
-    penalty: float | str,
-    pairs: str,
-    n_pairs: int | None,
-    tol: float,
-    max_iter: int | None,
-    random_state: Any,
-    callback: Callable[[Record], Any] | None,
-    checkpoint: Any = None,
-    outside: Outside | None = None,
-    weights: Array | None = None,
-    structure: Structure | None = None,
-) -> Learned:
-    """Learn M from pairs drawn from labels, from constraints, or from both.
-
-    Parameters
-    ----------
-    features : (n, r), one row per object, in memory or in pieces
-    codes : the class of every object as a number, or None
-    constraints : by row number, or None; open bounds are filled as `_pairs` explains
-    divergence, prior : as in `Problem`
-    penalty : the cost of violating a constraint, in the unit in which the median constraint has size 1 under
-        the prior: for LogDet, which has no unit, the penalty of `Problem`. "auto" tries 1/4, 1, 4, 16 and 64
-        times the degrees of freedom per constraint, min(r (r + 1) / 2, m) / m for m constraints (over the
-        square of the learned share of a distance), and keeps the prior where none of them scores better on
-        what is held out.
-    pairs : how pairs are drawn from labels; "auto" is "local"
-    n_pairs : how many at most; by default 20,000 local or 40 c^2 random pairs for c classes
-    tol, max_iter : of the last solve; the others stop at a gap of 0.01 if that is larger
-    random_state : of all draws
-    callback : called after every iteration of every solve; a true answer ends the fit with what is there
-    checkpoint : a file in which to keep what is found, and from which to go on; None for none
-    outside : what a distance has besides the part that features tell; constraints, their open bounds,
-        neighbours and the choice of the penalty are about the whole distance. The penalty is finite then.
-    weights : of the objects, by which pairs drawn from labels count; the constraints have theirs
-    structure : the form of M, by default full. Where M is diagonal, features may be sparse, the prior is a
-        vector, and so are factors.
-
-    A prior that is zero tells no distances: open bounds and neighbours are then those of the features.
-    """
-    rng = check_random_state(random_state)
-    side = Constraints() if constraints is None else constraints
-    if isinstance(features, Vectors):
-        features, side = what_is_named(features, side, codes)
-    if not isinstance(features, Vectors):
-        features, side, outside = _in_range(features, side, outside)
-    one = np.ones(features.shape[1])
-    identity = one if structure is not None and structure.is_diagonal else np.diag(one)
-    root = identity if prior is None else np.sqrt(prior) if prior.ndim == 1 else root_of(prior)
-    known = root if root.any() else identity
-    seed = int(rng.randint(2**31 - 1))
-    drawing = "local" if pairs == "auto" else pairs
-    task = _Task(features, codes, side, known, drawing, n_pairs, seed, outside, weights, structure)
-    if _are_equal(features) or len(drawn := task.side(known)) == 0:
-        return Learned(root, None, None, (), True, 0)
-    coarse_limit = _COARSE_ITERATIONS if max_iter is None else min(max_iter, _COARSE_ITERATIONS)
-    every = np.arange(features.shape[0])
-    lengths = None if outside is None else outside.products(every, every)
-    settings = (divergence, prior, penalty, pairs, n_pairs, tol, coarse_limit, lengths, weights, structure)
-    data = fingerprint(features) if isinstance(features, Vectors) else features
-    memory = open_checkpoint(checkpoint, random_state, data, codes, side.blocks, *settings)
-    n_restored = 0 if memory is None else memory.n_restored
-    run = _Run(divergence, prior, tol, max_iter, coarse_limit, callback, memory, structure)
-    looked_at, tried = features, task
-    if penalty == "auto" and isinstance(features, Vectors) and codes is None:
-        looked_at, sample = sample_of_constraints(features, side, rng)
-        side, tried = sample, replace(task, features=looked_at, constraints=sample, weights=None)
-    trial = hold_out(looked_at, codes, side, rng, outside, weights) if penalty == "auto" else None
-    steps: list[_Step] = []
-    scores: tuple[tuple[float, float], ...] = ()
-    share = UNTRIED
-    try:
-        if trial is not None:
-            run.path(tried, trial, steps, keeps_prior=bool(root.any()))
-        if steps:
-            scores = tuple((_per_row(step.share, task, drawn), step.score) for step in steps)
-            best = _best(steps)
-            if best.share == 0.0:
-                if memory is not None:
-                    memory.remove()
-                return Learned(root, None, None, scores, True, len(drawn), n_restored)
-            share = best.share
-        fixed = None if isinstance(penalty, str) else penalty
-        result, gamma = run.fit(task, drawn, share, fixed)
-        return Learned(result.factor, result, gamma, scores, False, len(result.dual), n_restored)
-    except _Interrupted as stop:
-        found, factor = stop.result, stop.result.factor
-        if trial is not None and steps and trial.score(factor) < _best(steps).score:
-            factor = _best(steps).factor  # a solve that has only begun is no better than the one before
-        return Learned(factor, found, stop.penalty, scores, False, len(found.dual), n_restored)
-
-
-@dataclass(frozen=True, eq=False)
-class _Task:
+class Task:
     """What is learned from."""
 
     features: Array | Vectors
@@ -216,7 +88,7 @@ class _Task:
             return SpaceInPieces(self.features, factor)
         return Space(mapped(self.features, factor), self.outside)
 
-    def part(self, rows: NDArray[np.int64], codes: Codes | None, constraints: Constraints) -> _Task:
+    def part(self, rows: NDArray[np.int64], codes: Codes | None, constraints: Constraints) -> Task:
         n_pairs = self.n_pairs
         if n_pairs is not None and codes is not None:
             n_pairs = max(1, n_pairs * len(rows) // self.features.shape[0])
@@ -232,7 +104,7 @@ class _Task:
 
 
 @dataclass(frozen=True, eq=False)
-class _Run:
+class Run:
     """How it is learned."""
 
     divergence: Divergence
@@ -245,15 +117,15 @@ class _Run:
     structure: Structure | None
 
     def fit(
-        self, task: _Task, drawn: Constraints, share: float, penalty: float | None
+        self, task: Task, drawn: Constraints, share: float, penalty: float | None
     ) -> tuple[AnyResult, float]:
         """Learn with a penalty, or with the one that gives the constraints a share of the freedom."""
         start = None
         if task.draws_again:
-            first = penalty if penalty is not None else _per_row(FIRST_ROUND, task, drawn)
+            first = penalty if penalty is not None else per_row(FIRST_ROUND, task, drawn)
             start = self._coarse(self._stated(task, drawn, first), first)
             drawn = task.side(start)
-        gamma = penalty if penalty is not None else _per_row(share, task, drawn)
+        gamma = penalty if penalty is not None else per_row(share, task, drawn)
         problem = self._stated(task, drawn, gamma)
 
         def last(start: Array | None, max_iter: int | None) -> Any:
@@ -264,11 +136,13 @@ class _Run:
         else:
             result = self.checkpoint.last(last, start, self.max_iter, Record)
         if result.status is Status.INTERRUPTED:
-            raise _Interrupted(result, gamma)
+            raise Interrupted(result, gamma)
         return result, gamma
 
-    def path(self, task: _Task, trial: Trial, steps: list[_Step], keeps_prior: bool) -> None:
-        """Append the prior if it may be kept, then the penalties tried.
+    def path(
+        self, task: Task, trial: Trial, steps: list[Step], keeps_prior: bool, fixed: float | None
+    ) -> None:
+        """Append the prior if it may be kept, then the penalties tried, or the one that is fixed.
 
         Nothing where the part that is learned from has no pairs.
         """
@@ -277,15 +151,15 @@ class _Run:
         if len(drawn) == 0:
             return
         if keeps_prior:
-            steps.append(_Step(0.0, trial.score(task.root), task.root))
+            steps.append(Step(0.0, trial.grade(task.root), task.root))
         if part.draws_again:
-            penalty = _per_row(FIRST_ROUND, part, drawn)
+            penalty = fixed or per_row(FIRST_ROUND, part, drawn)
             drawn = part.side(self._coarse(self._stated(part, drawn, penalty), penalty))
-        problem, factor = self._stated(part, drawn, _per_row(PATH[0], part, drawn)), None
-        for share in PATH:
-            factor = self._coarse(problem, _per_row(share, part, drawn), factor)
-            steps.append(_Step(share, trial.score(factor), factor))
-            if all(step.score < _best(steps).score for step in steps[-_PATIENCE:]):
+        problem, factor = self._stated(part, drawn, fixed or per_row(PATH[0], part, drawn)), None
+        for share in PATH if fixed is None else (UNTRIED,):
+            factor = self._coarse(problem, fixed or per_row(share, part, drawn), factor)
+            steps.append(Step(share, trial.grade(factor), factor))
+            if all(step.grade.score < best_of(steps).grade.score for step in steps[-_PATIENCE:]):
                 break
 
     def _coarse(self, problem: AnyProblem, penalty: float, start: Array | None = None) -> Array:
@@ -293,12 +167,12 @@ class _Run:
             tol = max(self.tol, _COARSE)
             result = self._solve(problem, penalty, tol, self.coarse_limit, start)
             if result.status is Status.INTERRUPTED:
-                raise _Interrupted(result, penalty)
+                raise Interrupted(result, penalty)
             return result
 
         return run().factor if self.checkpoint is None else self.checkpoint.stage(run)
 
-    def _stated(self, task: _Task, side: Constraints, penalty: float) -> AnyProblem:
+    def _stated(self, task: Task, side: Constraints, penalty: float) -> AnyProblem:
         """The problem, at one of the penalties with which it will be solved."""
         if self.structure is not None:
             return self.structure.stated(task.features, side, self.divergence, self.prior, penalty)
@@ -316,32 +190,34 @@ class _Run:
         max_iter: int | None,
         start: Array | None,
     ) -> AnyResult:
+        if self.checkpoint is not None and isinstance(problem, Problem):
+            problem = problem.keeping(self.checkpoint.passes)
         gamma = penalty * problem.penalty_unit  # only LogDet's penalty has no unit
         return solved(problem.with_penalty(gamma), tol, max_iter, self.callback, start)
 
 
 @dataclass(frozen=True, eq=False)
-class _Step:
-    """One penalty of the path, per degree of freedom; its score, and the factor that has it."""
+class Step:
+    """One penalty of the path, per degree of freedom; its grade, and the factor that has it."""
 
     share: float
-    score: float
+    grade: Grade
     factor: Array
 
 
-def _best(steps: list[_Step]) -> _Step:
+def best_of(steps: list[Step]) -> Step:
     """The first of those with the highest score: among equals, the one nearest to the prior."""
-    return max(steps, key=lambda step: step.score)
+    return max(steps, key=lambda step: step.grade.score)
 
 
-class _Interrupted(Exception):
+class Interrupted(Exception):
     """Somebody asked to stop; carries what was found so far."""
 
     def __init__(self, result: AnyResult, penalty: float) -> None:
         self.result, self.penalty = result, penalty
 
 
-def _per_row(share: float, task: _Task, side: Constraints) -> float:
+def per_row(share: float, task: Task, side: Constraints) -> float:
     """The penalty of every constraint that gives all of them `share` times the degrees of freedom.
 
     The slack costs the square of what a distance lacks, relative to the whole distance. Where only a part of
@@ -352,7 +228,7 @@ def _per_row(share: float, task: _Task, side: Constraints) -> float:
     return share * min(task.freedom, total) / total / _learned_share(task, side) ** 2
 
 
-def _are_equal(features: Array | Vectors) -> bool:
+def are_equal(features: Array | Vectors) -> bool:
     """Whether all objects are; of those in pieces, whose pairs tell it too, it is not asked."""
     if isinstance(features, Vectors):
         return False
@@ -360,7 +236,7 @@ def _are_equal(features: Array | Vectors) -> bool:
     return bool((abs(highest - lowest)).max() == 0.0) if features.shape[1] else True
 
 
-def _learned_share(task: _Task, side: Constraints) -> float:
+def _learned_share(task: Task, side: Constraints) -> float:
     """How much of the median distance that is bounded can be learned."""
     pairs = [np.asarray(b.ids)[:, -2:] for b in side.blocks if b.kind in ("distance", "comparison")]
     if task.outside is None or isinstance(task.features, Vectors) or not pairs:
@@ -370,7 +246,7 @@ def _learned_share(task: _Task, side: Constraints) -> float:
     return max(float(learned / whole), _LEAST_SHARE) if whole > 0 else 1.0
 
 
-def _in_range(
+def in_range(
     features: Array, constraints: Constraints, outside: Outside | None
 ) -> tuple[Array, Constraints, Outside | None]:
     """Features and bounds in a unit in which squares neither overflow nor vanish; M does not depend on it."""

@@ -30,13 +30,42 @@ _STAND_INS = 1_000  # random pairs that stand in for the kind of pairs of which 
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
-    """What is learned from, and the score of a factor of M on the rest; None stands for M = I."""
+class Grade:
+    """A score on what is held out, higher is better; `each` of its objects has one, where it is their mean.
 
+    `each` is weighted so that its mean is the score.
+    """
+
+    score: float
+    each: Array | None = None
+
+    def lead(self, other: Grade) -> tuple[float, float]:
+        """By how much this score is higher than another on the same objects, and the standard error of that.
+
+        The error is zero where the scores of single objects are not known.
+        """
+        if self.each is None or other.each is None or len(self.each) < 2:
+            return self.score - other.score, 0.0
+        difference = self.each - other.each
+        return self.score - other.score, float(np.std(difference, ddof=1) / np.sqrt(len(difference)))
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """What is learned from, and the grade of a factor of M on the rest; None stands for M = I.
+
+    `features` are those of all objects, as they are where only `rows` are known.
+    """
+
+    features: Any
     rows: Index
     codes: Codes | None
     constraints: Constraints
-    score: Callable[[Array | None], float]
+    grade: Callable[[Array | None], Grade]
+
+    def score(self, factor: Array | None) -> float:
+        """The grade without its parts."""
+        return self.grade(factor).score
 
 
 def hold_out(
@@ -46,15 +75,17 @@ def hold_out(
     rng: np.random.RandomState,
     outside: Outside | None = None,
     weights: Array | None = None,
+    made_from: Callable[[Index], Array] | None = None,
 ) -> Trial | None:
     """A trial on features, dense or sparse; None where there is too little to hold something out.
 
     Distances are those of the features in the coordinates of a factor, plus those outside a basis. `weights`
-    are those of the objects.
+    are those of the objects. Features that are made with the help of labels are made again, from the labels
+    of those objects that are learned from: `made_from` does that.
     """
     if codes is None:
         return _without_constraints(features, constraints, rng, outside)
-    return _without_objects(features, codes, constraints, rng, outside, weights)
+    return _without_objects(features, codes, constraints, rng, outside, weights, made_from)
 
 
 def _without_objects(
@@ -64,6 +95,7 @@ def _without_objects(
     rng: np.random.RandomState,
     outside: Outside | None,
     weights: Array | None,
+    made_from: Callable[[Index], Array] | None,
 ) -> Trial | None:
     labelled = np.flatnonzero(codes >= 0)
     sample = labelled[rng.permutation(len(labelled))[:_LARGEST_SAMPLE]]
@@ -81,6 +113,8 @@ def _without_objects(
         rows = np.union1d(learned_from, named[codes[named] < 0])
     inside = constraints.restricted_to(rows)[0].resolve(len(rows), rows)
 
+    if made_from is not None:
+        features = made_from(learned_from)
     known, place = features, np.arange(len(codes))
     if isinstance(features, Vectors):  # only these are looked at
         looked_at = np.union1d(learned_from, asking)
@@ -89,14 +123,16 @@ def _without_objects(
     row_of = np.empty(known.shape[0], np.int64)
     row_of[place[learned_from]] = learned_from
 
-    def score(factor: Array | None) -> float:
+    def grade(factor: Array | None) -> Grade:
         space = Space(_centred(known, factor), outside)
         count = min(drawing.N_NEIGHBORS, len(learned_from))
         near = row_of[space.nearest(place[asking], place[learned_from], count)]
         right = np.mean(codes[near] == codes[asking, np.newaxis], axis=1)
-        return float(np.average(right, weights=None if weights is None else weights[asking]))
+        if weights is not None:
+            right = right * weights[asking] / weights[asking].mean()
+        return Grade(float(right.mean()), right)
 
-    return Trial(rows, codes[rows], Constraints(inside), score)
+    return Trial(features, rows, codes[rows], Constraints(inside), grade)
 
 
 def _without_constraints(
@@ -120,7 +156,7 @@ def _without_constraints(
     fixed = None if outside is None else outside.values(rest)
     problem = Problem(features, rest, fixed=fixed) if others else None
 
-    def score(factor: Array | None) -> float:
+    def grade(factor: Array | None) -> Grade:
         parts: list[tuple[float, float]] = []
         if ordering:
             rows = features if factor is None else mapped(features, factor)
@@ -139,9 +175,9 @@ def _without_constraints(
             broken = float(np.average(np.minimum(violations, 1.0), weights=counts))
             parts.append((1.0 - broken, float(counts.sum())))
         values, weights = np.array(parts).T
-        return float(np.average(values, weights=weights))
+        return Grade(float(np.average(values, weights=weights)))
 
-    return Trial(np.arange(n), None, Constraints(tuple(kept)), score)
+    return Trial(features, np.arange(n), None, Constraints(tuple(kept)), grade)
 
 
 def _centred(features: Any, factor: Array | None) -> Any:

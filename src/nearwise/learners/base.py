@@ -25,7 +25,8 @@ from nearwise._common.warning import warn
 from nearwise.distributed import Vectors
 from nearwise.distributed.vectors import is_dask
 from nearwise.learners import _in_pieces, _range, _side
-from nearwise.learners._learning import Learned, learn
+from nearwise.learners._export import Exports
+from nearwise.learners._fits import Learned, learn
 from nearwise.learners._progress import Callbacks, progress
 from nearwise.learners._space import Outside
 from nearwise.learners._structure import AnyResult, Structure
@@ -64,7 +65,14 @@ class LearnedMetric(Protocol):
     def pair_squared_distances(self, X: Any, i: Index, j: Index) -> Array: ...
 
 
-class Learner(PairDecisions, Callbacks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class Learner(
+    Exports,
+    PairDecisions,
+    Callbacks,  # type: ignore[misc]
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+):
     """The common part of `MetricLearner` and `KernelLearner`; a subclass has `fit`, which sets `metric_`."""
 
     # With metadata routing, these names go to fit and score without being asked for: they have one meaning. A
@@ -218,6 +226,22 @@ class Learner(PairDecisions, Callbacks, ClassNamePrefixFeaturesOutMixin, Transfo
         `auto_pairs` what pairs="auto" means. Where `structure` makes M diagonal, prior and factor are
         vectors.
         """
+        side, how = self._how(features, side, prior, outside, auto_pairs, structure)
+        with progress(self, X, y) as report:
+            learned = learn(features, callback=report, **how)
+        self._keep_learned(learned, side, report.n_iterations)
+        return learned.factor
+
+    def _how(
+        self,
+        features: Array | Vectors,
+        side: _side.SideInformation,
+        prior: Array | None,
+        outside: Outside | None = None,
+        auto_pairs: str = "local",
+        structure: Structure | None = None,
+    ) -> tuple[_side.SideInformation, dict[str, Any]]:
+        """What of the side information is learned from, and the arguments of `learn` besides the callback."""
         divergence, penalty = _divergence(self.divergence), _penalty(self.penalty)
         pairs = one_of(self.pairs, "pairs", ("auto", "random", "local", "none"))
         if pairs == "none":
@@ -230,35 +254,34 @@ class Learner(PairDecisions, Callbacks, ClassNamePrefixFeaturesOutMixin, Transfo
         elif outside is not None:
             # hard constraints hold for what the basis contributes, or for nothing
             side, outside = side.inside(outside), None
-        with progress(self, X, y) as report:
-            learned = learn(
-                features,
-                codes=side.codes,
-                constraints=side.constraints if len(side.constraints) else None,
-                divergence=divergence,
-                prior=prior,
-                penalty=penalty,
-                pairs=auto_pairs if pairs == "auto" else pairs,
-                n_pairs=whole_number_or_none(self.n_pairs, "n_pairs"),
-                tol=self.tol,
-                max_iter=whole_number_or_none(self.max_iter, "max_iter"),
-                random_state=self.random_state,
-                callback=report,
-                checkpoint=self.checkpoint,
-                outside=outside,
-                weights=side.weights,
-                structure=structure,
-            )
+        return side, {
+            "codes": side.codes,
+            "constraints": side.constraints if len(side.constraints) else None,
+            "divergence": divergence,
+            "prior": prior,
+            "penalty": penalty,
+            "pairs": auto_pairs if pairs == "auto" else pairs,
+            "n_pairs": whole_number_or_none(self.n_pairs, "n_pairs"),
+            "tol": self.tol,
+            "max_iter": whole_number_or_none(self.max_iter, "max_iter"),
+            "random_state": self.random_state,
+            "checkpoint": self.checkpoint,
+            "outside": outside,
+            "weights": side.weights,
+            "structure": structure,
+        }
+
+    def _keep_learned(self, learned: Learned, side: _side.SideInformation, n_iterations: int) -> None:
+        """Set the attributes that report on what was learned."""
         self.result_ = learned.result
         self.status_ = Status.SOLVED if learned.result is None else learned.result.status
-        self.n_iter_ = learned.n_restored + report.n_iterations
+        self.n_iter_ = learned.n_restored + n_iterations
         self.penalty_ = learned.penalty
         self.penalty_scores_ = learned.scores
         self.kept_prior_ = learned.kept_prior
         self.n_constraints_used_ = learned.n_constraints
         self.n_constraints_dropped_ = side.n_dropped
         self._report(learned, side)
-        return learned.factor
 
     def _report(self, learned: Learned, side: _side.SideInformation) -> None:
         name = type(self).__name__

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -19,11 +18,10 @@ from nearwise.fixed_rank.descent import Armijo
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
 from nearwise.fixed_rank.forms import product
 from nearwise.fixed_rank.geometry import Flat, Geometry, Polar
-from nearwise.fixed_rank.online import Schedule, Stream, pass_over, searched_schedule
+from nearwise.fixed_rank.online import Passes, Schedule, Stream, searched_schedule
 from nearwise.fixed_rank.regression import Regression, largest_entry
 from nearwise.fixed_rank.runs import Run
 from nearwise.linalg.directions import turned, with_fixed_signs
-from nearwise.solving.result import Status
 
 GEOMETRIES = ("flat", "polar", "affine_invariant", "log_euclidean")
 STARTS = ("principal", "identity", "random")
@@ -187,28 +185,16 @@ def _epochs(
     callback: Callable[[FixedRankRecord], Any] | None,
     n_passes: int | None,
 ) -> tuple[FixedRankResult, Schedule, int]:
-    began = time.perf_counter()
     geometry, generator = chosen.geometry, np.random.default_rng(rng.randint(2**31))
     stream = Stream(geometry.point(start), seen)
+    run = Passes(problem, geometry, stream, n_passes or 1, callback)
     if schedule is None:
         expected = max(problem.n_samples, _STREAM if n_passes is None else 0)
         schedule = searched_schedule(
             problem, geometry, stream.point, chosen.batch_size, generator, expected, chosen.constant_step
         )
-    history: list[FixedRankRecord] = []
-    status, factor = Status.LIMIT, geometry.factor(stream.point)
-    for _ in range(n_passes or 1):
-        order = None if n_passes is None else generator
-        stream = pass_over(problem, geometry, stream, schedule, chosen.batch_size, order)
-        before, factor = factor, geometry.factor(stream.point)
-        moved = float(np.linalg.norm(factor - before) / max(np.linalg.norm(before), np.finfo(float).tiny))
-        cost = problem.evaluate(factor)[0]
-        history.append(FixedRankRecord(len(history) + 1, time.perf_counter() - began, cost, moved))
-        if callback is not None and callback(history[-1]):
-            status = Status.INTERRUPTED
-            break
-    message = f"{len(history)} passes over {problem.n_samples} samples, {stream.seen} seen in all."
-    found = FixedRankResult(factor, history[-1].cost, status, tuple(history), "Online", message)
+    order = None if n_passes is None else generator
+    found, stream = run.result(schedule, chosen.batch_size, order)
     return found, schedule, stream.seen
 
 

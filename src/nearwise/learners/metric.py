@@ -51,7 +51,7 @@ class Metric:
     basis: Array | None = None
 
     def __post_init__(self) -> None:
-        _store_by_rows(self)
+        store_by_rows(self)
 
     def __repr__(self) -> str:
         form = "" if self.basis is None else f", identity outside {self.basis.shape[1]} dimensions"
@@ -170,7 +170,7 @@ class KernelMetric:
     alpha: float = 1.0
 
     def __post_init__(self) -> None:
-        _store_by_rows(self)
+        store_by_rows(self)
 
     def __repr__(self) -> str:
         return f"<KernelMetric: kernel {self.kernel.name!r}, learned in {len(self.factor)} dimensions>"
@@ -272,7 +272,7 @@ class ObjectSpan:
     diagonal: Array
 
     def __post_init__(self) -> None:
-        _store_by_rows(self)
+        store_by_rows(self)
 
     @classmethod
     def of(cls, K: Array) -> ObjectSpan:
@@ -313,7 +313,7 @@ class KernelMap:
     training: Array | None = None
 
     def __post_init__(self) -> None:
-        _store_by_rows(self)
+        store_by_rows(self)
 
     def __call__(self, x: ArrayLike, y: ArrayLike) -> float:
         """The learned distance of two objects, not squared; of a precomputed kernel, two rows of it."""
@@ -387,7 +387,7 @@ def two_vectors(x: ArrayLike, y: ArrayLike, length: int | None = None) -> tuple[
     return first, second
 
 
-def _store_by_rows(metric: Any) -> None:
+def store_by_rows(metric: Any) -> None:
     """Lay all arrays out alike, so that a metric that was stored and read computes the same bits."""
     for field in fields(metric):
         value = getattr(metric, field.name)

@@ -287,15 +287,6 @@ class MetricLearner(Learner):
             raise AttributeError("groups_ is there with structure='blocks' only")
         return form.groups
 
-    def to_faiss(self, index: Any) -> Any:
-        """A faiss index that takes raw vectors, transforms them, and keeps them in the given index.
-
-        `index` has as many dimensions as `transform` gives, and the Euclidean metric. Needs the extra `ann`.
-        """
-        from nearwise.learners._faiss import with_linear_map
-
-        return with_linear_map(index, self.components_)
-
     @property
     def _form(self) -> Structure | None:
         """What the parameters `structure` and `groups` mean for the columns of the fit."""

@@ -8,6 +8,7 @@ matrix is a sum of squares of its eigenvectors, which are appended to F as rows 
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -141,17 +142,26 @@ def is_rounding(vectors: Array, scale: Array, columns: int) -> NDArray[np.bool_]
 
 
 def _parts(blocks: tuple[Block, ...], features: Array, sizes: Array | None) -> list[Part]:
-    """The atoms of all blocks; those that only name objects, of which there may be many, by kind at once."""
+    """The atoms of all blocks; those of one kind, of which there may be many, at once.
+
+    Blocks of matrices on other objects than all of them stay alone.
+    """
     start = np.cumsum([0, *map(len, blocks)])
     by_kind: dict[tuple[str, int], list[int]] = {}
     for place, block in enumerate(blocks):
-        by_kind.setdefault((block.kind, place if block.matrices else -1), []).append(place)
+        alone = block.matrices and block.ids is not None
+        by_kind.setdefault((block.kind, place if alone else -1), []).append(place)
     parts: list[Part] = []
     for places in by_kind.values():
         block = blocks[places[0]]
         if len(places) > 1:
-            ids = np.concatenate([blocks[place].object_ids for place in places])
-            block = replace(block, ids=ids, bounds=np.concatenate([blocks[place].bounds for place in places]))
+            block = replace(
+                block,
+                ids=None if block.ids is None else np.concatenate([blocks[k].object_ids for k in places]),
+                bounds=np.concatenate([blocks[k].bounds for k in places]),
+                matrices=tuple(itertools.chain.from_iterable(blocks[k].matrices for k in places)),
+                weights=None,
+            )
         part = block.of_kind.atoms(block, features, sizes)
         row = np.concatenate([np.arange(start[place], start[place + 1]) for place in places])
         parts.append(replace(part, row=row[part.row], definite=row[part.definite]))

@@ -262,17 +262,19 @@ class Constraints:
                     f"row {first}: the matrix A has {len(ids)} rows, but there are {n_objects} objects; "
                     "ids in linear() says which of them they are"
                 )
-            if sample_ids is None and not block.of_kind.shares_objects and _are_below(n_objects, ids):
+            shares = block.of_kind.shares_objects
+            known = block.ids is None if shares else _are_below(n_objects, ids)
+            if sample_ids is None and known:
                 resolved.append(block)
                 first += len(block)
                 continue
             index = find(ids)
             unknown = np.argwhere(index < 0)
             if len(unknown):
-                row = first if block.of_kind.shares_objects else first + int(unknown[0, 0])
+                row = first if shares else first + int(unknown[0, 0])
                 wrong = reading.show(ids[tuple(unknown[0])])
                 raise RowsError([self.stated(row)], after=f": the id {wrong} is not {place}")
-            in_order = block.of_kind.shares_objects and np.array_equal(index, np.arange(n_objects))
+            in_order = shares and np.array_equal(index, np.arange(n_objects))
             resolved.append(replace(block, ids=None if in_order else index))
             first += len(block)
         return tuple(resolved)

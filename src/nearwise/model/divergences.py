@@ -185,11 +185,11 @@ class LogDet(SpectralDivergence):
     @np.errstate(all="ignore")
     def scalar(self, x: ArrayLike, y: ArrayLike, /) -> Array:
         """x/y - log(x/y) - 1, with a relative error of about 1e-14 however close x and y are."""
-        x, y = np.broadcast_arrays(_floats(x), _floats(y))
-        delta = (x - y) / y
-        far = ~(np.abs(delta) <= _NEAR)
-        out = np.asarray(_minus_log1p(delta))
-        out[far] = delta[far] - _log_ratio(x[far], y[far])
+        x, y = _floats(x), _floats(y)
+        delta = np.asarray((x - y) / y)
+        near = np.abs(delta) <= _NEAR
+        out = np.asarray(delta if near.all() else delta - _log_ratio(x, y))
+        out[near] = _minus_log1p(delta[near])
         outside = (x <= 0) | (y <= 0) | np.isinf(x) | np.isinf(y)
         return np.where(outside, np.where((x == 0) & (y == 0), 0.0, np.inf), out)
 
@@ -224,11 +224,11 @@ class VonNeumann(SpectralDivergence):
     @np.errstate(all="ignore")
     def scalar(self, x: ArrayLike, y: ArrayLike, /) -> Array:
         """x log(x/y) - x + y, with a relative error of about 1e-14 however close x and y are."""
-        x, y = np.broadcast_arrays(_floats(x), _floats(y))
-        delta = (y - x) / x
-        far = ~(np.abs(delta) <= _NEAR)
-        out = np.asarray(x * _minus_log1p(delta))
-        out[far] = y[far] - x[far] + x[far] * _log_ratio(x[far], y[far])
+        x, y = _floats(x), _floats(y)
+        delta = np.asarray((y - x) / x)
+        near = np.abs(delta) <= _NEAR
+        out = np.asarray(delta if near.all() else y - x + x * _log_ratio(x, y))
+        out[near] = np.broadcast_to(x, out.shape)[near] * _minus_log1p(delta[near])
         outside = (x <= 0) | (y <= 0) | np.isinf(x) | np.isinf(y)
         return np.where(outside, np.where((x == 0) & (y >= 0), y, np.inf), out)
 
@@ -366,6 +366,7 @@ def _log_ratio(x: Array, y: Array) -> Array:
     out = np.asarray(np.log(x / y))
     extreme = ~(np.abs(out) < _LARGE_LOGARITHM)
     if extreme.any():
+        x, y = np.broadcast_arrays(x, y)
         (x_digits, x_exponent), (y_digits, y_exponent) = np.frexp(x[extreme]), np.frexp(y[extreme])
         out[extreme] = np.log(x_digits / y_digits) + (x_exponent - y_exponent) * math.log(2.0)
     return out

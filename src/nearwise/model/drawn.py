@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nearwise._common.checks import whole_number, whole_number_or_none
-from nearwise._common.types import Index
+from nearwise._common.types import Array, Index
 from nearwise.model import drawing, labelling
 from nearwise.model.blocks import Constraints
 from nearwise.model.constraints import closer, similar
@@ -122,7 +122,7 @@ def triplets_from_targets(
     >>> c.triplets_from_targets([0.0, 5.0, 0.1], np.array([[0.0], [1.0], [2.0]])).describe(0)
     'row 0: d(0, 2) <= d(0, 1)'
     """
-    targets = _targets(y)
+    targets = read_targets(y)
     X = drawing.checked_data(X, targets.size)
     known = np.flatnonzero(~np.isnan(targets))
     count = min(whole_number(n_neighbors, "n_neighbors", 2), len(known) - 1)
@@ -139,7 +139,8 @@ def triplets_from_targets(
     return closer(_some(triplets, n_triplets, "n_triplets", random_state), margin)
 
 
-def _targets(y: ArrayLike) -> Any:
+def read_targets(y: ArrayLike) -> Array:
+    """Numbers, one per object, NaN for none."""
     try:
         targets = np.asarray(y, dtype=np.float64)
     except (TypeError, ValueError):

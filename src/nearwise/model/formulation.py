@@ -158,8 +158,8 @@ class Formulation:
         if not invariant:
             size = float(np.sum(factor**2))
             slope = self.divergence.curvature(np.array([max(size, _SMALLEST)]))[0]
-            return not delta**2 / max(slope, _SMALLEST) <= tol * abs(primal) + self.unit * tol
-        return not (delta < 0.5 and len(factor) * delta**2 <= tol * max(abs(primal), 1.0))
+            return not delta * delta / max(slope, _SMALLEST) <= tol * abs(primal) + self.unit * tol
+        return not (delta < 0.5 and len(factor) * delta * delta <= tol * max(abs(primal), 1.0))
 
     def is_blurred(self, point: Iterate) -> bool:
         """Whether rounding of sum_i y_i A_i, as it is summed up, may open a gap that is not there."""

@@ -10,17 +10,19 @@ numbers out.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from nearwise._common.digest import digest
 from nearwise._common.types import Array, Index
 from nearwise.distributed.running import Runner
 from nearwise.model import pieces
 from nearwise.model.local import SINGLE, LocalAtoms, drawn_rows
 from nearwise.model.losses import Violated
+from nearwise.model.passes import Kept, kept, restored
 from nearwise.model.pieces import Slopes, Sums, Terms
 
 
@@ -35,6 +37,7 @@ class InBlocks:
     coordinates : T, of which the rows of features are rows x T
     basis : of the range of the prior; None for the columns of the features
     most : rows with a curvature that a pass names
+    passes : None, or where to keep what passes find, by a digest of what they depend on
     """
 
     runner: Runner
@@ -43,6 +46,7 @@ class InBlocks:
     coordinates: Array
     basis: Array | None
     most: int
+    passes: MutableMapping[str, Kept] | None = None
 
     @property
     def n_rows(self) -> int:
@@ -81,8 +85,12 @@ class InBlocks:
 
     def weight(self, dual: Any, B: Array, values: Any = None) -> float:
         """sum_i |dual_i| times the magnitudes of the parts of <A_i, B B^T>."""
-        if isinstance(dual, Multipliers) and dual.at is values:
-            return abs(dual.scale) * dual.at.sums(dual.terms).weight
+        if isinstance(dual, Multipliers):
+            sums = dual.at.sums(dual.terms)
+            if dual.at is values:
+                return abs(dual.scale) * sums.weight
+            # no less than that, without another pass
+            return abs(dual.scale) * sums.size * float(np.linalg.norm(self.coordinates @ B, 2)) ** 2
         return self._weighed(np.asarray(dual), B)[1]
 
     def curved(
@@ -159,10 +167,14 @@ class InBlocks:
 
 @dataclass(frozen=True, eq=False)
 class AtPoint:
-    """The values of all rows at M = B B^T, as sums over them that are found when they are first asked for."""
+    """The values of all rows at M = B B^T, as sums over them that are found when they are first asked for.
+
+    With `beside`, multipliers of another point, the same pass finds their residual here.
+    """
 
     measurements: InBlocks
     B: Array
+    beside: Multipliers | None = None
     _known: dict[int, tuple[Terms, float, Sums]] = field(default_factory=dict)
 
     @property
@@ -173,10 +185,23 @@ class AtPoint:
     def sums(self, terms: Terms, share: float = 1.0) -> Sums:
         """Under some losses; the first pass also prepares the certificate for a share of the penalties."""
         if id(terms) not in self._known:
-            most = self.measurements.most
-            found = self.measurements.runner.run(pieces.evaluate, self.raw, terms, share, most)
-            self._known[id(terms)] = terms, share, pieces.added(found, most)
+            self._known[id(terms)] = terms, share, self._found(terms, share)
         return self._known[id(terms)][2]
+
+    def _found(self, terms: Terms, share: float) -> Sums:
+        """By a pass, or what one found before."""
+        rows, beside = self.measurements, None if self.beside is None else self.beside.recipe
+        arguments = self.raw, terms, share, rows.most, beside
+
+        def compute() -> Sums:
+            return pieces.added(rows.runner.run(pieces.evaluate, *arguments), rows.most)
+
+        if rows.passes is None:
+            return compute()
+        key = digest(rows.starts, rows.sizes, *arguments)
+        if key not in rows.passes:
+            rows.passes[key] = kept(compute())
+        return restored(rows.passes[key])
 
     def known_share(self, terms: Terms) -> float:
         """The share of which a pass has found the residual."""
@@ -204,6 +229,10 @@ class Multipliers:
 
     def __len__(self) -> int:
         return self.at.measurements.n_rows
+
+    def is_same(self, other: Multipliers | None) -> bool:
+        """Whether these are the multipliers of the same point, times the same number."""
+        return other is not None and (self.at, self.terms, self.scale) == (other.at, other.terms, other.scale)
 
     @property
     def recipe(self) -> Slopes:
@@ -301,6 +330,8 @@ class LossesInBlocks:
         if own and y.scale == 1.0:
             return 0.0
         if own and y.scale == p.known_share(self.terms):
+            return total + p.sums(self.terms).residual
+        if isinstance(y, Multipliers) and y.is_same(p.beside):
             return total + p.sums(self.terms).residual
         measurements = p.measurements
         if isinstance(y, Multipliers):

@@ -77,6 +77,7 @@ def as_number(label: Any) -> float | None:
 
 _ADVICE = (
     "cut numbers into ranges (numpy.digitize), or make texts of them (y.astype(str)) to take each for a class"
+    "; NeighborLearner(None, target='numbers') learns from the numbers themselves"
 )
 
 

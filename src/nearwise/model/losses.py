@@ -206,7 +206,7 @@ class Losses:
 
         `beyond` is p - b where that is known better than from p itself.
         """
-        if not self.any_hard and np.array_equal(self.slopes(p), y):
+        if self._may_be_slopes(p, y) and np.array_equal(self.slopes(p), y):
             if beyond is None:
                 return 0.0
             close = np.abs(beyond) <= _CLOSE * np.abs(self.bounds)
@@ -216,6 +216,10 @@ class Losses:
         rows = self.is_hard
         residual[rows] = -y[rows] * (p - self.bounds if beyond is None else beyond)[rows]
         return total + float(np.sum(residual))
+
+    def _may_be_slopes(self, p: Array, y: Array) -> bool:
+        """False where some row has a multiplier though it holds, or is hard: that is told in no time."""
+        return not self.any_hard and not np.any((y != 0) & (self.excess(p) == 0))
 
     def discrepancies(self, p: Array, y: Array) -> Array:
         """How far values p are from those that belong to multipliers y, relative to `references`; >= 0.
@@ -293,12 +297,9 @@ def conjugate_slack(divergence: Divergence, dual: ArrayLike, bound: ArrayLike, p
     """
     y, b, gamma = np.broadcast_arrays(*(np.asarray(a, np.float64) for a in (dual, bound, penalty)))
     p = np.asarray(divergence.shifted(b, y / gamma))
-    soft = np.full(y.shape, np.inf)
-    for rows, form in (((y < 0) | (b < 0), (p, b)), ((y >= 0) & (b >= 0), (b, p))):
-        rows = rows & np.isfinite(p)
-        if not rows.any():
-            continue
-        at, other = form[0][rows], form[1][rows]
-        sign = -1.0 if form[0] is p else 1.0
-        soft[rows] = y[rows] * at + sign * gamma[rows] * divergence.scalar(at, other)
+    from_p = (y < 0) | (b < 0)
+    at, other = np.where(from_p, p, b), np.where(from_p, b, p)
+    bounded = np.isfinite(p)
+    slack = gamma * divergence.scalar(np.where(bounded, at, 1.0), np.where(bounded, other, 1.0))
+    soft = np.where(bounded, y * at + np.where(from_p, -slack, slack), np.inf)
     return np.where(np.isinf(gamma), y * b, soft)

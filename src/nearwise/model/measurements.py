@@ -255,12 +255,15 @@ class InMemory:
         norm = np.sqrt(np.einsum("ij,ij->i", H, H))
         size[d:] = norm[atoms.first[d:]] * norm[atoms.second[d:]]
         sizes = _sum_by(atoms.row, np.abs(atoms.coefficient) * size, self.n_rows)
-        products = np.arange(d, len(atoms.first))
-        general = np.flatnonzero(np.bincount(atoms.row[products], minlength=self.n_rows) > 1)
-        for row in general:
-            chosen = products[atoms.row[products] == row]
-            R = np.linalg.qr(H[atoms.first[chosen]].T)[1]
-            sizes[row] = np.sum(np.abs(np.linalg.eigvalsh((R * atoms.coefficient[chosen]) @ R.T)))
+        in_row = np.bincount(atoms.row[d:], minlength=self.n_rows)
+        by_row, start = d + np.argsort(atoms.row[d:], kind="stable"), np.cumsum(in_row) - in_row
+        for count in np.unique(in_row[in_row > 1]):
+            general = np.flatnonzero(in_row == count)
+            for rows in np.array_split(general, 1 + len(general) * max(count, self.rank) ** 2 // _BLOCK):
+                chosen = by_row[start[rows][:, None] + np.arange(count)]
+                X = H[atoms.first[chosen]].swapaxes(1, 2)
+                core = (X * atoms.coefficient[chosen][:, None]) @ X.swapaxes(1, 2)
+                sizes[rows] = np.abs(np.linalg.eigvalsh(core)).sum(axis=1)
         return sizes
 
     def parts_of_factor(self, B: Array) -> Array:

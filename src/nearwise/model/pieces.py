@@ -159,7 +159,9 @@ class Sums:
     total : of the losses
     pullback : sum_i y_i A_i, y the slopes of the losses
     weight : sum_i |y_i| times the magnitudes of the parts of row i
-    residual : the sum of conjugate(s y) - s y p, for the share s that was asked for
+    size : the same at the identity, in the coordinates of the features
+    residual : the sum of conjugate(y') - y' p, for y' = s y with the share s that was asked for, or for
+        multipliers of another point that were
     curved : how many rows have a curvature
     curved_rows : which, where they are not too many
     satisfied : how many rows are violated by no more than 1e-3
@@ -169,6 +171,7 @@ class Sums:
     total: float
     pullback: Array
     weight: float
+    size: float
     residual: float
     curved: int
     curved_rows: Index
@@ -176,10 +179,13 @@ class Sums:
     worst: tuple[tuple[int, float, float], ...]
 
 
-def evaluate(piece: Piece, B: Array, terms: Terms, share: float, most: int) -> Sums:
+def evaluate(
+    piece: Piece, B: Array, terms: Terms, share: float, most: int, beside: Slopes | None = None
+) -> Sums:
     """Everything that a solver and its certificate need at M = B B^T, where B has a row per feature."""
     d = piece.vectors.shape[1]
-    total = weight = residual = 0.0
+    total = weight = size = residual = 0.0
+    multiple = None if beside is None else _multiple(B, beside.B)
     pullback, curved, satisfied = np.zeros((d, d)), [np.empty(0, np.int64)], 0
     worst: list[tuple[int, float, float]] = []
     for rows, block, parts in slices(piece, terms.basis):
@@ -190,7 +196,12 @@ def evaluate(piece: Piece, B: Array, terms: Terms, share: float, most: int) -> S
             y = losses.finite_slopes(p)
             pullback += parts.adjoint(y)
             weight += float(np.abs(y) @ (p if losses.is_definite.all() else images.parts()))
-            if share != 1.0:
+            size += float(np.abs(y) @ parts.parts())
+            if beside is not None:
+                values = parts.in_basis(beside.B).values() if multiple is None else p / multiple**2
+                there = _slopes_at(values, rows, block, parts, beside)
+                residual += losses.fenchel_residual(p, there, own) - own
+            elif share != 1.0:
                 residual += losses.fenchel_residual(p, share * y, own) - own
             curved.append(rows[losses.curvatures(p) != 0])
             violations = losses.violations(p)
@@ -199,7 +210,7 @@ def evaluate(piece: Piece, B: Array, terms: Terms, share: float, most: int) -> S
             worst.append((int(rows[place]), float(p[place]), float(violations[place])))
     found = np.concatenate(curved)
     few = found if len(found) <= most else found[:0]
-    return Sums(total, pullback, weight, residual, len(found), few, satisfied, _worst(worst))
+    return Sums(total, pullback, weight, size, residual, len(found), few, satisfied, _worst(worst))
 
 
 def added(found: list[Sums], most: int) -> Sums:
@@ -210,6 +221,7 @@ def added(found: list[Sums], most: int) -> Sums:
         float(sum(sums.total for sums in found)),
         np.sum([sums.pullback for sums in found], axis=0),
         float(sum(sums.weight for sums in found)),
+        float(sum(sums.size for sums in found)),
         float(sum(sums.residual for sums in found)),
         n_curved,
         rows if len(rows) == n_curved <= most else rows[:0],
@@ -312,8 +324,18 @@ def _written(block: Block, vectors: Vectors, basis: Array | None) -> Parts:
 
 def _slopes(rows: Index, block: Block, parts: Parts, dual: Slopes | None) -> Array:
     assert dual is not None
-    p = parts.in_basis(dual.B).values()
-    return dual.scale * dual.terms.losses(rows, block, parts).finite_slopes(p)
+    return _slopes_at(parts.in_basis(dual.B).values(), rows, block, parts, dual)
+
+
+def _slopes_at(values: Array, rows: Index, block: Block, parts: Parts, dual: Slopes) -> Array:
+    return dual.scale * dual.terms.losses(rows, block, parts).finite_slopes(values)
+
+
+def _multiple(B: Array, other: Array) -> float | None:
+    """c with B = c * other, as for one point in two units; None where there is none."""
+    largest = float(np.abs(other).max(initial=0.0))
+    c = float(np.abs(B).max(initial=0.0)) / largest if largest > 0 else 0.0
+    return c if c > 0 and B.shape == other.shape and np.array_equal(B, c * other) else None
 
 
 def _worst(found: list[tuple[int, float, float]]) -> tuple[tuple[int, float, float], ...]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +24,9 @@ from nearwise.model.certificate import Certificate, InfeasibilityCheck, Violatio
 from nearwise.model.divergences import Divergence, LogDet
 from nearwise.model.formulation import Formulation, Iterate
 from nearwise.model.grouped import bind_in_groups
+from nearwise.model.in_blocks import AtPoint, Multipliers
 from nearwise.model.losses import Losses
+from nearwise.model.passes import Kept
 
 _WORST = 10  # constraints named in a certificate
 
@@ -108,6 +111,19 @@ class Problem:
         """The same problem at another penalty; nothing is read, checked or bound again."""
         problem = Problem.__new__(Problem)
         problem._take(self._bound, penalty)
+        return problem
+
+    def keeping(self, passes: MutableMapping[str, Kept]) -> Problem:
+        """The same problem; where its rows are in pieces, what passes over them find is kept in a mapping.
+
+        A problem of the same data that is given the same mapping takes from it what is there.
+        """
+        if not isinstance(self._bound, BoundInBlocks):
+            return self
+        losses: Any = self.formulation.losses
+        problem = Problem.__new__(Problem)
+        bound = replace(self._bound, measurements=replace(self._bound.measurements, passes=passes))
+        problem._take(bound, losses.terms.penalty)
         return problem
 
     @classmethod
@@ -274,6 +290,8 @@ class Problem:
         form = self.formulation
         y = form.losses.signed(dual)
         values = form.measurements.values_of_factor(factor)
+        if isinstance(values, AtPoint) and isinstance(y, Multipliers):
+            values = replace(values, beside=y)
         bare = form.certificate(Iterate(factor, values, y, form.measurements.adjoint(y)))
         worst = self.violations_of(form.losses.most_violated(values, _WORST), values)
         return replace(bare, worst=worst)

@@ -44,7 +44,7 @@ class Recheck:
         if problem.groups is not None:
             return False
         n, r = problem.features.shape
-        others = sum(len(block) for block in problem.blocks if not _has_differences(block))
+        others = sum(len(block) for block in problem.constraints.blocks if not _has_differences(block))
         squares = 2 * (problem.formulation.measurements.n_rows - others)
         return r <= _LARGEST_ORDER and others * n * n + squares**2 <= _MOST_NUMBERS
 

@@ -9,12 +9,12 @@ the first plot; it comes with the extra `plot`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from nearwise._common.types import Array
 from nearwise.study import inspection
 from nearwise.study.before_after import Missing
 from nearwise.study.inspection import OTHER, UNKNOWN, Classes, Convergence, Distances, Maps, Spectrum
@@ -144,13 +144,14 @@ class _SideBySide(ABC):
         """Draw; arguments as for `from_estimator`."""
         if when not in WHEN:
             raise ValueError(f"when must be one of {', '.join(map(repr, WHEN))}, got {when!r}")
-        known = self._known()
-        if when == "before" and "before" not in known:
+        found = self._found()
+        if when == "before" and found.before is None:
             raise Missing("The learner starts from no distance that could be shown.")
-        parts = [part for part in known if when in ("both", part)]
+        known = {"before": found.before, "after": found.after}
+        parts = {part: of for part, of in known.items() if of is not None and when in ("both", part)}
         targets = _several_axes(ax, len(parts))
-        for part, target in zip(parts, targets, strict=True):
-            self._draw(target, part, style)
+        for (part, of), target in zip(parts.items(), targets, strict=True):
+            self._draw(target, of, style)
             target.set_title(part)
         self._explain(targets[-1])
         self.ax_ = targets[0] if len(parts) == 1 else np.array(targets, dtype=object)
@@ -158,12 +159,12 @@ class _SideBySide(ABC):
         return self
 
     @abstractmethod
-    def _known(self) -> Sequence[str]:
-        """Which of "before" and "after" there are."""
+    def _found(self) -> Distances | Maps:
+        """What is drawn, with the numbers `before`, where there are any, and `after`."""
 
     @abstractmethod
-    def _draw(self, ax: Any, part: str, style: dict[str, Any]) -> None:
-        """Draw one of them."""
+    def _draw(self, ax: Any, of: Array, style: dict[str, Any]) -> None:
+        """Draw one of the two."""
 
     @abstractmethod
     def _explain(self, ax: Any) -> None:
@@ -221,16 +222,15 @@ class DistanceDisplay(_SideBySide):
         found = inspection.pair_distances(estimator, X, pairs, is_similar)
         return cls(found).plot(ax, when=when, **style)
 
-    def _known(self) -> Sequence[str]:
-        return ("after",) if self.distances.before is None else ("before", "after")
+    def _found(self) -> Distances:
+        return self.distances
 
-    def _draw(self, ax: Any, part: str, style: dict[str, Any]) -> None:
-        found = self.distances
-        plain = np.sqrt(found.after if part == "after" or found.before is None else found.before)
+    def _draw(self, ax: Any, of: Array, style: dict[str, Any]) -> None:
+        plain = np.sqrt(of)
         end = min(float(plain.max()), _FARTHEST * float(np.median(plain))) or 1.0
         look: dict[str, Any] = {"bins": 40, "alpha": 0.5, "range": (0.0, end)} | style
         for kind, name, colour in ((True, "similar", PALETTE[0]), (False, "dissimilar", PALETTE[1])):
-            chosen = plain[found.similar == kind]
+            chosen = plain[self.distances.similar == kind]
             if len(chosen):
                 weights = np.full(len(chosen), 1.0 / len(chosen))
                 ax.hist(
@@ -291,13 +291,11 @@ class EmbeddingDisplay(_SideBySide):
             raise ValueError(f"y has {len(known.slots)} labels, which are fewer than there are rows")
         return cls(found, known).plot(ax, when=when, **style)
 
-    def _known(self) -> Sequence[str]:
-        return ("after",) if self.maps.before is None else ("before", "after")
+    def _found(self) -> Maps:
+        return self.maps
 
-    def _draw(self, ax: Any, part: str, style: dict[str, Any]) -> None:
-        found = self.maps
-        points = found.after if part == "after" or found.before is None else found.before
-        slots = np.array([self.classes.slots[row] if self.classes else "0" for row in found.rows])
+    def _draw(self, ax: Any, of: Array, style: dict[str, Any]) -> None:
+        slots = np.array([self.classes.slots[row] if self.classes else "0" for row in self.maps.rows])
         for slot in (UNKNOWN, OTHER, *map(str, range(len(PALETTE)))):
             chosen = slots == slot
             if chosen.any():
@@ -307,7 +305,7 @@ class EmbeddingDisplay(_SideBySide):
                     look |= {"s": 16, "color": PALETTE[k], "marker": MARKERS[k % len(MARKERS)]}
                 if self.classes is not None:
                     look["label"] = self.classes.names[slot]
-                ax.scatter(*points[chosen].T, **(look | style))
+                ax.scatter(*of[chosen].T, **(look | style))
         ax.set_aspect("equal", adjustable="datalim")
         ax.set_xticks([])
         ax.set_yticks([])

@@ -18,9 +18,13 @@ from nearwise.solving._written import WrittenForm, packing
 
 WINDOW = 10  # steps over which progress is judged, and after which a point is looked at in any case
 _BACK = 0.98  # share of the way to the boundary
+_FARTHEST = 0.998  # the same where a straight step shows that nothing is in the way
+_LONG = 0.5  # a good point is the end of a step as long as that
+_SMALLEST = 1e-15
 _SHORT = 0.3  # a step below that is tried again with more centring
 _CURVED = 0.1  # a straight step below that says nothing of the second order
-_WORTH = 10.0  # times the tolerance: complementarity from which on a point is looked at
+_WORTH = 10.0  # times the tolerance: complementarity from which on a point may be good
+_CLOSE = 3.0  # times the tolerance: the same, and violation, from which on one is looked at
 _SPENT = 1e-20  # complementarity beside that of rounding, where nothing is left to gain
 _SLOW = 0.5  # sum of the lengths of so many steps, below which a run is given up
 _MOST_STEPS = 50
@@ -104,16 +108,25 @@ class Run:
         """Whether steps are so short that rows may contradict each other."""
         return self.count >= 6 and max(self.lengths[-2:]) < _SHORT
 
+    @np.errstate(all="ignore")
     def is_worth_a_look(self, tol: float, unit: float) -> bool:
         """Whether the point may be good: what is left to do is little beside what the multipliers do.
 
-        A certificate takes as long as a step or two.
+        A certificate takes as long as a step or two, so the objective is estimated first.
         """
         order = self.scaling.order
         left = self.slacks.product + order * self.scaling.mu
         done = max(float(np.abs(self.slacks.y) @ np.abs(self.values)), order * unit)
         self._is_spent = 0.0 < left <= _SPENT * done  # it is zero all along where nothing is an inequality
-        return self.count % WINDOW == 0 or left <= _WORTH * tol * done
+        if self.count % WINDOW == 0:
+            return True
+        if left > _WORTH * tol * done or self.lengths[-1] < _LONG:
+            return False
+        losses = self._stated.losses
+        if losses.any_hard and losses.violated(self.values).hard > _WORTH * tol:
+            return False
+        objective = self.scaling.distance + losses.total(self.values)
+        return not left > _CLOSE * tol * max(objective, _SMALLEST * order * unit)
 
     @np.errstate(all="ignore")
     def point(self) -> Iterate:
@@ -168,7 +181,7 @@ class Run:
         aim = mu * min(1.0, after / mu) ** 3 if mu > 0 else 0.0
         curved = straight.matrix if min(primal, dual) > _CURVED else None
         best = solve(aim, straight.slacks, curved, _REFINEMENTS)
-        lengths = self._lengths(best, _BACK)
+        lengths = self._lengths(best, min(max(1 - aim / mu, _BACK), _FARTHEST) if mu > 0 else _BACK)
         if min(lengths) < _SHORT:
             for centred in (max(aim, 0.5 * mu), mu):
                 other = solve(centred, None, None, _REFINEMENTS)

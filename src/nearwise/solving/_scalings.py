@@ -89,7 +89,9 @@ class Scaling:
             slope = 2 * (square[:, None] * self.local * square - (self.basis.T * prior) @ self.basis)
             return np.sqrt(1 + 2 * square[a] * square[b]), slope
         V, s, _ = _svd(self.factor)
-        t = self.form.divergence.gradient(np.maximum(s**2, _SMALLEST))
+        x = np.maximum(s**2, _SMALLEST)
+        t = self.form.divergence.gradient(x)
+        self._spectrum = x, t
         C = V.T @ self.basis
         slope = (C.T * t) @ C - (self.basis.T * self.form.divergence.gradient(prior)) @ self.basis
         left, right = C.take(a, 0), C.take(b, 0)
@@ -121,6 +123,21 @@ class Scaling:
         return np.asarray(lapack.dtrtrs(self._root, D, lower=1, trans=1)[0])
 
     @property
+    def distance(self) -> float:
+        """The divergence of M from the prior, to a few digits."""
+        prior, L = self.form.prior, self.factor
+        if self.floor:
+            size = np.log(np.abs(np.diagonal(lapack.dgetrf(L)[0]))).sum()
+            return float(np.sum(L**2, axis=1) @ (1 / prior) - 2 * size + np.log(prior).sum()) - self.order
+        if isinstance(self.form.divergence, Frobenius):
+            apart = L @ L.T
+            apart.flat[:: self.order + 1] -= prior
+            return float(np.vdot(apart, apart))
+        x, t = self._spectrum
+        within = np.sum(L**2, axis=1) @ self.form.divergence.gradient(prior)
+        return float(x @ t - x.sum() - within + prior.sum())
+
+    @property
     def mu(self) -> float:
         """The mean of M Z above what the divergence itself asks for."""
         return max(float(self.d @ self.d) / self.order - self.floor, 0.0)
@@ -135,7 +152,13 @@ class Scaling:
         if turn is not None:
             product = turn @ product @ turn.T
         owed = (product + product.T) * -0.5
-        owed.flat[:: self.order + 1] += wanted
+        if turn is None:
+            owed.flat[:: self.order + 1] += wanted
+        else:
+            # where M and Z vanish together, both are roots of what is wanted, and t is 2; see `Slacks.aim`
+            square, bent = self.d**2, owed.flat[:: self.order + 1]
+            root = np.sqrt(np.maximum(square**2 - 4 * wanted * bent, 0.0))
+            owed.flat[:: self.order + 1] = 2 * wanted * (square / (square + root))
         owed *= self._mean
         return owed if turn is None else np.asarray(turn.T @ owed @ turn)
 

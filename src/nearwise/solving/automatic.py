@@ -27,6 +27,7 @@ _LOOKS = 12  # points of it that are certified before Newton's method is tried
 _PATIENCE = 25  # steps of Newton's method before it, at least
 _PER_STEP = 20_000  # numbers in the constraints, written out, for which Newton's method gets one more step
 _LAST_RESORT = 60  # steps of Newton's method after it
+_LAST_RESORT_IF_HARD = 30  # the same; later it would look for a contradiction, which was looked for before
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,12 +91,13 @@ def stages(form: Formulation, tol: float, start: Array | None = None) -> Iterato
     interior = Stage("InteriorPoint", InteriorPoint(tol).iterates(form), note=note)
     if form.losses.any_hard:
         yield interior
+        yield replace(newton, most=_LAST_RESORT_IF_HARD)
     else:
         if start is None and _interior_pays(form):
             yield replace(interior, most=_LOOKS)
         yield replace(newton, most=max(_PATIENCE, _numbers(form) // _PER_STEP))
         yield interior
-    yield replace(newton, most=_LAST_RESORT)
+        yield replace(newton, most=_LAST_RESORT)
 
 
 def _is_slow(records: Sequence[Record], tol: float) -> bool:

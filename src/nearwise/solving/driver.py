@@ -124,6 +124,7 @@ class _Run(Loop[Iterate, _Graded, Record]):
         self.unit = problem.formulation.unit / self.reduction.formulation.unit
         self.bound: _Graded | None = None  # with the multipliers that prove most
         self.ray: Array | None = None
+        self._last: tuple[Iterate, Iterate, Certificate] | None = None  # given, graded, and its certificate
         self.certificate: Certificate | None = None
         self.note = ""
         in_memory = isinstance(problem.formulation.measurements, InMemory)
@@ -150,9 +151,14 @@ class _Run(Loop[Iterate, _Graded, Record]):
     def grade(self, point: Iterate) -> _Graded | None:
         """With its certificate; None for a point whose objective is not a number."""
         self.note = point.note
-        with np.errstate(all="ignore"):  # what overflows is not finite, and is not kept
-            point, found = self._graded(point)
-        return _Graded(point, found) if np.isfinite(found.primal) else None
+        known = self._last
+        if known is not None and known[0].factor is point.factor and known[0].dual is point.dual:
+            graded, found = replace(known[1], ray=point.ray), known[2]  # of it, only something else is asked
+        else:
+            with np.errstate(all="ignore"):  # what overflows is not finite, and is not kept
+                graded, found = self._graded(point)
+        self._last = point, graded, found
+        return _Graded(graded, found) if np.isfinite(found.primal) else None
 
     def is_better(self, graded: _Graded) -> bool:
         """By gap and violation; where nothing is hard, by objective, and the highest bound is kept apart."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from nearwise._common.types import Array, Index, Mask
 from nearwise.model.divergences import Frobenius, LogDet, VonNeumann
-from nearwise.model.formulation import Formulation, Iterate, prior_point
+from nearwise.model.formulation import Formulation, Iterate
 from nearwise.solving._interior_run import WINDOW, Run
 from nearwise.solving._written import WrittenForm, WrittenRows
 
@@ -109,9 +109,12 @@ def _with_all_rows(point: Iterate, rows: Index, written: WrittenRows) -> Iterate
 
 def _prior(form: Formulation) -> Iterate:
     """The prior with the bound 0, for which nothing needs to be factorised."""
-    prior, none = prior_point(form), np.zeros(form.measurements.n_rows)
-    distances = (0.0, 0.0) if np.all(form.prior >= 0) else None
-    return replace(prior, dual=none, pullback=np.zeros_like(prior.pullback), distances=distances)
+    x, r = np.maximum(form.prior, 0.0), len(form.prior)
+    factor = np.diag(np.sqrt(x))
+    values = form.measurements.values_of_factor(factor)
+    known = (0.0, 0.0) if np.array_equal(x, form.prior) else None
+    none = np.zeros(form.measurements.n_rows), np.zeros((r, r))
+    return Iterate(factor, values, *none, (x, np.eye(r)), distances=known)
 
 
 def _runs(form: WrittenForm) -> Iterator[Run]:

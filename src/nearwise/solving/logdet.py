@@ -18,7 +18,7 @@ from nearwise._common.types import Array, Index
 from nearwise.model.formulation import Formulation
 from nearwise.model.measurements import in_memory
 
-_COMPILED_RANK = 2  # squares of a row, at most, for which the compiled loop has formulas
+COMPILED_RANK = 2  # squares of a row, at most, for which the compiled loop has formulas
 
 
 class LogDetEngine:
@@ -60,6 +60,11 @@ class LogDetEngine:
         )
 
     @property
+    def largest_rank(self) -> int:
+        """Of the rows, in squares."""
+        return int(self._rank.max(initial=0))
+
+    @property
     def note(self) -> str:
         return f"{self.projections} projections"
 
@@ -68,7 +73,7 @@ class LogDetEngine:
         from nearwise.linalg.loops import logdet
 
         self.projections += len(rows)
-        for part, compiled in _runs(self._rank[rows] <= _COMPILED_RANK):
+        for part, compiled in _runs(self._rank[rows] <= COMPILED_RANK):
             if compiled:
                 logdet.sweep(*self._rows, rows[part], self._state, self.factored, self.dual, self._scratch)
             else:

@@ -23,6 +23,7 @@ from nearwise.model.formulation import Formulation, Iterate, prior_point
 from nearwise.model.in_blocks import InBlocks
 from nearwise.model.losses import Losses
 from nearwise.solving._charts import Chart, SpectralChart, first_chart
+from nearwise.solving._starts import after_projections
 from nearwise.solving._systems import newton_step
 from nearwise.solving.reduction import reduced
 
@@ -63,10 +64,13 @@ class Newton:
     def iterates(self, form: Formulation, start: Array | None = None) -> Iterator[Iterate]:
         """Points of decreasing objective; first the prior, or `start start^T` where it is given.
 
-        Where rows are in many pieces, the first points are found from some of the pieces.
+        Where there are many rows, it starts nearer to the solution: where they are in pieces, at what some of
+        the pieces say, and else after projections onto some of them.
         """
         if start is None and isinstance(form.measurements, InBlocks):
             start = self._start_from_parts(form, form.measurements)
+        elif start is None:
+            start = after_projections(form, self.seed)
         run = _Run(self, form, start)
         if not run.starts_at_prior:
             yield prior_point(form)
@@ -180,7 +184,8 @@ class _Run:
         """Raise the share of the penalties, update the multipliers, lower the smoothing: whichever is due."""
         tightened = False
         small = 0.3 * max(abs(self.merit), self.form.unit)
-        if self.cost.share < 1 and (forced or self.inner_gap <= small):
+        settled = self.inner_gap <= small or self.predicted <= 0.2 * max(abs(self.merit), self.form.unit)
+        if self.cost.share < 1 and (forced or settled):
             self.cost.raise_share(10 * self.cost.share)
             tightened = True
         elif self.cost.can_stiffen if forced else self.cost.any_hard and self._inner_solved():

@@ -87,7 +87,8 @@ def _how(memory: Memory) -> str:
     study = memory.study
     parts = [f"method {study['method']}"]
     if study["kernel"] is not None:
-        parts.append(f"kernel {study['kernel']}")
+        chosen = f" ({study['choice']})" if study.get("choice") else ""
+        parts.append(f"kernel {study['kernel']}{chosen}")
     if study["penalty"] is not None:
         parts.append(f"penalty {study['penalty']:.3g}")
     parts += [f"{study['rank']:,} dimensions", "standardised" if study["scaled"] else "not scaled"]

@@ -25,11 +25,13 @@ from nearwise._common.types import Index
 from nearwise.data.steps import fitted, preparation
 from nearwise.data.tables import Table
 from nearwise.learners import (
+    AutoLearner,
     FixedRankLearner,
     KernelLearner,
     MetricLearner,
     PriorKeptWarning,
 )
+from nearwise.learners.joined_metric import JoinedMetric
 from nearwise.learners.metric import KernelMetric
 from nearwise.model.blocks import Constraints
 from nearwise.solving.result import Status
@@ -53,7 +55,8 @@ class Settings:
     structure : "diagonal" for weights of the features, "blocks" for a matrix of every group; None for all
     groups : of the columns, by name, for "blocks"
     rank : learn in so many dimensions only; by default what the estimator chooses
-    kernel : the kernel to start from, as in `KernelLearner`; None for a linear distance
+    kernel : the kernel to start from, as in `KernelLearner`; None or "linear" for a linear distance; "auto"
+        lets a linear distance and a kernel compete, as in `AutoLearner`, unless a rank or structure is given
     penalty : cost of violating what is known, "auto" for one that is chosen on a part held out
     scale : standardise the features first
     seed : of everything that is drawn
@@ -105,9 +108,16 @@ class Fit:
         return self.model[-1] if isinstance(self.model, Pipeline) else self.model
 
     @property
+    def spans_rows(self) -> bool:
+        """Whether what was learned is a kernel on the span of rows."""
+        return isinstance(self.learner.metric_, KernelMetric)
+
+    @property
     def reduced(self) -> tuple[int, int] | None:
         """The dimensions that were learned and all there are, or those of a kernel; None for all."""
         learner, metric = self.learner, self.learner.metric_
+        if isinstance(metric, JoinedMetric):
+            return None
         if isinstance(metric, KernelMetric):
             n_points = metric.points.shape[0]
             return None if n_points == len(self.rows) else (n_points, len(self.rows))
@@ -255,8 +265,11 @@ def estimator(settings: Settings, n_features: int, n_classes: int = 0) -> Any:
     if settings.method == "fixed-rank":
         rank = min(n_features, max(FIXED_RANK, min(n_classes - 1, HIGHEST_RANK)))
         return FixedRankLearner(settings.rank or rank, **common)
-    common |= {"divergence": settings.method, "penalty": settings.penalty, "rank": settings.rank}
-    if settings.kernel is not None:
+    common |= {"divergence": settings.method, "penalty": settings.penalty}
+    if settings.kernel == "auto" and settings.rank is None and settings.structure is None:
+        return AutoLearner(**common)
+    common["rank"] = settings.rank
+    if settings.kernel not in (None, "auto", "linear"):
         return KernelLearner(settings.kernel, **common)
     return MetricLearner(**common, structure=settings.structure)
 

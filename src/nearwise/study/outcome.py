@@ -128,7 +128,7 @@ class Outcome:
         if reduced is None or self.settings.rank is not None:
             return ""
         count, most = reduced
-        if self.settings.kernel is not None:
+        if self.fit.spans_rows:
             learned = f"only the span of {count:,} of {most:,} rows was learned, the default for so many rows"
             return f"{learned}; outside it the kernel is as before (rank K takes K rows)"
         learned = f"only {count:,} of {most:,} dimensions were learned, the default"
@@ -144,6 +144,14 @@ class Outcome:
         advice = "try another method, rank, penalty or scaling before you use it"
         return f"the learned distance is worse than the one before in {listed(changes)}; {advice}"
 
+    def choice(self) -> str:
+        """Which kind of distance was chosen, and the scores of all that competed; empty where none did."""
+        scores = getattr(self.fit.learner, "choice_scores_", ())
+        if not scores:
+            return ""
+        shares = ", ".join(f"{name} {100 * score:.1f} %" for name, score in scores)
+        return f"chosen: {self.fit.learner.choice_}; right neighbours while choosing: {shares}"
+
     def ending(self) -> str:
         """How the fit ended, in one line."""
         learner, seconds = self.fit.learner, f"{self.fit.seconds:.1f} s"
@@ -151,7 +159,7 @@ class Outcome:
         tail = "" if self.settings.rank is None else f", {numbered(learner.rank_, 'dimensions')}"
         if self.fit.reduced is not None and self.settings.rank is None:
             count, most = self.fit.reduced
-            what = "dimensions" if self.settings.kernel is None else "rows in the basis"
+            what = "rows in the basis" if self.fit.spans_rows else "dimensions"
             tail = f", {count:,} of {most:,} {what}"
         if self.settings.structure is not None:
             tail = ", a weight for every feature"
@@ -164,6 +172,8 @@ class Outcome:
         if learner.kept_prior_:
             return f"{self.status}: the distance before is kept, {time}{tail}"
         result = learner.result_
+        if result is None:
+            return f"{self.status}: the scores of the kernel as they are, {time}{tail}"
         if self.settings.method == "fixed-rank":
             return f"{self.status}: cost {result.cost:.3g} {time}{tail}"
         penalty = f", penalty {learner.penalty_:.3g}{self._origin_of_penalty()}"
@@ -175,6 +185,8 @@ class Outcome:
         if getattr(self.fit.learner, "kept_prior_", False):
             return f"Nothing better than the distance before was found {source}."
         text = f"This distance was learned {source}."
+        if choice := self.choice():
+            text += f" {choice[:1].upper()}{choice[1:]}."
         if dimensions := self.dimensions():
             text += f" {dimensions[:1].upper()}{dimensions[1:]}."
         if not self.figures:
@@ -206,6 +218,8 @@ class Outcome:
             "rank": int(learner.rank_),
             "structure": self.settings.structure,
             "kernel": self.settings.kernel,
+            "choice": getattr(learner, "choice_", None),
+            "choice_scores": [list(pair) for pair in getattr(learner, "choice_scores_", ())],
             "scaled": self.settings.scale,
             "seed": self.settings.seed,
             "status": self.status,

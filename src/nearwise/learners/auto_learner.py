@@ -1,0 +1,238 @@
+"""`AutoLearner`: a linear metric, one from a kernel, or both, whichever does best on what is held out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
+
+from nearwise._common.checks import one_of
+from nearwise._common.types import Array, Index
+from nearwise.distributed import vectors_of
+from nearwise.learners import _side, metric_learner
+from nearwise.learners._checkpoint import open_checkpoint
+from nearwise.learners._contest import BEFORE, Candidate, compete
+from nearwise.learners._discriminants import Scores, discriminants
+from nearwise.learners._progress import progress, with_callbacks
+from nearwise.learners._whole import whole
+from nearwise.learners.base import Learner
+from nearwise.learners.joined_metric import JoinedMetric
+from nearwise.learners.metric import Metric, euclidean, symmetric_root
+from nearwise.learners.metric_learner import MetricLearner
+from nearwise.model.blocks import Constraints
+from nearwise.model.divergences import Divergence
+from nearwise.solving.result import Record
+
+LINEAR, KERNEL, SUM = "linear", "rbf", "linear+rbf"
+MOST_CLASSES = 100  # for which there are scores
+_FEWEST_OBJECTS = 20  # labelled ones, below which there are no scores
+
+
+class AutoLearner(Learner):
+    """Learn a metric for vectors of the kind that does best on what is held out.
+
+    From labels, three kinds compete: a linear metric as `MetricLearner` learns it; one of the vectors
+    together with scores that an RBF kernel gives them; and one of these scores alone. The scores are those of
+    a kernel ridge regression on the labels, one fewer than there are classes, and every object has those that
+    it has without its own label; the scale of the kernel and the ridge are chosen by leaving objects out. In
+    each kind, M is the matrix nearest to the identity that respects the side information, JKDD12 section 3.
+
+    Kernels take part where there are labels of 2 to 100 classes, 20 labelled rows or more, and dense data of
+    up to 256 features in memory, and constraints besides the labels, if any, are about distances. Elsewhere
+    the metric is the one of `MetricLearner`, and `choice_reason_` says why.
+
+    Parameters
+    ----------
+    kernel : "auto", "linear", "rbf" or "linear+rbf", default="auto"
+        Which kinds compete: all, or only the one that is named.
+    divergence, penalty, pairs, n_pairs, tol, max_iter, random_state, callback,
+    checkpoint : as for `MetricLearner`; a penalty that is given is that of all kinds
+
+    Attributes
+    ----------
+    choice_ : the kind that was learned, or "euclidean" where no kind does better than the data as they are.
+        Of kinds that are no more than half a standard error apart, the one is taken that keeps more of the
+        data as they are: "euclidean", "linear", "linear+rbf", "rbf".
+    choice_scores_ : pairs (kind, score on what was held out), in this order; none where only one
+        kind takes part, or too little is known to hold anything out
+    choice_reason_ : why only the linear kind took part; empty where others did, or it was asked for
+    metric_ : the learned `Metric` or `JoinedMetric`
+    start_metric_ : the Euclidean `Metric`
+    result_, status_, n_iter_, penalty_, penalty_scores_, kept_prior_, n_constraints_used_,
+    n_constraints_dropped_, n_features_in_, feature_names_in_ : as for `MetricLearner`; `n_iter_` counts all
+        kinds, and the others are about the one that was chosen
+
+    Examples
+    --------
+    >>> import nearwise as nw
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> learner = nw.AutoLearner(random_state=0).fit(X, y)
+    >>> [name for name, score in learner.choice_scores_]
+    ['euclidean', 'linear', 'linear+rbf', 'rbf']
+    """
+
+    def __init__(
+        self,
+        kernel: str = "auto",
+        divergence: str | Divergence = "logdet",
+        penalty: float | str = "auto",
+        pairs: str = "auto",
+        n_pairs: int | None = None,
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        callback: Callable[[Record], Any] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.divergence = divergence
+        self.penalty = penalty
+        self.pairs = pairs
+        self.n_pairs = n_pairs
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.callback = callback
+        self.checkpoint = checkpoint
+
+    @with_callbacks
+    @whole
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike | None = None,
+        *,
+        constraints: Constraints | None = None,
+        sample_ids: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Learn the metric.
+
+        Parameters
+        ----------
+        X : (n, d) data, dense or sparse, or in pieces as for `MetricLearner`
+        y, constraints, sample_ids, sample_weight : as for `MetricLearner`
+        """
+        wanted = one_of(self.kernel, "kernel", ("auto", LINEAR, KERNEL, SUM))
+        given = {"constraints": constraints, "sample_ids": sample_ids, "sample_weight": sample_weight}
+        in_memory = isinstance(X, np.memmap) or vectors_of(X) is None
+        if wanted == LINEAR or not in_memory:
+            return self._fit_linear(X, y, "" if in_memory else "the data are not in memory", given)
+        data = self._training_data(X)
+        side = _side.read(data.shape[0], y, constraints, sample_ids, sample_weight=sample_weight)
+        reason = self._obstacle(data, side)
+        if reason and wanted != "auto":
+            raise ValueError(f"kernel={wanted!r} cannot be learned: {reason}")
+        return self._fit_linear(X, y, reason, given) if reason else self._fit_contest(data, y, side, wanted)
+
+    def _fit_linear(self, X: Any, y: Any, reason: str, given: dict[str, Any]) -> Self:
+        """What `MetricLearner` learns."""
+        names = set(MetricLearner().get_params()) & set(self.get_params())
+        linear = MetricLearner(**{name: getattr(self, name) for name in names})
+        if callbacks := getattr(self, "_skl_callbacks", None):
+            linear.set_callbacks(*callbacks)
+        linear.fit(X, y, **given)
+        for name, value in vars(linear).items():
+            if name.endswith("_") and not name.startswith("_"):
+                setattr(self, name, value)
+        self.choice_ = BEFORE if linear.kept_prior_ else LINEAR
+        self.choice_scores_: tuple[tuple[str, float], ...] = ()
+        self.choice_reason_ = reason
+        return self
+
+    def _fit_contest(self, X: Array, y: Any, side: _side.SideInformation, wanted: str) -> Self:
+        rng = check_random_state(self.random_state)
+        side, how = self._how(X, side, None)
+        # the same draws for every kind, and for the linear one those of MetricLearner
+        seeded = isinstance(self.random_state, int | np.integer)
+        how["random_state"] = int(self.random_state) if seeded else int(rng.randint(2**31 - 1))  # type: ignore[arg-type]
+        settings = [value for name, value in how.items() if name not in ("checkpoint", "constraints")]
+        how["checkpoint"] = open_checkpoint(
+            self.checkpoint, self.random_state, wanted, X, side.constraints.blocks, *settings
+        )
+        found: list[Scores] = []
+        kinds = (LINEAR, SUM, KERNEL) if wanted == "auto" else (wanted,)
+        with progress(self, X, y) as report:
+            won = compete(_candidates(kinds, X, side, how["random_state"], found), callback=report, **how)
+        learned, name = won.learned, won.name
+        if name not in (BEFORE, LINEAR):
+            learned = replace(learned, kept_prior=False)  # the scores are learned, whatever M is
+        self.choice_, self.choice_reason_ = BEFORE if learned.kept_prior else name, ""
+        self.choice_scores_ = won.scores if len(kinds) > 1 else ()
+        self._keep_learned(learned, side, report.n_iterations)
+        factor = symmetric_root(learned.factor)
+        if name in (BEFORE, LINEAR):
+            self.metric_: Metric | JoinedMetric = Metric(factor)
+        else:
+            s = found[0]
+            self.metric_ = JoinedMetric(
+                s.kernel, s.centre, s.points, s.weights, s.offset, factor, name == SUM
+            )
+        self.start_metric_ = euclidean(X.shape[1])
+        self.rank_ = len(factor)
+        return self
+
+    def _obstacle(self, X: Any, side: _side.SideInformation) -> str:
+        """Why kernels do not take part; empty where they do."""
+        if side.codes is None or self.pairs == "none":
+            return "there are no labels to learn scores from"
+        most = metric_learner.FULL_FEATURES
+        if sparse.issparse(X) or X.shape[1] > most:
+            return f"the data are sparse, or have more than {most} features"
+        labelled = side.codes[side.codes >= 0]
+        if len(labelled) < _FEWEST_OBJECTS or len(np.unique(labelled)) > MOST_CLASSES:
+            return f"scores need {_FEWEST_OBJECTS} labelled rows and at most {MOST_CLASSES} classes"
+        if any(block.kind not in ("distance", "comparison") for block in side.constraints.blocks):
+            return "some constraints are not about distances"
+        return "hard constraints are for a linear metric" if self.penalty == np.inf else ""
+
+    def _is_linear(self) -> bool:
+        return isinstance(getattr(self, "metric_", None), Metric)
+
+    @property
+    def components_(self) -> Array:
+        """The linear map of `transform`, where the metric is linear."""
+        if not self._is_linear():
+            raise AttributeError("components_: the learned metric is not linear, see choice_")
+        return self._linear_map()
+
+    @available_if(lambda self: self._is_linear())
+    def get_mahalanobis_matrix(self) -> Array:
+        """M, d x d, where the metric is linear."""
+        return self._fitted_metric().matrix  # type: ignore[attr-defined]
+
+
+def _candidates(
+    kinds: tuple[str, ...], X: Array, side: _side.SideInformation, seed: int, found: list[Scores]
+) -> Iterator[Candidate]:
+    """The kinds that compete, in their order; what gives scores is put in `found`."""
+    codes, weights = side.codes, side.weights
+    assert codes is not None
+    made: dict[bytes, Array] = {}
+
+    def left_out(rows: Index) -> Array:
+        """Scores of all rows, from the labels of some; made once for both kinds that ask."""
+        key = rows.tobytes()
+        if key not in made:
+            made[key] = discriminants(X, codes, rows, np.random.RandomState(seed), weights)[1]
+        return made[key]
+
+    if LINEAR in kinds:
+        yield Candidate(LINEAR, X)
+    if len(kinds) == 1 and LINEAR in kinds:
+        return
+    fitted, scores = discriminants(X, codes, np.arange(len(X)), np.random.RandomState(seed), weights)
+    found.append(fitted)
+    if SUM in kinds:
+        centred = X - fitted.centre
+        yield Candidate(SUM, np.hstack([centred, scores]), lambda rows: np.hstack([centred, left_out(rows)]))
+    if KERNEL in kinds:
+        yield Candidate(KERNEL, scores, left_out)
