@@ -34,6 +34,9 @@ UNDECIDED = {
     "31:w187": "a penalty of 1e27 on a small bound, von Neumann",
     "404:226": "collinear features, 44 hard rows, von Neumann",
 }
+HONEST = {
+    "88101:104": "nearly dependent features: errors of values, small sums of large terms, closed the gap",
+}
 
 
 @pytest.mark.parametrize("draw", [*WRONG, *UNDECIDED])
@@ -44,3 +47,11 @@ def test_it_is_decided_and_right(draw: str) -> None:
     assert not outcome.fault
     assert not outcome.warned
     assert max(outcome.gap, outcome.violation) <= 1.01 * _judge.TOL
+
+
+@pytest.mark.parametrize("draw", HONEST)
+def test_what_cannot_be_certified_is_not_called_solved(draw: str) -> None:
+    seed, number = draw.split(":")
+    outcome = _judge.run(int(seed), int(number.removeprefix("w")), number.startswith("w"))
+    assert not outcome.fault
+    assert not outcome.warned

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from nearwise.linalg.pairs import PRECISION, Pair, product, two_sum
+from nearwise.linalg.pairs import PRECISION, Pair, product, squared_lengths, two_sum
 
 
 def exact(A: Pair | np.ndarray) -> list[list[Fraction]]:
@@ -27,6 +27,15 @@ def test_products_are_exact_to_twice_the_precision() -> None:
             true = sum(left[i][k] * right[k][j] for k in range(30))
             size = sum(abs(left[i][k] * right[k][j]) for k in range(30))
             assert abs(found[i][j] - true) <= 30 * Fraction(PRECISION) * size
+
+
+def test_squared_lengths_are_as_exact() -> None:
+    rng = np.random.default_rng(1)
+    A = Pair(rng.normal(size=(6, 9)) * 10.0 ** rng.uniform(-6, 6, (6, 9)), 1e-20 * rng.normal(size=(6, 9)))
+    found, rows = exact(squared_lengths(A).reshaped(6, 1)), exact(A)
+    for [length], row in zip(found, rows, strict=True):
+        true = sum(entry**2 for entry in row)
+        assert abs(length - true) <= 9 * Fraction(PRECISION) * true
 
 
 def test_what_cancels_keeps_its_digits() -> None:

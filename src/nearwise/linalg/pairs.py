@@ -54,8 +54,19 @@ def product(A: Pair | Array, B: Pair | Array) -> Pair:
     return found.plus(left.high @ right.low + left.low @ right.high)
 
 
+def squared_lengths(A: Pair) -> Pair:
+    """Of the rows of A: the diagonal of A A^T."""
+    parts = _slices(A.high, _bits(A.high.shape[1]))
+    high, low = np.zeros(len(A.high)), np.zeros(len(A.high))
+    for order in range(_SLICES):
+        for i in range(order + 1):
+            high, error = two_sum(high, np.einsum("ij,ij->i", parts[i], parts[order - i]))
+            low += error
+    return Pair(high, low).plus(2.0 * np.einsum("ij,ij->i", A.high, A.low))
+
+
 def _exact_product(A: Array, B: Array) -> Pair:
-    bits = int((53 - np.ceil(np.log2(max(A.shape[1], 2)))) // 2)
+    bits = _bits(A.shape[1])
     left, right = _slices(A, bits), [part.T for part in _slices(B.T, bits)]
     high, low = np.zeros((len(A), B.shape[1])), np.zeros((len(A), B.shape[1]))
     for order in range(_SLICES):
@@ -63,6 +74,11 @@ def _exact_product(A: Array, B: Array) -> Pair:
             high, error = two_sum(high, left[i] @ right[order - i])
             low += error
     return Pair(high, low)
+
+
+def _bits(terms: int) -> int:
+    """Binary digits of numbers of which so many products are added up exactly."""
+    return int((53 - np.ceil(np.log2(max(terms, 2)))) // 2)
 
 
 def _slices(A: Array, bits: int) -> list[Array]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from nearwise._common.types import Array
 from nearwise.linalg.eigenpairs import eigenpairs
-from nearwise.linalg.pairs import PRECISION, Pair, product, two_sum
+from nearwise.linalg.pairs import PRECISION, Pair, product, squared_lengths, two_sum
 from nearwise.model.blocks import Block, Linear
 from nearwise.model.certificate import Certificate
 from nearwise.model.formulation import spectrum_of_factor
@@ -54,11 +54,9 @@ class Recheck:
         These are the given ones, or a little smaller where the given ones bound nothing.
         """
         losses, y = self.form.losses, self.form.losses.signed(dual)
-        inside: Pair | Array = factor if self.range is None else product(self.range.T, factor)
-        rows = self._rows
-        images = rows.mapped(inside)
-        values, offsets = images.values(rows), self.form.measurements.offsets
-        values = values if offsets is None else values.plus(offsets)
+        inside = self._inside(factor)
+        images = self._rows.mapped(inside)
+        values = self._values(images)
         p = values.rounded
         if self.form.divergence.congruence_invariant:
             distance, y = self._logarithmic_distance(factor, images, y)
@@ -79,6 +77,23 @@ class Recheck:
             satisfied=violated.satisfied,
         )
         return found, y
+
+    def error(self, factor: Array, dual: Array, values: Array) -> float:
+        """What the errors of values of M = factor factor^T may change in the objective: sum_i |y_i error_i|.
+
+        Features that are nearly dependent make M large where they measure little, and values that are small
+        sums of large terms.
+        """
+        exact = self._values(self._rows.mapped(self._inside(factor)))
+        used = dual != 0
+        return float(np.abs(dual[used]) @ np.abs(exact.plus(-values).rounded[used]))
+
+    def _inside(self, factor: Array) -> Pair | Array:
+        return factor if self.range is None else product(self.range.T, factor)
+
+    def _values(self, images: _Rows) -> Pair:
+        values, offsets = images.values(), self.form.measurements.offsets
+        return values if offsets is None else values.plus(offsets)
 
     @cached_property
     def _rows(self) -> _Rows:
@@ -166,19 +181,20 @@ class _Rows:
         sign = np.where(idle[self.row], 0.0, self.sign)
         return _Rows(self.objects, self.differences, self.row, sign, self.others, matrices, self.count)
 
-    def values(self, rows: _Rows) -> Pair:
+    def values(self) -> Pair:
         """<A_i, B B^T> of every row, where self are the rows after the map B."""
         high, low = np.zeros(self.count), np.zeros(self.count)
-        squares = product(self.differences, self.differences.T)
+        squares = squared_lengths(self.differences)
         for s, part in ((1.0, self.sign > 0), (-1.0, self.sign < 0)):  # each row has one of a sign at most
             at = np.flatnonzero(part)
             found = Pair(high[self.row[at]], low[self.row[at]]).plus(
-                Pair(s * squares.high[at, at], s * squares.low[at, at])
+                Pair(s * squares.high[at], s * squares.low[at])
             )
             high[self.row[at]], low[self.row[at]] = found
-        kernel = product(self.objects, self.objects.T)
-        found = product(self.matrices, kernel.reshaped(kernel.high.size, 1)).reshaped(-1)
-        high[self.others], low[self.others] = found
+        if len(self.others):
+            kernel = product(self.objects, self.objects.T)
+            found = product(self.matrices, kernel.reshaped(kernel.high.size, 1)).reshaped(-1)
+            high[self.others], low[self.others] = found
         return Pair(high, low)
 
     def adjoint(self, y: Array) -> tuple[Pair, float]:

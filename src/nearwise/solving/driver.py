@@ -27,6 +27,7 @@ from nearwise.solving.reduction import Reduction, reduced
 from nearwise.solving.result import CONTRADICTION, Record, Result, Status
 
 _MAX_ITER = 1000  # unless a solver names another number
+_UNSEEN = 0.1  # of the tolerance: errors of values that a certificate need not know of
 
 
 class Solver(Protocol):
@@ -235,6 +236,14 @@ class _Run(Loop[Iterate, _Graded, Record]):
     def _is_lost(self, point: Iterate, dual: Array, primal: float) -> bool:
         return self.reduction.formulation.is_lost_to_rounding(point, dual, primal, self.tol)
 
+    def _are_values_lost(self, factor: Array, dual: Array, found: Certificate) -> bool:
+        """Whether errors of values may be what closes the gap of a point that would count as solved."""
+        if self.recheck is None or not found.holds(self.tol):
+            return False
+        values = self.problem.formulation.measurements.values_of_factor(factor)
+        error = self.recheck.error(self.problem.lift(factor), dual, values)
+        return not error <= _UNSEEN * self.tol * max(abs(found.primal), self.problem.formulation.unit)
+
     def _rechecked(self, factor: Array, dual: Array) -> tuple[Certificate, Array]:
         assert self.recheck is not None
         lifted = self.problem.lift(self.reduction.lift(factor))
@@ -259,7 +268,8 @@ class _Run(Loop[Iterate, _Graded, Record]):
         found = self.problem.certificate_of_factor(factor, dual)
         form = self.reduction.formulation
         blurred = self.recheck is not None and found.gap > self.tol and form.is_blurred(bound)
-        if not blurred and not self._is_lost(point, bound.dual, found.primal / self.unit):
+        lost = self._is_lost(point, bound.dual, found.primal / self.unit)
+        if not blurred and not lost and not self._are_values_lost(factor, dual, found):
             return found
         if self.recheck is None:
             return replace(found, dual=-np.inf, gap=np.inf)
