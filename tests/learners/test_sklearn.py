@@ -70,6 +70,7 @@ def expected_failures(estimator: object) -> dict[str, str]:
         nw.OnlineLearner("exponentiated_gradient", rank=2),
         nw.OnlineLearner("pola"),
         nw.AutoLearner(penalty=1.0),
+        nw.NeighborLearner(),
         nw.KernelReducer(),
         nw.KernelReducer(kernel="precomputed"),
     ],
