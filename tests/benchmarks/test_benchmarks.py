@@ -117,7 +117,7 @@ def test_itml_of_metric_learn_does_what_the_loop_does() -> None:
 
 
 def test_a_run_knows_when_a_gap_and_an_objective_were_reached() -> None:
-    result = nw.solve(made(), tol=1e-10)
+    result = nw.solve(made(), nw.solvers.Newton(), tol=1e-10)
     run = _workload.Run(result, problem_seconds=5.0, solve_seconds=100.0)
     third = result.history[2]
     assert run.seconds == 105.0

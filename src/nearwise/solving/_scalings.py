@@ -152,13 +152,7 @@ class Scaling:
         if turn is not None:
             product = turn @ product @ turn.T
         owed = (product + product.T) * -0.5
-        if turn is None:
-            owed.flat[:: self.order + 1] += wanted
-        else:
-            # where M and Z vanish together, both are roots of what is wanted, and t is 2; see `Slacks.aim`
-            square, bent = self.d**2, owed.flat[:: self.order + 1]
-            root = np.sqrt(np.maximum(square**2 - 4 * wanted * bent, 0.0))
-            owed.flat[:: self.order + 1] = 2 * wanted * (square / (square + root))
+        owed.flat[:: self.order + 1] += wanted
         owed *= self._mean
         return owed if turn is None else np.asarray(turn.T @ owed @ turn)
 
