@@ -23,6 +23,8 @@ from nearwise.model.problem import Problem
 
 _MOST_NUMBERS = 2_000_000  # in the rows, written out
 _LARGEST_ORDER = 100
+_DIFFERENCES = ("distance", "comparison")
+_KINDS = (*_DIFFERENCES, "similarity", "linear")
 _SHRINKING = 2.0 ** -np.arange(46.0, 12.0, -4.0)  # of multipliers outside the dual's domain
 
 
@@ -40,8 +42,8 @@ class Recheck:
 
     @staticmethod
     def suits(problem: Problem) -> bool:
-        """Whether a problem is small enough, and its matrix is not in blocks."""
-        if problem.groups is not None:
+        """Whether a problem is small enough, its matrix is not in blocks, and its rows are of known kinds."""
+        if problem.groups is not None or any(block.kind not in _KINDS for block in problem.blocks):
             return False
         n, r = problem.features.shape
         others = sum(len(block) for block in problem.constraints.blocks if not _has_differences(block))
@@ -211,7 +213,7 @@ class _Rows:
 
 
 def _has_differences(block: Block) -> bool:
-    return block.kind in ("distance", "comparison")
+    return block.kind in _DIFFERENCES
 
 
 def _on_objects(block: Block, n: int) -> Pair:

@@ -242,7 +242,9 @@ class _Run(Loop[Iterate, _Graded, Record]):
             return False
         values = self.problem.formulation.measurements.values_of_factor(factor)
         error = self.recheck.error(self.problem.lift(factor), dual, values)
-        return not error <= _UNSEEN * self.tol * max(abs(found.primal), self.problem.formulation.unit)
+        # numbers whose squares overflow have no exact sums, and nothing is known of the error
+        limit = _UNSEEN * self.tol * max(abs(found.primal), self.problem.formulation.unit)
+        return bool(np.isfinite(error)) and error > limit
 
     def _rechecked(self, factor: Array, dual: Array) -> tuple[Certificate, Array]:
         assert self.recheck is not None
