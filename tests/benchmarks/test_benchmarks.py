@@ -60,6 +60,7 @@ def test_the_compiled_loop_converges_to_the_optimum(penalty: float) -> None:
     np.testing.assert_allclose(multipliers, np.abs(result.dual), atol=1e-6 * np.abs(result.dual).max())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sweeps", [1, 2, 7])
 def test_the_compiled_loop_keeps_what_its_multipliers_say(sweeps: int) -> None:
     """M^-1 = I + sum_i delta_i lambda_i z_i z_i^T and 1/xi = 1/b - delta lambda / gamma at all times."""

@@ -49,6 +49,7 @@ def test_it_is_decided_and_right(draw: str) -> None:
     assert max(outcome.gap, outcome.violation) <= 1.01 * _judge.TOL
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("draw", HONEST)
 def test_what_cannot_be_certified_is_not_called_solved(draw: str) -> None:
     seed, number = draw.split(":")

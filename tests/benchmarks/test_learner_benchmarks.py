@@ -23,6 +23,7 @@ def figures(path: Path, *argv: str) -> dict:
     return json.loads((path / "f.json").read_text(encoding="utf-8"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["nearwise", "linear", "Euclidean", "NCA", "LDA", "ITML"])
 def test_every_method_gives_coordinates_that_serve(method: str) -> None:
     if method == "ITML":
@@ -59,6 +60,7 @@ def test_errors_are_those_of_the_definition(tmp_path: Path) -> None:
     assert "RBF SVM" not in verdicts
 
 
+@pytest.mark.long
 def test_what_is_missing_or_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(X: object, y: object, seed: int) -> object:
         raise Unavailable("it is not installed")
@@ -78,6 +80,7 @@ def test_what_is_missing_or_fails_is_named(tmp_path: Path, monkeypatch: pytest.M
     assert list(found["skipped"]) == ["banking"]
 
 
+@pytest.mark.long
 def test_patience_ends_a_slow_method(tmp_path: Path) -> None:
     found = figures(tmp_path, "--only", "errors", "--sets", "iris", "--patience", "0", "--methods", "LDA")
     assert "iris, LDA: 1 of 2 folds left out after 0 seconds" in " ".join(found["tables"][0]["notes"])

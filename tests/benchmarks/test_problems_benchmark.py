@@ -33,6 +33,7 @@ def test_sections_without_data_fill_their_tables(section: str) -> None:
             assert table.notes
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("section", ["small", "bank"])
 def test_correlation_matrices_beside_statsmodels(
     section: str, load_dataset: Callable[[str], Dataset]

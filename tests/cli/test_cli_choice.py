@@ -25,6 +25,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
 def test_a_kernel_that_does_better_is_chosen_and_shown(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

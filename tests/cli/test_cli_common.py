@@ -65,6 +65,7 @@ def test_errors_of_files_are_bad_input_and_a_closed_pipe_is_not(tmp_path: Path) 
         raise BrokenPipeError
 
 
+@pytest.mark.long
 def test_threads_are_limited_before_the_libraries_start() -> None:
     code = (
         "from nearwise.cli._common import limit_threads\nfrom threadpoolctl import threadpool_info\n"

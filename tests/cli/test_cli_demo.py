@@ -82,6 +82,7 @@ def test_demo_ends_with_the_report_and_the_next_command(
     assert any(re.search(rf"5-NN error +{interval} +{interval} +\w+", line) for line in lines)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("few_digits")
 def test_quiet_is_quiet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["demo", "--quiet", "--seed", "1", "-o", str(tmp_path / "r.html")]) == cli.DONE
@@ -120,13 +121,18 @@ def test_interrupt_is_code_130_without_a_traceback(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_output_is_checked_before_any_work(
-    demo: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
+@pytest.fixture
+def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What reads the data fails the test, by words that tell it from everything else."""
+
     def work(*_: object, **__: object) -> None:
         raise AssertionError("the work began")
 
     monkeypatch.setattr(tables, "read", work)
+
+
+@pytest.mark.usefixtures("no_work")
+def test_output_is_checked_before_any_work(tmp_path: Path, capsys: Any) -> None:
     other = tmp_path / "letter.html"
     other.write_text("<p>Dear reader</p>", encoding="utf-8")
     for path, message in [
@@ -139,6 +145,12 @@ def test_output_is_checked_before_any_work(
         assert message in error
         assert str(path) in error
     assert other.read_text(encoding="utf-8") == "<p>Dear reader</p>"
-    for arguments in (["-o", str(demo[0])], ["-o", str(other), "--force"]):
-        with pytest.raises(AssertionError, match="the work began"):
-            cli.main(["demo", *arguments])
+    with pytest.raises(AssertionError, match="the work began"):
+        cli.main(["demo", "-o", str(other), "--force"])
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("no_work")
+def test_a_report_may_be_replaced_without_force(demo: tuple[Path, str]) -> None:
+    with pytest.raises(AssertionError, match="the work began"):
+        cli.main(["demo", "-o", str(demo[0])])

@@ -104,6 +104,7 @@ def refusal(line: str, capsys: pytest.CaptureFixture[str]) -> str:
     return printed.err
 
 
+@pytest.mark.long
 def test_the_model_is_what_the_figures_measured(folder: Path, run: Run) -> None:
     found = run("flowers.csv --labels species --id name --seed 3")
     assert found["model"] == "flowers.safetensors"
@@ -265,6 +266,7 @@ def test_data_from_standard_input(folder: Path, run: Run, monkeypatch: pytest.Mo
     assert learned("model.safetensors") == learned("flowers.safetensors")
 
 
+@pytest.mark.long
 def test_rows_without_a_label_teach_nothing(folder: Path, run: Run) -> None:
     rows = [[*row, "" if k % 10 == 0 else kind] for k, (row, kind) in enumerate(zip(X, SPECIES, strict=True))]
     write_csv(folder / "gaps.csv", [*FEATURES, "species"], rows)
@@ -474,6 +476,7 @@ def test_the_same_command_with_a_checkpoint_goes_on(
     assert "straight.safetensors exists and is not the model of an unfinished fit" in capsys.readouterr().err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "options", ["", "--method fixed-rank", "--method online", "--penalty 1 --kernel rbf"]
 )

@@ -36,6 +36,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     return learn
 
 
+@pytest.mark.long
 def test_a_penalty_that_was_not_chosen_is_not_called_chosen(run: Run) -> None:
     X, y = load_iris(return_X_y=True)
     Path("pairs.csv").write_text("0,1,1\n0,100,0\n", encoding="utf-8")

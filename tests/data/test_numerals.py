@@ -182,6 +182,7 @@ def test_what_cannot_be_read_in_one_way_is_refused(
 marks = st.sampled_from([(".", ","), (",", "."), (",", " "), (".", "'"), (".", ""), (",", "")])
 
 
+@pytest.mark.long
 @given(value=st.integers(-(10**12), 10**12), places=st.integers(0, 6), written=marks)
 def test_what_is_written_with_groups_is_read_back(value: int, places: int, written: tuple[str, str]) -> None:
     decimal, thousands = written

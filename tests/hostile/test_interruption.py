@@ -111,6 +111,7 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 ENDS = [signal.SIGKILL, signal.SIGTERM]
 
 
+@pytest.mark.long
 @needs_fork
 @pytest.mark.parametrize("how", ENDS, ids=lambda how: how.name)
 @pytest.mark.parametrize("times", [12, pytest.param(300, marks=pytest.mark.slow)])
@@ -128,6 +129,7 @@ def test_a_process_that_is_ended_while_it_saves_leaves_a_whole_model(
         assert {file.suffix for file in tmp_path.iterdir()} <= {".safetensors", ".part"}
 
 
+@pytest.mark.long
 @needs_fork
 @pytest.mark.parametrize("how", ENDS, ids=lambda how: how.name)
 @pytest.mark.parametrize("times", [12, pytest.param(300, marks=pytest.mark.slow)])
@@ -151,6 +153,7 @@ def test_a_process_that_is_ended_while_it_writes_a_checkpoint_leaves_a_whole_one
             np.testing.assert_array_equal(factor, np.full((50, 50), float(k)))
 
 
+@pytest.mark.long
 @needs_fork
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("times", [3, pytest.param(45, marks=pytest.mark.slow)])

@@ -188,6 +188,7 @@ def test_stopped_while_kinds_compete_it_keeps_the_linear_metric() -> None:
     assert np.isfinite(learner.transform(X)).all()
 
 
+@pytest.mark.long
 def test_a_checkpoint_goes_on_where_kinds_competed(tmp_path: Path) -> None:
     X, y = shells()
     path = tmp_path / "fit"

@@ -284,6 +284,7 @@ def test_alpha_zero_is_the_batch_form_of_pola() -> None:
             nw.KernelLearner(**wrong).fit(Z, CLASSES)
 
 
+@pytest.mark.long
 def test_a_prior_of_zero_learns_from_the_features_distances() -> None:
     """Nothing is near or far under it, so that bounds and neighbours come from the data as they are."""
     settings = {"divergence": "frobenius", "penalty": 1.0, "random_state": 0}

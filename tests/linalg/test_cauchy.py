@@ -58,6 +58,7 @@ def check(kind: str, n: int, rho: float, columns: int = 16, seed: int = 0) -> No
     assert np.linalg.norm(error, 2) <= 3e-13  # U has norm 1 and so has B
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", DISTRIBUTIONS)
 @pytest.mark.parametrize("rho", [0.9, -0.9, 1e-6, -1e3])
 def test_it_agrees_with_the_dense_product(kind: str, rho: float) -> None:
@@ -79,6 +80,7 @@ def test_any_number_of_threads(threads: int) -> None:
         assert [pool.num_threads for pool in pools.lib_controllers] == before
 
 
+@pytest.mark.long
 @given(
     st.integers(1, 300),
     st.sampled_from(DISTRIBUTIONS),

@@ -149,6 +149,7 @@ def test_a_full_disk_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert loop(4) == 8
 
 
+@pytest.mark.long
 def test_compilation_is_announced_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -714,6 +714,7 @@ def test_every_class_says_as_much_as_the_others():
         assert pairs.max() < 60
 
 
+@pytest.mark.long
 def test_many_pairs_of_many_objects_are_drawn_without_listing_all_pairs():
     y = np.random.default_rng(0).integers(10, size=60_000)  # 1.8e9 pairs
     side = c.from_labels(y, n_pairs=200_000, random_state=0)

@@ -180,6 +180,7 @@ def test_zero_matrices():
     assert VonNeumann().value_of_factors(np.zeros((2, 0)), np.eye(2)) == 2.0
 
 
+@pytest.mark.long
 @given(seeds, st.integers(2, 12), st.data())
 def test_equal_ranges_are_recognised_through_rounding(seed, n, data):
     rank = data.draw(st.integers(1, n - 1))
@@ -303,6 +304,7 @@ def test_proposition_12_does_not_feel_the_units_of_the_features():
     assert_allclose(LogDet().value(units @ X @ units, units @ Y @ units), LogDet().value(X, Y), rtol=1e-12)
 
 
+@pytest.mark.long
 @given(seeds, dimensions)
 def test_proposition_13(seed, n):
     rng = np.random.default_rng(seed)

@@ -75,6 +75,7 @@ def test_what_a_problem_tells_is_that_of_data_in_memory(kind: str) -> None:
     assert found.satisfied == expected.satisfied
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("cut_small")
 def test_how_the_data_are_stored_changes_no_bit(tmp_path: Path) -> None:
     single = X.astype(np.float32)
@@ -140,6 +141,7 @@ def test_first_points_come_from_some_of_many_pieces(
     np.testing.assert_allclose(found.matrix, expected.matrix, rtol=0, atol=1e-4 * expected.matrix.max())
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("cut_small")
 def test_priors_and_starts() -> None:
     prior = np.diag([1.0, 0.5, 2.0, 0.0, 1.0])

@@ -239,6 +239,7 @@ def run(
     return learn
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("word", ["-1", "-1.0", "", "nan", "NA", "None"])
 def test_commands_take_no_label_for_no_label(word: str, run: Callable[..., Any]) -> None:
     found = run(np.where(DROPPED, word, CLASSES))
@@ -265,6 +266,7 @@ def test_commands_refuse_measurements(target: Any, run: Callable[..., Any]) -> N
     assert "measurements are not labels of classes; name another column of labels" in error
 
 
+@pytest.mark.long
 def test_commands_take_texts_that_occur_once_and_ratings(run: Callable[..., Any]) -> None:
     found = run([f"person {row // 2 if row < 40 else row}" for row in range(150)], "--held-out 0")
     assert found["learned_from"] == "150 labelled rows in 130 classes"

@@ -22,6 +22,7 @@ def pairs_of(constraints: Constraints) -> set[frozenset[int]]:
     }
 
 
+@pytest.mark.long
 @given(
     st.lists(st.integers(1, 60), min_size=2, max_size=8), st.floats(0.05, 0.9), st.integers(0, 5), st.data()
 )
