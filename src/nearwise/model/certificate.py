@@ -8,7 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from nearwise._common.markup import fact_table, listing
+from nearwise._common.types import Array
 from nearwise.model.blocks import Stated
+from nearwise.model.losses import Losses
+
+_HALVINGS = 40  # of multipliers that lie outside the dual's domain, until they lie inside
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,53 @@ def named_violations(
         bound = np.nan if constraint.bound is None else constraint.bound
         found.append(Violation(row, str(constraint), value, bound, share, constraint))
     return tuple(found)
+
+
+def certified(
+    losses: Losses,
+    values: Array,
+    dual: Array,
+    distance: float,
+    distance_to_mirror: Callable[[float], float],
+    rounding: float,
+) -> Certificate:
+    """Objective, dual bound, gap and violations of a point and multipliers; names no constraint.
+
+    Parameters
+    ----------
+    losses : of the constraints
+    values : what the point gives them
+    dual : their multipliers; of those outside the dual's domain, a share that lies inside
+    distance : of the point from the prior
+    distance_to_mirror : of the point from what minimises the Lagrangian of a share of the multipliers; inf
+        where there is none
+    rounding : of objectives
+    """
+    loss = losses.total(values)
+    gap, share = np.inf, 1.0
+    for _ in range(_HALVINGS):
+        to_mirror = distance_to_mirror(share)
+        if np.isfinite(to_mirror):
+            gap = to_mirror + losses.fenchel_residual(values, share * dual, loss)
+        if np.isfinite(gap):
+            break
+        share /= 2
+    violated, primal = losses.violated(values), distance + loss
+    return Certificate(
+        primal=primal,
+        dual=primal - gap,
+        gap=relative_gap(gap, primal, rounding),
+        violation=violated.worst,
+        hard_violation=violated.hard,
+        satisfied=violated.satisfied,
+    )
+
+
+def relative_gap(gap: float, primal: float, rounding: float) -> float:
+    """The gap relative to the larger of objective and bound, or to rounding where both vanish."""
+    if not np.isfinite(gap) or not np.isfinite(primal):
+        return np.inf
+    return abs(gap) / max(abs(primal), abs(primal - gap), rounding)
 
 
 @dataclass(frozen=True)

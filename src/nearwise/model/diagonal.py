@@ -24,12 +24,11 @@ from nearwise._common.types import Array, Index, Mask
 from nearwise.linalg.medians import median
 from nearwise.model import binding
 from nearwise.model.blocks import Block, Constraints
-from nearwise.model.certificate import Certificate, named_violations
+from nearwise.model.certificate import Certificate, certified, named_violations, relative_gap
 from nearwise.model.divergences import Divergence
 from nearwise.model.losses import Losses
 
 _SMALLEST = 1e-300  # weight of a mirror point
-_HALVINGS = 40  # of multipliers that lie outside the dual's domain, until they lie inside
 _WORST = 10  # constraints named in a certificate
 
 
@@ -108,9 +107,7 @@ class DiagonalProblem:
 
     def objective(self, w: Array, values: Array) -> float:
         """Of weights of the columns measured, and what they give the constraints."""
-        with np.errstate(all="ignore"):
-            distance = float(np.sum(self.divergence.scalar(w, self.prior)))
-        return distance + self.losses.total(values)
+        return self._distance_to_prior(w) + self.losses.total(values)
 
     def spread(self, w: Array) -> Array:
         """Weights of all d columns: what no constraint measures keeps its prior weight."""
@@ -121,32 +118,28 @@ class DiagonalProblem:
     @np.errstate(all="ignore")
     def certificate(self, w: Array, values: Array, dual: Array, pullback: Array) -> Certificate:
         """Objective, dual bound, gap and violations, for `pullback` = sum_i dual_i a_i; names no row."""
-        primal = self.objective(w, values)
-        loss = self.losses.total(values)
-        gap, share, theta = np.inf, 1.0, self.divergence.gradient(self.prior)
-        for _ in range(_HALVINGS):
-            distance = self._distance_to(w, theta - share * pullback)
-            if np.isfinite(distance):
-                gap = distance + self.losses.fenchel_residual(values, share * dual, loss)
-            if np.isfinite(gap):
-                break
-            share /= 2
-        violated = self.losses.violated(values)
-        return Certificate(
-            primal=primal,
-            dual=primal - gap,
-            gap=self.relative_gap(gap, primal),
-            violation=violated.worst,
-            hard_violation=violated.hard,
-            satisfied=violated.satisfied,
+        theta = self.divergence.gradient(self.prior)
+        return certified(
+            self.losses,
+            values,
+            dual,
+            self._distance_to_prior(w),
+            lambda share: self._distance_to(w, theta - share * pullback),
+            self._rounding,
         )
 
     def relative_gap(self, gap: float, primal: float) -> float:
         """The gap relative to the larger of objective and bound, or to rounding where both vanish."""
-        if not np.isfinite(gap) or not np.isfinite(primal):
-            return np.inf
-        rounding = 1e-15 * len(self.prior) * self.unit
-        return abs(gap) / max(abs(primal), abs(primal - gap), rounding)
+        return relative_gap(gap, primal, self._rounding)
+
+    @np.errstate(all="ignore")
+    def _distance_to_prior(self, w: Array) -> float:
+        return float(np.sum(self.divergence.scalar(w, self.prior)))
+
+    @property
+    def _rounding(self) -> float:
+        """Of objectives."""
+        return 1e-15 * len(self.prior) * self.unit
 
     def named(self, certificate: Certificate, values: Array) -> Certificate:
         """The same with the worst rows by name."""

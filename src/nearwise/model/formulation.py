@@ -17,13 +17,12 @@ from functools import cached_property
 import numpy as np
 
 from nearwise._common.types import Array
-from nearwise.model.certificate import Certificate, InfeasibilityCheck
+from nearwise.model.certificate import Certificate, InfeasibilityCheck, certified, relative_gap
 from nearwise.model.divergences import Divergence, spectral_value
 from nearwise.model.losses import Losses
 from nearwise.model.measurements import Measurements
 
 _SMALLEST = 1e-300  # eigenvalue of a mirror point
-_HALVINGS = 40  # of multipliers that lie outside the dual's domain, until they lie inside
 _FEW = 100  # rows of a proof, up to which each is tried to be left out
 _PROOF = 1e-7  # what a proof of infeasibility may lack, relative to the bounds that it is about
 _SHARES = (0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4, 1e-5, 1e-7, 0.0)  # of the largest; smaller ones are left out
@@ -109,38 +108,26 @@ class Formulation:
 
     def certificate(self, point: Iterate) -> Certificate:
         """Objective, dual bound, gap and violations at a point; names no constraint."""
-        loss = self.losses.total(point.values)
         known, spectrum = point.distances, point.spectrum
         if not known and spectrum is None and not self.divergence.congruence_invariant:
             spectrum = spectrum_of_factor(point.factor)
-        primal = (known[0] if known else self.distance_to_prior(point.factor, spectrum)) + loss
-        gap, shrink = np.inf, 1.0
-        for _ in range(_HALVINGS):
-            if known and shrink == 1.0:
-                distance = known[1]
-            else:
-                distance = self.distance_to_mirror(point.factor, shrink * point.pullback, spectrum)
-            if np.isfinite(distance):
-                gap = distance + self.losses.fenchel_residual(point.values, shrink * point.dual, loss)
-            if np.isfinite(gap):
-                break
-            shrink /= 2
-        violated = self.losses.violated(point.values)
-        return Certificate(
-            primal=primal,
-            dual=primal - gap,
-            gap=self.relative_gap(gap, primal),
-            violation=violated.worst,
-            hard_violation=violated.hard,
-            satisfied=violated.satisfied,
-        )
+
+        def distance_to_mirror(share: float) -> float:
+            if known and share == 1.0:
+                return known[1]
+            return self.distance_to_mirror(point.factor, share * point.pullback, spectrum)
+
+        distance = known[0] if known else self.distance_to_prior(point.factor, spectrum)
+        return certified(self.losses, point.values, point.dual, distance, distance_to_mirror, self._rounding)
 
     def relative_gap(self, gap: float, primal: float) -> float:
         """The gap relative to the larger of objective and bound, or to rounding where both vanish."""
-        if not np.isfinite(gap) or not np.isfinite(primal):
-            return np.inf
-        rounding = 1e-15 * len(self.prior) * self.unit
-        return abs(gap) / max(abs(primal), abs(primal - gap), rounding)
+        return relative_gap(gap, primal, self._rounding)
+
+    @property
+    def _rounding(self) -> float:
+        """Of objectives."""
+        return 1e-15 * len(self.prior) * self.unit
 
     def is_lost_to_rounding(self, point: Iterate, dual: Array, primal: float, tol: float) -> bool:
         """Whether rounding can be what closes the gap to `tol`: of values, or of sum_i y_i A_i.

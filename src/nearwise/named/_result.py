@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from nearwise._common.types import Array, Index
-from nearwise.model.certificate import Certificate
+from nearwise.model.certificate import Certificate, relative_gap
 from nearwise.solving.result import Status
 
 _NO_PAIRS = np.empty((0, 2), np.int64)
@@ -94,7 +94,7 @@ class NearestMatrix:
 
 def certified(primal: float, gap: float, violation: float, floor: float) -> Certificate:
     """With the gap relative to the objective, or to `floor`, below which differences do not count."""
-    relative = abs(gap) / max(abs(primal), abs(primal - gap), floor, 1e-300)
+    relative = relative_gap(gap, primal, max(floor, 1e-300))
     return Certificate(primal, primal - gap, relative, violation, violation)
 
 
