@@ -226,6 +226,21 @@ def test_proofs_are_checked() -> None:
     assert "fit a matrix" in _judge.judged(replace(case, is_feasible=True), result, outcome).fault
 
 
+def test_a_proof_on_features_with_an_offset_holds() -> None:
+    """Three distances break the triangle inequality: 6.3 > 2.3 + 0.6, in units of length.
+
+    Their sum of matrices has rank two among five: what is left of the offset must count as zero there, and a
+    proof that lacks a thousandth of a multiplier as none.
+    """
+    G = 1e6 * np.arange(1.0, 6.0) + np.random.default_rng(0).normal(size=(3, 5))
+    side = c.equal([(2, 1)], 39.96) + c.equal([(2, 0)], 5.27) + c.at_most([(1, 0)], 0.31)
+    case = Case("", G, side, nw.LogDet(), None, HARD)
+    # S >= 0: -a |z_1|^2 + b |z_2|^2 + c |z_1 - z_2|^2 with (b + c)(c - a) = c^2
+    multipliers = np.array([-0.2, 0.25, 1.0])
+    assert Definition(case).proof(multipliers).valid
+    assert not Definition(case).proof(multipliers * [1.001, 1.0, 1.0]).valid
+
+
 def test_a_proof_may_not_use_soft_rows() -> None:
     case = case_of(nw.LogDet(), c.at_most([(0, 1)], 1.0) + c.at_least([(0, 1)], 2.0))
     y = np.array([1.0, -1.0])

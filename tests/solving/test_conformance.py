@@ -23,7 +23,10 @@ SOLVERS = {
     None: (cases.DIVERGENCES, 1e-9),
 }
 # What a result may name in place of the solver that was asked for.
-OTHERS = {"ThinFactor": {"Newton"}, "Automatic": {"Newton", "InteriorPoint", "CyclicProjections"}}
+OTHERS = {
+    "ThinFactor": {"Newton"},
+    "Automatic": {"DualNewton", "Newton", "InteriorPoint", "CyclicProjections"},
+}
 TOL = 1e-10
 # Where rows pull against each other or the prior is far away, projections take thousands of sweeps.
 MANY_SWEEPS = ("all kinds, r = 4", "far prior 0.01", "far prior 100, all kinds", "partly hard")

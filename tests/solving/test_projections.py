@@ -289,17 +289,33 @@ def hidden_metric(r: int, m: int, divergence: nw.Divergence, contradiction: bool
     return nw.Problem(G, side, divergence, penalty=math.inf)
 
 
+def far_correlations() -> nw.Problem:
+    """Diagonal entries of 1 from a kernel of 1e-4, of rank 9."""
+    G = np.random.default_rng(0).normal(size=(10, 9))
+    ones = c.similarity([(i, i) for i in range(10)], 1.0, "==")
+    return nw.Problem.from_kernel(1e-4 * G @ G.T, ones, penalty=math.inf)
+
+
 @pytest.mark.parametrize(
     ("problem", "chosen"),
     [
-        (labelled(nw.LogDet()), "InteriorPoint"),
+        (labelled(nw.LogDet()), "DualNewton"),
         (labelled(nw.LogDet(), r=12, m=400), "Newton"),
-        (labelled(nw.VonNeumann(), math.inf, r=12, m=20), "InteriorPoint"),
+        (labelled(nw.VonNeumann(), math.inf, r=12, m=20), "DualNewton"),
+        (far_correlations(), "InteriorPoint"),
         (hidden_metric(3, 2000, nw.LogDet()), "CyclicProjections"),
         (hidden_metric(3, 2000, nw.VonNeumann()), "InteriorPoint"),
-        (hidden_metric(8, 300, nw.LogDet()), "InteriorPoint"),
+        (hidden_metric(8, 300, nw.LogDet()), "DualNewton"),
     ],
-    ids=["few soft", "soft", "few hard", "many hard", "many hard, von Neumann", "hard, few per unknown"],
+    ids=[
+        "few soft",
+        "soft",
+        "few hard",
+        "few hard, far",
+        "many hard",
+        "many hard, von Neumann",
+        "hard, few per unknown",
+    ],
 )
 def test_solve_chooses(problem: nw.Problem, chosen: str) -> None:
     result = nw.solve(problem)

@@ -139,7 +139,7 @@ def test_a_limit_returns_the_best_matrix_so_far(
     divergence: nw.Divergence, penalty: float, limit: dict[str, float]
 ) -> None:
     problem = example(divergence, penalty)
-    result = nw.solve(problem, tol=1e-12, **limit)
+    result = nw.solve(problem, nw.solvers.Newton(), tol=1e-12, **limit)
     assert result.status is nw.Status.LIMIT
     assert result.n_iter == limit.get("max_iter", 1)
     assert np.isfinite(result.matrix).all()
@@ -173,7 +173,7 @@ def test_a_true_answer_of_the_callback_stops_the_run(divergence: nw.Divergence) 
         seen.append(record)
         return record.iteration == 2
 
-    result = nw.solve(example(divergence, 100.0), tol=1e-12, callback=stop)
+    result = nw.solve(example(divergence, 100.0), nw.solvers.Newton(), tol=1e-12, callback=stop)
     assert result.status is nw.Status.INTERRUPTED
     assert tuple(seen) == result.history
     assert [record.iteration for record in seen] == [1, 2]
@@ -194,7 +194,11 @@ def test_who_watches_may_stop_the_run() -> None:
     problem = example(nw.LogDet(), 100.0)
     seen: list[int] = []
     result = nw.solve(
-        problem, tol=1e-12, callback=lambda r: seen.append(r.iteration), watch=lambda r, B: r.iteration == 2
+        problem,
+        nw.solvers.Newton(),
+        tol=1e-12,
+        callback=lambda r: seen.append(r.iteration),
+        watch=lambda r, B: r.iteration == 2,
     )
     assert result.status is nw.Status.INTERRUPTED
     assert seen == [1, 2]
@@ -291,9 +295,7 @@ def test_result_knows_its_kernel_and_shows_itself_in_one_line() -> None:
     result = nw.solve(problem)
     K = problem.features @ result.matrix @ problem.features.T
     assert_allclose(result.kernel_factor @ result.kernel_factor.T, K, rtol=1e-10, atol=1e-10)
-    assert repr(result).startswith(
-        f"<Result: SOLVED, {result.n_iter} iterations of InteriorPoint, objective "
-    )
+    assert repr(result).startswith(f"<Result: SOLVED, {result.n_iter} iterations of DualNewton, objective ")
     assert "\n" not in repr(result)
     assert result.message.startswith("Solved within 1e-06")
 

@@ -101,10 +101,16 @@ class Arithmetic:
         X = self.lower_inverse(L)
         return X.T.dot(X).dot(T.T)
 
-    def is_semidefinite(self, A: Exact) -> bool:
-        """Whether A >= 0, by elimination, largest pivot first; what is below `epsilon` counts as zero."""
+    def is_semidefinite(self, A: Exact, parts: Exact | None = None) -> bool:
+        """Whether A >= 0, by elimination, largest pivot first; what is below `epsilon` counts as zero.
+
+        `parts` holds, for every diagonal entry, what the magnitudes of the terms add up to that it is a sum
+        of; by default the entry itself. Where terms cancel, what is left of them is a zero beside these.
+        """
         A = A.copy()
         size = np.array([abs(A[i, i]) for i in range(len(A))], dtype=object)
+        if parts is not None:
+            size = np.array([max(pair) for pair in zip(size, parts, strict=True)], dtype=object)
         left = list(range(len(A)))
         while left:
             # relative to the entry that was there, so that rows in different units count alike

@@ -58,6 +58,14 @@ class Linear(_ReadOnly):
         rows: int = (self.matrix if self.factor is None else self.factor).shape[0]
         return rows
 
+    @property
+    def norm(self) -> float:
+        """A bound on the Frobenius norm of A and of what it is a sum of."""
+        if self.factor is not None and self.weights is not None:
+            return float(np.abs(self.weights) @ np.einsum("ij,ij->j", self.factor, self.factor))
+        entries = self.matrix.data if sparse.issparse(self.matrix) else self.matrix
+        return float(np.linalg.norm(entries))
+
 
 @dataclass(frozen=True, eq=False)
 class Block(_ReadOnly):

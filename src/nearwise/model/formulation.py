@@ -234,6 +234,16 @@ def prior_point(form: Formulation) -> Iterate:
     return Iterate(factor, values, dual, form.measurements.adjoint(dual), (x, np.eye(r)))
 
 
+def bare_prior_point(form: Formulation) -> Iterate:
+    """The prior with the bound 0, for which nothing needs to be factorised."""
+    x, r = np.maximum(form.prior, 0.0), len(form.prior)
+    factor = np.diag(np.sqrt(x))
+    values = form.measurements.values_of_factor(factor)
+    known = (0.0, 0.0) if np.array_equal(x, form.prior) else None
+    none = np.zeros(form.measurements.n_rows), np.zeros((r, r))
+    return Iterate(factor, values, *none, (x, np.eye(r)), distances=known)
+
+
 def _relative_smallest_eigenvalue(measurements: Measurements, y: Array) -> float:
     """The largest c <= 0 with sum_i y_i A_i >= c * sum_i |y_i| |A_i|; the same in every basis and unit.
 

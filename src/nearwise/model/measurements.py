@@ -275,6 +275,12 @@ class InMemory:
         parts[d:] = norm[atoms.first[d:]] * norm[atoms.second[d:]]
         return _sum_by(atoms.row, np.abs(atoms.coefficient) * parts, self.n_rows)
 
+    def size_before_differences(self, dual: Array) -> float:
+        """sum_i |dual_i| |A_i| with |f_i| + |f_j| for the length of a difference f_i - f_j."""
+        atoms, norm = self.atoms, np.sqrt(np.einsum("ij,ij->i", self.features, self.features))
+        of_atoms = np.abs(atoms.coefficient) * (norm[atoms.first] + norm[atoms.second]) ** 2
+        return float(np.abs(dual)[atoms.row] @ of_atoms)
+
     @cached_property
     def is_definite(self) -> Mask:
         """Whether A_i is positive semidefinite: a sum of squares with positive coefficients, or known so."""

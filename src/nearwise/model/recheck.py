@@ -19,12 +19,14 @@ from nearwise.linalg.pairs import PRECISION, Pair, product, squared_lengths, two
 from nearwise.model.blocks import Block, Linear
 from nearwise.model.certificate import Certificate
 from nearwise.model.formulation import spectrum_of_factor
+from nearwise.model.measurements import InMemory
 from nearwise.model.problem import Problem
 
 _MOST_NUMBERS = 2_000_000  # in the rows, written out
 _LARGEST_ORDER = 100
 _DIFFERENCES = ("distance", "comparison")
 _KINDS = (*_DIFFERENCES, "similarity", "linear")
+_ROUNDINGS = 8 * float(np.finfo(float).eps)  # in a sum of one term, relative to what is squared
 _SHRINKING = 2.0 ** -np.arange(46.0, 12.0, -4.0)  # of multipliers outside the dual's domain
 
 
@@ -43,7 +45,7 @@ class Recheck:
     @staticmethod
     def suits(problem: Problem) -> bool:
         """Whether a problem is small enough, its matrix is not in blocks, and its rows are of known kinds."""
-        if problem.groups is not None or any(block.kind not in _KINDS for block in problem.blocks):
+        if problem.groups is not None or any(b.kind not in _KINDS for b in problem.constraints.blocks):
             return False
         n, r = problem.features.shape
         others = sum(len(block) for block in problem.constraints.blocks if not _has_differences(block))
@@ -80,6 +82,18 @@ class Recheck:
         )
         return found, y
 
+    def most_error(self, factor: Array, dual: Array) -> float:
+        """A bound on `error` from the sizes of features and factor alone.
+
+        It is inf where the prior is singular: features are what is left of larger ones there.
+        """
+        rows = self.form.measurements
+        if self.range is not None or not isinstance(rows, InMemory):
+            return np.inf
+        size = rows.size_before_differences(dual) + float(np.abs(dual) @ self._linear_sizes)
+        terms = len(factor) + len(self.problem.features)
+        return _ROUNDINGS * (terms + 4) * size * float(np.sum(factor**2))
+
     def error(self, factor: Array, dual: Array, values: Array) -> float:
         """What the errors of values of M = factor factor^T may change in the objective: sum_i |y_i error_i|.
 
@@ -96,6 +110,17 @@ class Recheck:
     def _values(self, images: _Rows) -> Pair:
         values, offsets = images.values(), self.form.measurements.offsets
         return values if offsets is None else values.plus(offsets)
+
+    @cached_property
+    def _linear_sizes(self) -> Array:
+        """|A| |G|^2 of linear rows, whose vectors are computed from A; 0 of others."""
+        sizes, start = np.zeros(self.form.measurements.n_rows), 0
+        whole = float(np.sum(self.problem.features**2))
+        for block in self.problem.constraints.blocks:
+            for row, matrix in enumerate(block.matrices):
+                sizes[start + row] = matrix.norm * whole
+            start += len(block)
+        return sizes
 
     @cached_property
     def _rows(self) -> _Rows:

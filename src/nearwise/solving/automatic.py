@@ -10,6 +10,7 @@ from nearwise._common.types import Array
 from nearwise.model.divergences import Frobenius, LogDet, VonNeumann
 from nearwise.model.formulation import Formulation, Iterate
 from nearwise.model.measurements import InMemory
+from nearwise.solving.dual import DualNewton
 from nearwise.solving.interior import InteriorPoint
 from nearwise.solving.newton import Newton
 from nearwise.solving.projections import CyclicProjections
@@ -23,6 +24,8 @@ _LARGEST_ORDER = 80  # of matrices for which the interior-point method is tried
 _WRITTEN_OUT = 8_000_000  # numbers in the constraints, written out, up to which it is
 _QUICK = 10_000  # the same, up to which it is faster than Newton's method
 _QUICK_FROBENIUS = 200_000
+_FEW_MULTIPLIERS = 1000  # rows up to which Newton's method on the dual is tried
+_MULTIPLIED = 1_000_000  # numbers in hard constraints, written out, up to which it is
 _LOOKS = 12  # points of it that are certified before Newton's method is tried
 _PATIENCE = 25  # steps of Newton's method before it, at least
 _PER_STEP = 20_000  # numbers in the constraints, written out, for which Newton's method gets one more step
@@ -63,6 +66,8 @@ def stages(form: Formulation, tol: float, start: Array | None = None) -> Iterato
     more, m q / 20,000 (a step of the other one costs so much more there), as happens
     with penalties of very different sizes. It decides almost all of them. Soft constraints get it first where
     it is the faster one: up to m q = 10,000, or 200,000 under Frobenius, whose Newton steps are many.
+    Newton's method on the dual comes before it where there are at most 1000 rows (hard ones up to m q =
+    1,000,000): near the prior it takes a few steps of half the cost, and otherwise it ends soon.
 
     Under LogDet with hard constraints, at least 1000 of them and at least 10 for each unknown, a feasible set
     is so small that a few sweeps of projections find it, while each Newton step has to weigh all rows. There
@@ -88,7 +93,11 @@ def stages(form: Formulation, tol: float, start: Array | None = None) -> Iterato
     if not _can_be_written_out(form):
         yield newton
         return
-    interior = Stage("InteriorPoint", InteriorPoint(tol).iterates(form), note=note)
+    quick = _dual_pays(form) and (start is None or form.losses.any_hard)
+    if quick:
+        yield Stage("DualNewton", DualNewton(tol).iterates(form), note=note)
+    points = InteriorPoint(tol).points if quick else InteriorPoint(tol).iterates
+    interior = Stage("InteriorPoint", points(form), note=note)
     if form.losses.any_hard:
         yield interior
         yield replace(newton, most=_LAST_RESORT_IF_HARD)
@@ -117,6 +126,11 @@ def _can_be_written_out(form: Formulation) -> bool:
 
 def _interior_pays(form: Formulation) -> bool:
     return _numbers(form) <= (_QUICK_FROBENIUS if isinstance(form.divergence, Frobenius) else _QUICK)
+
+
+def _dual_pays(form: Formulation) -> bool:
+    few = form.measurements.n_rows <= _FEW_MULTIPLIERS
+    return few and (_numbers(form) <= _MULTIPLIED if form.losses.any_hard else _interior_pays(form))
 
 
 def _numbers(form: Formulation) -> int:

@@ -240,10 +240,13 @@ class _Run(Loop[Iterate, _Graded, Record]):
         """Whether errors of values may be what closes the gap of a point that would count as solved."""
         if self.recheck is None or not found.holds(self.tol):
             return False
-        values = self.problem.formulation.measurements.values_of_factor(factor)
-        error = self.recheck.error(self.problem.lift(factor), dual, values)
-        # numbers whose squares overflow have no exact sums, and nothing is known of the error
         limit = _UNSEEN * self.tol * max(abs(found.primal), self.problem.formulation.unit)
+        lifted = self.problem.lift(factor)
+        if self.recheck.most_error(lifted, dual) <= limit:
+            return False
+        values = self.problem.formulation.measurements.values_of_factor(factor)
+        error = self.recheck.error(lifted, dual, values)
+        # numbers whose squares overflow have no exact sums, and nothing is known of the error
         return bool(np.isfinite(error)) and error > limit
 
     def _rechecked(self, factor: Array, dual: Array) -> tuple[Certificate, Array]:

@@ -15,9 +15,10 @@ import numpy as np
 
 from nearwise._common.types import Array, Index, Mask
 from nearwise.model.divergences import Frobenius, LogDet, VonNeumann
-from nearwise.model.formulation import Formulation, Iterate
+from nearwise.model.formulation import Formulation, Iterate, bare_prior_point
 from nearwise.solving._interior_run import WINDOW, Run
 from nearwise.solving._written import WrittenForm, WrittenRows
+from nearwise.solving.dual import polished
 
 _LARGER = 1e4  # how much further inside each start is, at least
 _LARGEST = 1e200
@@ -66,7 +67,11 @@ class InteriorPoint:
             raise TypeError(
                 f"InteriorPoint knows LogDet, VonNeumann and Frobenius, not {form.divergence!r}; use Newton()"
             )
-        yield _prior(form)
+        yield bare_prior_point(form)
+        yield from self.points(form)
+
+    def points(self, form: Formulation) -> Iterator[Iterate]:
+        """The same without the prior."""
         losses = form.losses
         written = WrittenForm(form.divergence, form.prior, WrittenRows.of(form.measurements), losses)
         rows = np.flatnonzero(_has_weight(form))
@@ -75,7 +80,8 @@ class InteriorPoint:
         def point(run: Run) -> Iterate:
             return run.point() if all_rows else _with_all_rows(run.point(), rows, written.rows)
 
-        for run in _runs(written if all_rows else written.only(rows)):
+        weighty = written if all_rows else written.only(rows)
+        for run in _runs(weighty):
             while run.is_promising and run.advance():
                 if run.is_worth_a_look(self.tol, form.unit):
                     yield point(run)
@@ -90,6 +96,9 @@ class InteriorPoint:
                 while run.is_promising and run.advance():
                     if run.is_worth_a_look(self.tol, form.unit):
                         yield point(run)
+            # where M is nearly singular, its values are known better from the multipliers than by themselves
+            for found in polished(weighty, run.slacks.y, self.tol):
+                yield found if all_rows else _with_all_rows(found, rows, written.rows)
 
 
 @np.errstate(all="ignore")
@@ -105,16 +114,6 @@ def _with_all_rows(point: Iterate, rows: Index, written: WrittenRows) -> Iterate
     dual = np.zeros(written.n_rows)
     dual[rows] = point.dual
     return replace(point, values=written.values(point.factor), dual=dual)
-
-
-def _prior(form: Formulation) -> Iterate:
-    """The prior with the bound 0, for which nothing needs to be factorised."""
-    x, r = np.maximum(form.prior, 0.0), len(form.prior)
-    factor = np.diag(np.sqrt(x))
-    values = form.measurements.values_of_factor(factor)
-    known = (0.0, 0.0) if np.array_equal(x, form.prior) else None
-    none = np.zeros(form.measurements.n_rows), np.zeros((r, r))
-    return Iterate(factor, values, *none, (x, np.eye(r)), distances=known)
 
 
 def _runs(form: WrittenForm) -> Iterator[Run]:

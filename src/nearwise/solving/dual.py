@@ -1,0 +1,211 @@
+"""Newton's method on the dual of a small problem, which solves what is near its prior in a few cheap steps.
+
+For multipliers y the Lagrangian is least at M(y) = (phi')^-1(phi'(prior) - sum_i y_i A_i), so that the dual
+is a smooth concave function of m numbers with signs. A step goes straight towards the maximum of its
+second-order model under these signs. Far from the prior, and where multipliers have no end, steps get short:
+then the method ends, and `interior` is for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import lapack
+
+from nearwise._common.types import Array, Index, Mask
+from nearwise.model.divergences import Frobenius, LogDet, divided_differences
+from nearwise.model.formulation import Formulation, Iterate, bare_prior_point
+from nearwise.solving._written import WrittenForm, WrittenRows, packing
+
+_MOST_STEPS = 14
+_SHORT, _MOST_SHORT = 0.1, 3  # length of a step, and how many such in a row end the method
+_GOOD = 0.1  # times the tolerance: residual of a point that is looked at
+_LOOKS = 2  # points that are looked at
+_TRIALS = 8  # points along a line
+_FLATTER = 0.5  # of the slope at the beginning of a line: a rise at which a step may end
+_LEAST, _MOST = 0.1, 0.7  # by how much the next trial is shorter
+_RIDGE = 1e-11  # of the model's diagonal, because rows may be dependent
+_TOGETHER = 12  # changes of the set of held rows without gain, before rows change one by one
+_MOST_CHANGES = 60
+_POLISHING = 3  # steps
+_SMALLEST = 1e-300
+
+
+@dataclass(frozen=True)
+class DualNewton:
+    """Newton's method on the dual, for problems with few rows.
+
+    Parameters
+    ----------
+    tol : the tolerance of the run; points that cannot be that good yet are kept back
+    """
+
+    tol: float = 1e-6
+
+    def iterates(self, form: Formulation) -> Iterator[Iterate]:
+        """The prior, then a point that is likely to be the optimum; none where the method finds none."""
+        yield bare_prior_point(form)
+        rows = WrittenRows.of(form.measurements)
+        run = _Run(WrittenForm(form.divergence, form.prior, rows, form.losses))
+        short = looks = 0
+        for _ in range(_MOST_STEPS):
+            length = run.advance()
+            short = short + 1 if length < _SHORT else 0
+            if not length or short == _MOST_SHORT:
+                return
+            if run.residual <= _GOOD * self.tol:
+                yield run.point()
+                looks += 1
+                if looks == _LOOKS:
+                    return
+
+
+def polished(form: WrittenForm, y: Array, tol: float) -> Iterator[Iterate]:
+    """The point that a few steps from multipliers next to the best ones lead to, if they lead to one."""
+    run = _Run(form, y)
+    for _ in range(_POLISHING):
+        if not run.advance():
+            break
+    if run.residual <= tol:
+        yield run.point()
+
+
+class _At:
+    """What is known at multipliers y.
+
+    Attributes
+    ----------
+    x, Q : eigenvalues and eigenvectors of M(y); t are those of its gradient
+    rows : constraint matrices in that basis
+    slope : of the dual, with its sign changed: the values that belong to y less those of M(y)
+    """
+
+    def __init__(self, y: Array, t: Array, Q: Array, x: Array, rows: Array, slope: Array) -> None:
+        self.y, self.t, self.Q, self.x, self.rows, self.slope = y, t, Q, x, rows, slope
+
+
+class _Run:
+    """A point, and what does not change on the way."""
+
+    @np.errstate(all="ignore")
+    def __init__(self, form: WrittenForm, start: Array | None = None) -> None:
+        self.form, self._packing = form, packing(len(form.prior))
+        losses, divergence = form.losses, form.divergence
+        self._sign = -losses.relations.astype(np.float64)
+        self._signed: Mask = self._sign != 0
+        self._theta = np.diag(divergence.gradient(form.prior))
+        self._diagonal = np.flatnonzero(self._packing.a == self._packing.b)
+        # how values answer to y: linearly, or through the divergence where the slack is its own
+        self._own: Index = np.flatnonzero(losses.is_bregman)
+        self._at_bounds = divergence.gradient(losses.bounds[self._own])
+        self._own_give = losses.compliance[self._own]
+        self._give = losses.compliance.copy()
+        self._give[self._own] = 0.0
+        self._at = self._measured(np.zeros(len(losses.bounds)) if start is None else losses.signed(start))
+
+    @property
+    def residual(self) -> float:
+        """How far the values are from those that belong to the multipliers, relative to `references`."""
+        if self._at is None:
+            return np.inf
+        slope = self._at.slope
+        idle = (self._at.y == 0) & (self._sign * slope >= 0) & self._signed
+        return float(np.max(np.where(idle, 0.0, np.abs(slope)) / self.form.losses.references, initial=0.0))
+
+    @np.errstate(all="ignore")
+    def point(self) -> Iterate:
+        """What was measured at the current point."""
+        assert self._at is not None
+        at, rows = self._at, self.form.rows
+        factor, y = at.Q * np.sqrt(at.x), at.y * (rows.sizes > 0)
+        return Iterate(factor, rows.values(factor), y, rows.adjoint(y), (at.x, at.Q))
+
+    @np.errstate(all="ignore")
+    def advance(self) -> float:
+        """One step; its length, which is 0 where there is none."""
+        at = self._at
+        step = None if at is None else self._step(at)
+        if at is None or step is None:
+            return 0.0
+        before, length = float(at.slope @ step), 1.0
+        if not before < 0:
+            return 0.0
+        for _ in range(_TRIALS):
+            new = self._measured(at.y + length * step)
+            after = np.inf if new is None else float(new.slope @ step)
+            if new is not None and after <= -_FLATTER * before:
+                self._at = new
+                return length
+            # where the slope would vanish if it changed evenly; outside the domain nothing is known
+            even = 0.5 if new is None else before / (before - after)
+            length *= min(max(even, _LEAST), _MOST)
+        return 0.0
+
+    def _measured(self, y: Array) -> _At | None:
+        """None outside the domain of the dual."""
+        divergence, rows = self.form.divergence, self.form.rows
+        t, Q, failed = lapack.dsyevd(self._theta - rows.adjoint(y))
+        x = divergence.gradient_inverse(t)
+        if failed or not np.isfinite(x.sum()):
+            return None
+        written = rows.in_basis(Q)
+        belonging = self.form.losses.bounds + self._give * y
+        if len(own := self._own):
+            belonging[own] = divergence.gradient_inverse(self._at_bounds + self._own_give * y[own])
+        slope = belonging - rows.shifted(x @ written[self._diagonal])
+        return _At(y, t, Q, x, written, slope) if np.isfinite(slope.sum()) else None
+
+    def _step(self, at: _At) -> Array | None:
+        """To the optimum of the second-order model; None where it is not found."""
+        weights = np.sqrt(self._slopes(at).take(self._packing.flat))
+        scaled = at.rows * weights[:, None]
+        hessian = scaled.T @ scaled
+        give = self._give.copy()
+        if len(own := self._own):
+            replies = self._at_bounds + self._own_give * at.y[own]
+            give[own] = self._own_give * self.form.divergence.gradient_inverse_slope(replies)
+        diagonal = (1 + _RIDGE) * hessian.diagonal() + give + _SMALLEST
+        scale = 1 / np.sqrt(diagonal)
+        hessian *= scale[:, None]
+        hessian *= scale
+        hessian.flat[:: len(hessian) + 1] = 1.0
+        if not np.isfinite(hessian.sum()):
+            return None
+        step = self._least(hessian, at.slope * scale, at.y / scale)
+        return None if step is None else step * scale
+
+    def _slopes(self, at: _At) -> Array:
+        """Of M(y), by its gradient, in the basis Q: divided differences of (phi')^-1."""
+        if isinstance(self.form.divergence, LogDet):
+            return np.asarray(at.x[:, None] * at.x)
+        if isinstance(self.form.divergence, Frobenius):
+            size = np.abs(at.t)
+            return (at.x[:, None] + at.x) / np.maximum(size[:, None] + size, _SMALLEST)
+        return divided_differences(self.form.divergence, at.t)
+
+    def _least(self, H: Array, g: Array, y: Array) -> Array | None:
+        """The d that minimises g d + d H d / 2 with signs of y + d, by a primal-dual active set."""
+        sign = self._sign
+        held = self._signed & (sign * y <= 0) & (sign * g >= 0)
+        fewest, patience = len(g) + 1, _TOGETHER
+        for _ in range(_MOST_CHANGES):
+            d = np.where(held, -y, 0.0)
+            loose = np.flatnonzero(~held)
+            if len(loose):
+                part = H if len(loose) == len(g) else H[loose[:, None], loose]
+                L, failed = lapack.dpotrf(part, lower=1, clean=0)
+                if failed:
+                    return None
+                d[loose] = lapack.dpotrs(L, -(g + H @ d)[loose], lower=1)[0]
+            wrong = np.where(held, sign * (H @ d + g), sign * (y + d)) < 0
+            count = int(np.count_nonzero(wrong))
+            if not count:
+                return d
+            patience = _TOGETHER if count < fewest else patience - 1
+            fewest = min(fewest, count)
+            if patience <= 0:  # they may go round in a circle together
+                wrong[: np.flatnonzero(wrong)[-1]] = False
+            held = held ^ wrong
+        return None
