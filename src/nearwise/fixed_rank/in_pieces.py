@@ -22,8 +22,9 @@ from nearwise.fixed_rank.descent import Step
 from nearwise.fixed_rank.geometry import Flat, MixingGeometry, inverse_of
 from nearwise.fixed_rank.regression import Regression
 from nearwise.model.blocks import Block
+from nearwise.model.parts import Parts
 from nearwise.model.passes import Kept
-from nearwise.model.pieces import Parts, Piece, slices
+from nearwise.model.pieces import Piece, slices
 
 _SUFFICIENT = 1e-4  # share of the slope that a step must bring
 _SHORTENINGS = 30
@@ -210,10 +211,10 @@ def sums_of(piece: Piece, G: Array, D: Array | None, scale: Scale) -> Sums:
     B, total = G / scale.feature, 0.0
     slope = np.zeros(G.shape if D is None else D.shape)
     for _, block, parts in slices(piece, None):
-        images = parts.in_basis(B)
+        images = parts.in_basis(B, "images")
         residual, counts = _failing(images.values(), block, scale)
         total += float(counts @ (residual * residual))
-        seen = images if D is None else parts.in_basis(D / scale.feature)
+        seen = images if D is None else parts.in_basis(D / scale.feature, "others")
         slope += _pulled(parts, seen, counts * residual)
     return Sums(total, slope / scale.feature)
 

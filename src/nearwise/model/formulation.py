@@ -124,7 +124,7 @@ class Formulation:
                 gap = distance + self.losses.fenchel_residual(point.values, shrink * point.dual, loss)
             if np.isfinite(gap):
                 break
-            shrink /= 2
+            shrink = self.losses.smaller_share(shrink)
         violated = self.losses.violated(point.values)
         return Certificate(
             primal=primal,
