@@ -150,7 +150,6 @@ def test_transform_and_pair_distances_are_lazy() -> None:
     "learner",
     [
         nw.KernelLearner(),
-        nw.FixedRankLearner(rank=2),
         nw.OnlineLearner(),
         nw.KernelReducer(),
         nw.FixedRankRegressor(rank=2),

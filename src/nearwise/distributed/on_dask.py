@@ -48,8 +48,8 @@ class Chunked:
         self.dtype: np.dtype[Any] = array.dtype
         self._ends = np.cumsum([0, *self.array.chunks[0]])
 
-    def take(self, rows: Index) -> NDArray[Any]:
-        """Some of the rows, in that order, here."""
+    def take(self, rows: Index, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Some of the rows, in that order, here; never in `out`."""
         return np.asarray(compute([self.gathered(np.asarray(rows))], self.client)[0])
 
     def runner(self, pieces: Sequence[Any]) -> Runner:

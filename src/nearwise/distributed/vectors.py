@@ -39,8 +39,8 @@ class Vectors(Protocol):
     def ids(self) -> NDArray[Any] | None:
         """What the rows are called, where that was read with them."""
 
-    def take(self, rows: Index) -> NDArray[Any]:
-        """Some of the rows, in that order, in memory."""
+    def take(self, rows: Index, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Some of the rows, in that order, in memory; `out` may be used for them."""
 
     def runner(self, pieces: Sequence[Any]) -> Runner:
         """What works on pieces, each with attributes and methods as `model.pieces.Piece`, of these rows."""
@@ -114,12 +114,14 @@ class Stacked:
         self.dtype: np.dtype[Any] = np.result_type(*(part.dtype for part in parts))
         self.shape: tuple[int, int] = (int(self._ends[-1]), int(widths.pop()))
 
-    def take(self, rows: Index) -> NDArray[Any]:
-        """Some of the rows, in that order."""
+    def take(self, rows: Index, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Some of the rows, in that order; in `out`, where that is given."""
         arrays = [part.opened() if isinstance(part, MappedRows) else part for part in self.parts]
         if len(arrays) == 1:
-            return np.take(arrays[0], rows, axis=0)
-        out = np.empty((len(rows), self.shape[1]), self.dtype)
+            if out is None:
+                return np.take(arrays[0], rows, axis=0)
+            return np.take(arrays[0], rows, axis=0, out=out, mode="clip")  # others are written twice
+        out = np.empty((len(rows), self.shape[1]), self.dtype) if out is None else out
         part_of = np.searchsorted(self._ends, rows, side="right") - 1
         for k in np.unique(part_of):
             chosen = np.flatnonzero(part_of == k)

@@ -59,7 +59,7 @@ class Checkpoint:
         self.n_restored = self.n_iterations
         self._next = 0
 
-    def stage(self, solve: Callable[[], Result | DiagonalResult]) -> Array:
+    def stage(self, solve: Callable[[], Result | DiagonalResult | FixedRankResult]) -> Array:
         """The factor of the next solve, from the file if it is there."""
         self._next += 1
         if self._next > len(self.finished):

@@ -75,6 +75,11 @@ class SpaceInPieces:
         return pairs[0], pairs[1]
 
 
+def limit() -> int:
+    """How many numbers of rows are taken here at most."""
+    return _TAKEN
+
+
 def rows_of(features: Any, rows: Index) -> Array:
     """Some rows in memory, in double precision."""
     return features.take(rows).astype(np.float64) if isinstance(features, Vectors) else features[rows]

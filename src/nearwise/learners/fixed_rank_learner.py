@@ -15,11 +15,14 @@ from sklearn.utils import check_random_state
 from nearwise._common.checks import one_of, whole_number
 from nearwise._common.types import Array
 from nearwise._common.warning import warn
+from nearwise.distributed import Vectors
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
+from nearwise.fixed_rank.in_pieces import RegressionInPieces
 from nearwise.fixed_rank.online import Schedule
 from nearwise.fixed_rank.regression import Regression, constraint_forms, root_mean_square
-from nearwise.learners import _side, fixed_rank as shared
+from nearwise.learners import _fixed_rank_in_pieces as in_pieces, _side, fixed_rank as shared
 from nearwise.learners._checkpoint import open_checkpoint
+from nearwise.learners._in_pieces import rows_of, sample_of_constraints
 from nearwise.learners._progress import progress, with_callbacks
 from nearwise.learners._range import refuse_incomparable
 from nearwise.learners._selection import hold_out
@@ -33,7 +36,7 @@ from nearwise.learners.kernel_features import (
     kernel_features,
 )
 from nearwise.learners.metric import Metric, euclidean
-from nearwise.model import bounds, constraints as c, drawing
+from nearwise.model import bounds, constraints as c
 from nearwise.model.blocks import Constraints
 from nearwise.solving.result import Status
 
@@ -167,7 +170,7 @@ class FixedRankLearner(Learner):
         sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Learn the metric; arguments as for `MetricLearner`."""
-        X = self._training_data(X)
+        X, y, sample_ids, sample_weight = in_pieces.training(self, X, y, sample_ids, sample_weight)
         rng = check_random_state(self.random_state)
         given = _side.read(X.shape[0], y, constraints, sample_ids, sample_weight=sample_weight)
         side = self._with_pairs(X, given, self.n_pairs, rng)
@@ -205,9 +208,14 @@ class FixedRankLearner(Learner):
         """Learn from more objects and constraints on them: one pass in mini-batches, (9) and (20).
 
         Pairs from labels are drawn within the objects of the call. The first call chooses start, bounds,
-        units and step sizes from its data.
+        units and step sizes from its data. Rows in pieces are as many calls as there are parts of
+        constraints that name few objects.
         """
         first = not hasattr(self, "metric_")
+        X, y, sample_ids, sample_weight = in_pieces.opened(self, X, y, sample_ids, sample_weight)
+        if isinstance(X, Vectors):
+            in_pieces.partial_fit(self, X, y, constraints, sample_ids, sample_weight)
+            return self
         X = self._training_data(X) if first else self._checked(X)
         rng = check_random_state(self.random_state)
         given = _side.read(X.shape[0], y, constraints, sample_ids, sample_weight=sample_weight)
@@ -237,9 +245,10 @@ class FixedRankLearner(Learner):
         rng: np.random.RandomState,
     ) -> HeldOutScores | None:
         """What a coarse run on a part of what is known comes to on the rest; None without a rest."""
-        weights = given.weights
-        known = (rows, given.codes, given.constraints, rng)
-        trial = hold_out(*known, weights=weights) if self.check else None
+        weights, looked_at, side = given.weights, rows, given.constraints
+        if isinstance(rows, Vectors) and given.codes is None and self.check:
+            looked_at, side = sample_of_constraints(rows, side, rng)
+        trial = hold_out(looked_at, given.codes, side, rng, weights=weights) if self.check else None
         if trial is None:
             return None
         n_pairs = self.n_pairs
@@ -251,8 +260,9 @@ class FixedRankLearner(Learner):
             trial.constraints,
             weights=None if weights is None else weights[trial.rows],
         )
-        side = self._with_pairs(X[trial.rows], part, n_pairs, rng)
-        problem, units = self._problem(side, rows[trial.rows], None)
+        learned_from = rows_of(looked_at, trial.rows)
+        near = learned_from if self.features_ is None else X[trial.rows]
+        problem, units = self._problem(self._with_pairs(near, part, n_pairs, rng), learned_from, None)
         if problem is None:
             return None
         inward, coarse = units.inward(start), replace(chosen, tol=max(chosen.tol, _COARSE), thorough=False)
@@ -263,8 +273,10 @@ class FixedRankLearner(Learner):
         return HeldOutScores(trial.score(start), trial.score(units.outward(found.factor)), trial.score(None))
 
     def _batch(
-        self, problem: Regression, start: Array, chosen: shared.Settings, callback: Any
+        self, problem: Regression | RegressionInPieces, start: Array, chosen: shared.Settings, callback: Any
     ) -> FixedRankResult:
+        if isinstance(problem, RegressionInPieces):
+            return in_pieces.batch(problem, start, chosen, callback, self.checkpoint, self.random_state)
         settings = (self.geometry, self.subspace_weight, chosen.solver, chosen.tol)
         memory = open_checkpoint(self.checkpoint, self.random_state, problem, start, *settings)
         if memory is None:
@@ -306,7 +318,7 @@ class FixedRankLearner(Learner):
         drawn = Constraints()
         if side.codes is not None:
             near = X if draw == "local" else None
-            same, different = drawing.pairs_of_classes(side.codes, near, draw, n_pairs, rng)
+            same, different = in_pieces.pairs_of_classes(side.codes, near, draw, n_pairs, rng)
             drawn = _side.weighed(c.similar(same) + c.dissimilar(different), side.weights)
         return replace(side, constraints=drawn + side.constraints)
 
@@ -318,17 +330,17 @@ class FixedRankLearner(Learner):
             self.features_ = kernel_features(self.kernel, self.kernel_params, X, n_basis, rng)
         rows = X if self.features_ is None else self.features_(X)[first_equal_rows(X)]
         chosen = shared.settings(self, rows.shape[1])
-        start = shared.start_factor(self.start, rows, rows.shape[1], chosen.rank, rng)
-        H = np.asarray(rows @ start)
-        i, j = bounds.sampled_pairs(len(H)).T
-        filling = bounds.of_sample(np.square(H[i] - H[j]).sum(axis=1)) or bounds.OpenBounds(0.0, 1.0, 0.0)
+        seen = in_pieces.some_rows(rows)
+        start = shared.start_factor(self.start, seen, rows.shape[1], chosen.rank, rng)
+        distances = in_pieces.sampled_distances(rows, start)
+        filling = bounds.of_sample(distances) or bounds.OpenBounds(0.0, 1.0, 0.0)
         self.bounds_, self.margin_ = (filling.upper, filling.lower), filling.threshold
         return rows, start, chosen
 
     def _problem(
         self, side: _side.SideInformation, rows: Any, units: shared.Units | None
-    ) -> tuple[Regression | None, shared.Units]:
-        """The cost of the constraints; None where there is nothing to learn from."""
+    ) -> tuple[Any, shared.Units]:
+        """The cost of the constraints, in pieces where the rows are; None where nothing is to be learned."""
         relations = side.constraints.relations
         targets = bounds.with_margins(side.constraints, self.margin_)
         all_open = bool(np.isnan(targets).all())
@@ -336,6 +348,8 @@ class FixedRankLearner(Learner):
         if not len(targets) or (all_open and self.bounds_[1] == 0.0):
             return None, units or shared.Units()
         refuse_incomparable(side.constraints, targets, self.margin_)
+        if isinstance(rows, Vectors):
+            return in_pieces.regression(rows, side.constraints, targets, units, self.checkpoint is not None)
         unit = None if units is None else units.feature
         forms = constraint_forms(side.constraints.blocks, rows, side.n_objects, unit)
         units = units or shared.Units(forms.unit, root_mean_square(targets))

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from nearwise._common.errors import RowsError
 from nearwise._common.types import Array, Index
 from nearwise._common.warning import warn
+from nearwise.distributed.running import Runner
 from nearwise.distributed.vectors import Vectors
 from nearwise.model import binding
 from nearwise.model.binding import Weighed
@@ -103,12 +104,7 @@ def bind_in_blocks(
         raise ValueError("a fixed part of the values needs data in memory: give the features as one array")
     if 0 in vectors.shape:
         raise ValueError(f"features must be a non-empty (n, r) array, got shape {vectors.shape}")
-    for block in constraints.blocks:
-        if block.matrices:
-            raise ValueError(
-                f"{constraints.stated(0)}: general linear constraints need data in memory; distances, "
-                "comparisons and inner products can be in pieces"
-            )
+    refuse_linear(constraints)
     values, basis = binding.checked_prior(prior, vectors.shape[1], divergence)
     reference = binding.reference_of(values, divergence)
     names = vectors.ids if sample_ids is None else sample_ids
@@ -120,16 +116,13 @@ def bind_in_blocks(
         found = vectors.take(rows).astype(np.float64)
         z = found[place[: len(i)]] - found[place[len(i) :]]
         bounds = binding.filled_bounds(constraints, z, basis, reference)
-    cut, starts = _cut(resolved, bounds, vectors)
-    runner = vectors.runner(cut)
+    pieces, starts = cut(resolved, bounds, vectors)
+    runner = vectors.runner(pieces)
     r = vectors.shape[1] if basis is None else basis.shape[1]
     coordinates = np.eye(r) if basis is None else basis
     most = max(3 * r * (r + 1) // 2, 4096)
     measurements = InBlocks(runner, starts[:-1], np.diff(starts), coordinates, basis, most)
-    m = len(constraints)
-    stride = 1 if m <= _ALL_SIZES else -(-m // _SIZES)
-    parts = runner.run(survey_of, Terms(divergence, 1.0, 1.0, basis, reference, 1.0), stride)
-    survey = _joined(parts, constraints)
+    survey = surveyed(runner, constraints, Terms(divergence, 1.0, 1.0, basis, reference, 1.0))
     return BoundInBlocks(vectors, constraints, divergence, values, basis, measurements, bounds, names, survey)
 
 
@@ -165,6 +158,25 @@ class Survey(NamedTuple):
     wrong: int
 
 
+def refuse_linear(constraints: Constraints) -> None:
+    """An error for constraints that speak of all objects at once."""
+    first = 0
+    for block in constraints.blocks:
+        if block.matrices:
+            raise ValueError(
+                f"{constraints.stated(first)}: general linear constraints need data in memory; distances, "
+                "comparisons and inner products can be in pieces"
+            )
+        first += len(block)
+
+
+def surveyed(runner: Runner, constraints: Constraints, terms: Terms) -> Survey:
+    """Look at all rows once; an error names one whose vectors are no numbers to work with."""
+    m = len(constraints)
+    stride = 1 if m <= _ALL_SIZES else -(-m // _SIZES)
+    return _joined(runner.run(survey_of, terms, stride), constraints)
+
+
 @np.errstate(all="ignore")
 def survey_of(piece: Piece, terms: Terms, stride: int) -> Survey:
     """Look at all rows of a piece once."""
@@ -195,6 +207,23 @@ def survey_of(piece: Piece, terms: Terms, stride: int) -> Survey:
     return Survey(np.concatenate(sizes_found), np.nan, total, np.concatenate(lost), extreme, wrong)
 
 
+def cut(blocks: tuple[Block, ...], bounds: Array, vectors: Vectors) -> tuple[list[Piece], Index]:
+    """Pieces of resolved constraints, and where they begin."""
+    m = len(bounds)
+    size = int(np.clip(-(-m // _PIECES), _FEWEST, _MOST))
+    ends = np.cumsum([0, *map(len, blocks)])
+    starts = np.append(np.arange(0, m, size), m)
+    found = []
+    for low, high in itertools.pairwise(starts):
+        own = []
+        for block, (begin, end) in zip(blocks, itertools.pairwise(ends), strict=True):
+            a, b = max(low, begin), min(high, end)
+            if a < b:
+                own.append(replace(sliced(block, int(a - begin), int(b - begin)), bounds=bounds[a:b]))
+        found.append(Piece(int(low), tuple(own), vectors))
+    return found, starts
+
+
 def _joined(parts: list[Survey], constraints: Constraints) -> Survey:
     wrong = next((part.wrong for part in parts if part.wrong >= 0), -1)
     if wrong >= 0:
@@ -211,20 +240,3 @@ def _joined(parts: list[Survey], constraints: Constraints) -> Survey:
 def _no_extreme() -> Extreme:
     none = np.empty(0, np.int64)
     return Extreme(none, none.astype(np.int8), none != 0, np.empty(0), np.empty(0), np.empty(0))
-
-
-def _cut(blocks: tuple[Block, ...], bounds: Array, vectors: Vectors) -> tuple[list[Piece], Index]:
-    """Pieces of rows, and where they begin."""
-    m = len(bounds)
-    size = int(np.clip(-(-m // _PIECES), _FEWEST, _MOST))
-    ends = np.cumsum([0, *map(len, blocks)])
-    starts = np.append(np.arange(0, m, size), m)
-    found = []
-    for low, high in itertools.pairwise(starts):
-        own = []
-        for block, (begin, end) in zip(blocks, itertools.pairwise(ends), strict=True):
-            a, b = max(low, begin), min(high, end)
-            if a < b:
-                own.append(replace(sliced(block, int(a - begin), int(b - begin)), bounds=bounds[a:b]))
-        found.append(Piece(int(low), tuple(own), vectors))
-    return found, starts

@@ -123,7 +123,7 @@ def certified(
             gap = to_mirror + losses.fenchel_residual(values, share * dual, loss)
         if np.isfinite(gap):
             break
-        share /= 2
+        share = losses.smaller_share(share)
     violated, primal = losses.violated(values), distance + loss
     return Certificate(
         primal=primal,

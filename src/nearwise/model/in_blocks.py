@@ -22,6 +22,7 @@ from nearwise.distributed.running import Runner
 from nearwise.model import pieces
 from nearwise.model.local import SINGLE, LocalAtoms, drawn_rows
 from nearwise.model.losses import Violated
+from nearwise.model.parts import joined_atoms
 from nearwise.model.passes import Kept, kept, restored
 from nearwise.model.pieces import Slopes, Sums, Terms
 
@@ -116,7 +117,7 @@ class InBlocks:
         arguments = at.raw, terms, self.coordinates @ basis, dtype
         answers = self.runner.run(pieces.curved_atoms, *arguments, each=each)
         found = [one for one, asked in zip(answers, each, strict=True) if asked is not None]
-        atoms = pieces.joined_atoms([part for part, _ in found], basis.shape[1], dtype)
+        atoms = joined_atoms([part for part, _ in found], basis.shape[1], dtype)
         weights = np.concatenate([np.empty(0), *(own for _, own in found)])
         return atoms, weights * (share * scale), sampled
 
@@ -326,6 +327,8 @@ class LossesInBlocks:
 
     def fenchel_residual(self, p: AtPoint, y: Any, total: float) -> float:
         """`total` at p, plus the sum of conjugate(y) - y p: zero where y is the derivative at p."""
+        if isinstance(y, Multipliers) and y.scale == 0.0:
+            return total  # the least of every loss is 0
         own = isinstance(y, Multipliers) and y.at is p and y.terms is self.terms
         if own and y.scale == 1.0:
             return 0.0
@@ -340,6 +343,10 @@ class LossesInBlocks:
             each = measurements.split(y)
             found = measurements.runner.run(pieces.residual, p.raw, self.terms, None, each=each)
         return total + float(sum(found))
+
+    def smaller_share(self, share: float) -> float:
+        """None of multipliers outside the dual's domain: half of them prove little, and cost a pass."""
+        return 0.0
 
     def violated(self, p: AtPoint) -> Violated:
         """What certificates report of the violations."""

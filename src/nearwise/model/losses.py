@@ -217,6 +217,10 @@ class Losses:
         residual[rows] = -y[rows] * (p - self.bounds if beyond is None else beyond)[rows]
         return total + float(np.sum(residual))
 
+    def smaller_share(self, share: float) -> float:
+        """Of multipliers that lie outside the dual's domain, the next share to try."""
+        return share / 2
+
     def _may_be_slopes(self, p: Array, y: Array) -> bool:
         """False where some row has a multiplier though it holds, or is hard: that is told in no time."""
         return not self.any_hard and not np.any((y != 0) & (self.excess(p) == 0))

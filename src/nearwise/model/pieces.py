@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nearwise._common.scratch import scratch
 from nearwise._common.types import Array, Index
 from nearwise.distributed.vectors import Stacked, Vectors
 from nearwise.model.atoms import is_rounding
@@ -23,6 +23,7 @@ from nearwise.model.blocks import Block
 from nearwise.model.divergences import Divergence
 from nearwise.model.local import LocalAtoms
 from nearwise.model.losses import SATISFIED, Losses
+from nearwise.model.parts import Parts, joined, rows_of
 
 WORST = 10  # rows of the largest violations that an evaluation names
 _NUMBERS = 1 << 18  # of a slice of vectors: small enough to stay in the cache
@@ -110,46 +111,6 @@ class Terms:
         return parts.in_basis(root if self.basis is None else self.basis * root).parts()
 
 
-class Parts(NamedTuple):
-    """Rows of a slice written out: value_i = sum_t c_t (x_t B) . (y_t B)."""
-
-    x: NDArray[Any]
-    y: NDArray[Any]  # the same object as x where every atom is a square
-    coefficient: Array
-    row: Index | None  # None where atom t is row t
-    n_rows: int
-
-    def in_basis(self, T: Array) -> Parts:
-        """After a linear map, a matrix or the diagonal of one."""
-        x = self.x * T if T.ndim == 1 else self.x @ T
-        same = self.y is self.x
-        return self._replace(x=x, y=x if same else self.y * T if T.ndim == 1 else self.y @ T)
-
-    def values(self) -> Array:
-        """Of every row under the identity."""
-        return self._summed(self.coefficient * np.einsum("ij,ij->i", self.x, self.y))
-
-    def parts(self) -> Array:
-        """What the magnitudes of its parts add up to."""
-        xx = np.einsum("ij,ij->i", self.x, self.x)
-        size = xx if self.y is self.x else np.sqrt(xx) * np.sqrt(np.einsum("ij,ij->i", self.y, self.y))
-        return self._summed(np.abs(self.coefficient) * size)
-
-    def adjoint(self, weights: Array) -> Array:
-        """sum_i weights_i A_i; only rows with a weight are multiplied out."""
-        per_atom = self.coefficient * (weights if self.row is None else weights[self.row])
-        used = np.flatnonzero(per_atom)
-        x = self.x if len(used) == len(per_atom) else self.x[used]
-        y = x if self.y is self.x else self.y[used]
-        total = x.T @ (per_atom[used, None] * y)
-        return np.asarray((total + total.T) / 2)
-
-    def _summed(self, per_atom: Array) -> Array:
-        if self.row is None:
-            return per_atom
-        return np.asarray(np.bincount(self.row, per_atom, self.n_rows), dtype=np.float64)
-
-
 @dataclass(frozen=True, eq=False)
 class Sums:
     """What a pass over a piece, or over all of them, finds at one point.
@@ -189,7 +150,7 @@ def evaluate(
     pullback, curved, satisfied = np.zeros((d, d)), [np.empty(0, np.int64)], 0
     worst: list[tuple[int, float, float]] = []
     for rows, block, parts in slices(piece, terms.basis):
-        images = parts.in_basis(B)
+        images = parts.in_basis(B, "images")
         p, losses = images.values(), terms.losses(rows, block, parts)
         with np.errstate(all="ignore"):  # what overflows makes the total infinite, and is refused
             total += (own := losses.total(p))
@@ -198,7 +159,7 @@ def evaluate(
             weight += float(np.abs(y) @ (p if losses.is_definite.all() else images.parts()))
             size += float(np.abs(y) @ parts.parts())
             if beside is not None:
-                values = parts.in_basis(beside.B).values() if multiple is None else p / multiple**2
+                values = p / multiple**2 if multiple else parts.in_basis(beside.B, "others").values()
                 there = _slopes_at(values, rows, block, parts, beside)
                 residual += losses.fenchel_residual(p, there, own) - own
             elif share != 1.0:
@@ -242,7 +203,7 @@ def residual(piece: Piece, B: Array, terms: Terms, dual: Slopes | None, given: A
     """The sum of conjugate(y) - y p at M = B B^T, for multipliers of another point or given ones."""
     total, start = 0.0, 0
     for rows, block, parts in slices(piece, terms.basis):
-        p, losses = parts.in_basis(B).values(), terms.losses(rows, block, parts)
+        p, losses = parts.in_basis(B, "images").values(), terms.losses(rows, block, parts)
         with np.errstate(all="ignore"):
             y = given[start : start + len(rows)] if given is not None else _slopes(rows, block, parts, dual)
             own = losses.total(p)
@@ -259,7 +220,7 @@ def multipliers(piece: Piece, dual: Slopes) -> Array:
 
 def values(piece: Piece, B: Array, basis: Array | None) -> Array:
     """<A_i, B B^T> of every row."""
-    found = [parts.in_basis(B).values() for _, _, parts in slices(piece, basis)]
+    found = [parts.in_basis(B, "images").values() for _, _, parts in slices(piece, basis)]
     return np.concatenate([np.empty(0), *found])
 
 
@@ -270,7 +231,7 @@ def weighed(piece: Piece, B: Array, basis: Array | None, weights: Array) -> tupl
     for rows, _, parts in slices(piece, basis):
         own = weights[start : start + len(rows)]
         total += parts.adjoint(own)
-        size += float(np.abs(own) @ parts.in_basis(B).parts())
+        size += float(np.abs(own) @ parts.in_basis(B, "images").parts())
         start += len(rows)
     return total, size
 
@@ -284,13 +245,16 @@ def curved_atoms(
         losses = terms.losses(rows[of - piece.start], block, parts)
         curvature = losses.curvatures(parts.in_basis(B).values())
         kept = np.flatnonzero(curvature)
-        found.append(_rows_of(parts, kept).in_basis(basis))
+        found.append(rows_of(parts, kept).in_basis(basis))
         curvatures.append(curvature[kept])
-    return _joined(found, basis.shape[1], dtype), np.concatenate(curvatures)
+    return joined(found, basis.shape[1], dtype), np.concatenate(curvatures)
 
 
 def slices(piece: Piece, basis: Array | None) -> Iterator[tuple[Index, Block, Parts]]:
-    """The rows of a piece, a few at a time: their numbers, themselves, and their vectors."""
+    """The rows of a piece, a few at a time: their numbers, themselves, and their vectors.
+
+    The vectors are where those of the next slice will be.
+    """
     width, start = piece.vectors.shape[1], piece.start
     step = max(_NUMBERS // max(width, 1), 64)
     for block in piece.blocks:
@@ -309,9 +273,11 @@ def sliced(block: Block, low: int, high: int) -> Block:
 
 def _written(block: Block, vectors: Vectors, basis: Array | None) -> Parts:
     part = block.of_kind.atoms(block, _NONE, None)
-    left, right = vectors.take(part.first), vectors.take(part.second)
+    shape, dtype = (len(part.first), vectors.shape[1]), vectors.dtype
+    left = vectors.take(part.first, scratch("left", shape, dtype))
+    right = vectors.take(part.second, scratch("right", shape, dtype))
     if part.is_difference:
-        x = np.subtract(left, right, dtype=np.float64)
+        x = np.subtract(left, right, dtype=np.float64, out=scratch("x", shape))
         if basis is not None and basis.shape[1] < len(basis):  # what the prior's range lacks is rounding
             lost = is_rounding(x @ basis, np.linalg.norm(x, axis=1), len(basis))
             x[lost] = 0.0
@@ -324,7 +290,7 @@ def _written(block: Block, vectors: Vectors, basis: Array | None) -> Parts:
 
 def _slopes(rows: Index, block: Block, parts: Parts, dual: Slopes | None) -> Array:
     assert dual is not None
-    return _slopes_at(parts.in_basis(dual.B).values(), rows, block, parts, dual)
+    return _slopes_at(parts.in_basis(dual.B, "others").values(), rows, block, parts, dual)
 
 
 def _slopes_at(values: Array, rows: Index, block: Block, parts: Parts, dual: Slopes) -> Array:
@@ -351,38 +317,3 @@ def _chosen(piece: Piece, rows: Index) -> Piece:
             blocks.append(block.part(own))
         start += len(block)
     return replace(piece, blocks=tuple(blocks))
-
-
-def _rows_of(parts: Parts, rows: Index) -> Parts:
-    """Some of the rows of a slice."""
-    atoms, row = rows, None
-    if parts.row is not None:
-        place = np.full(parts.n_rows, -1)
-        place[rows] = np.arange(len(rows))
-        atoms = np.flatnonzero(place[parts.row] >= 0)
-        row = place[parts.row[atoms]]
-    x = parts.x[atoms]
-    y = x if parts.y is parts.x else parts.y[atoms]
-    return Parts(x, y, parts.coefficient[atoms], row, len(rows))
-
-
-def _joined(found: list[Parts], width: int, dtype: type) -> LocalAtoms:
-    """Rows of several slices as one."""
-    empty = np.empty((0, width))
-    squares = all(parts.x is parts.y for parts in found)
-    x: NDArray[Any] = np.concatenate([empty, *(parts.x for parts in found)]).astype(dtype)
-    y = x if squares else np.concatenate([empty, *(parts.y for parts in found)]).astype(dtype)
-    coefficient: NDArray[Any] = np.concatenate([np.empty(0), *(parts.coefficient for parts in found)]).astype(
-        dtype
-    )
-    row = None
-    if any(parts.row is not None for parts in found):
-        starts = np.cumsum([0, *(parts.n_rows for parts in found)])
-        own = [np.arange(p.n_rows) if p.row is None else p.row for p in found]
-        row = np.concatenate([part + start for part, start in zip(own, starts, strict=False)])
-    return LocalAtoms(x, y, coefficient, row, sum(parts.n_rows for parts in found))
-
-
-def joined_atoms(found: list[LocalAtoms], width: int, dtype: type) -> LocalAtoms:
-    """Those of several pieces as one."""
-    return _joined([Parts(a.x, a.y, a.coefficient, a.row, a.n_rows) for a in found], width, dtype)

@@ -1,0 +1,196 @@
+"""`FixedRankLearner` on rows in pieces: which of them are taken here, and what is done where they are.
+
+Rows of at most 4 million numbers are taken and learned from as in memory. Of more, the start, its bounds and
+the units come from some of the rows, by their numbers, and the check holds some objects out; where the
+constraints name few objects these are taken, and else the descent passes over pieces.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_feature_names
+
+from nearwise._common.types import Array, Codes, Index
+from nearwise.distributed import Vectors, vectors_of
+from nearwise.distributed.vectors import is_dask
+from nearwise.fixed_rank.cone import LogEuclidean
+from nearwise.fixed_rank.descent import Armijo
+from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult, minimise
+from nearwise.fixed_rank.geometry import Flat
+from nearwise.fixed_rank.in_pieces import RegressionInPieces, SampledNewton, Scale
+from nearwise.fixed_rank.regression import Regression, constraint_forms, root_mean_square
+from nearwise.learners import _in_pieces, _side, fixed_rank as shared
+from nearwise.learners._checkpoint import open_checkpoint
+from nearwise.learners.metric_learner import MAPPED_NUMBERS
+from nearwise.linalg.directions import turned
+from nearwise.model import bounds, drawing
+from nearwise.model.blocks import Constraints
+from nearwise.model.bound_in_blocks import cut, refuse_linear, surveyed
+from nearwise.model.divergences import LogDet
+from nearwise.model.pieces import Terms
+from nearwise.solving.result import Status
+
+_LOCAL_PAIRS = 20_000  # drawn between near neighbours, unless n_pairs says how many
+_COARSE = 1e-4  # tol of the run on a sample, which tells no more
+
+
+def opened(learner: Any, X: Any, y: Any, ids: Any, weights: Any) -> tuple[Any, Any, Any, Any]:
+    """Rows in pieces, or in memory where they are few, with labels, ids and weights; an array as it is."""
+    mapped = isinstance(X, np.memmap) and X.size <= MAPPED_NUMBERS
+    vectors = None if mapped else vectors_of(X)
+    if vectors is None:
+        return X, y, ids, weights
+    if learner.kernel is not None:
+        raise ValueError("kernel needs data in memory: rows in pieces have a linear metric")
+    rows: Any = vectors
+    if vectors.shape[0] * vectors.shape[1] <= _in_pieces.limit():
+        rows = _in_pieces.rows_of(vectors, np.arange(len(vectors)))
+    labels, weights = (of.compute() if is_dask(of) else of for of in (y, weights))
+    return rows, labels, vectors.ids if ids is None else ids, weights
+
+
+def training(learner: Any, X: Any, y: Any, ids: Any, weights: Any) -> tuple[Any, Any, Any, Any]:
+    """The same, checked, for a fit, which remembers the columns."""
+    rows, *known = opened(learner, X, y, ids, weights)
+    if rows is X and not isinstance(rows, Vectors):
+        return learner._training_data(X), y, ids, weights
+    if not isinstance(rows, Vectors):
+        rows = learner._training_data(rows)
+    elif learner.solver == "online":
+        raise ValueError("solver='online' needs data in memory; partial_fit takes rows in pieces too")
+    # a Dask dataframe has the names of its columns in its empty sibling
+    _check_feature_names(learner, getattr(X, "_meta", None), reset=True)
+    learner.n_features_in_ = rows.shape[1]
+    labels, names, counts = known
+    return rows, labels, names, counts
+
+
+def pairs_of_classes(
+    codes: Codes, near: Any, draw: str, n_pairs: int | None, rng: np.random.RandomState
+) -> tuple[Index, Index]:
+    """As `drawing` has it; of rows in pieces, some objects alone ask for their neighbours."""
+    if not isinstance(near, Vectors):
+        return drawing.pairs_of_classes(codes, near, draw, n_pairs, rng)
+    limit = _LOCAL_PAIRS if n_pairs is None else n_pairs
+    labelled = np.flatnonzero(codes >= 0)
+    n_asking = min(len(labelled), -(-limit // (2 * drawing.N_NEIGHBORS)))
+    asking = np.sort(labelled[rng.permutation(len(labelled))[:n_asking]])
+    return _in_pieces.SpaceInPieces(near, np.eye(near.shape[1])).neighbors(codes, asking)
+
+
+def some_rows(rows: Any) -> Any:
+    """All rows in memory; of those in pieces, as many as are taken here, at equal distances."""
+    if not isinstance(rows, Vectors):
+        return rows
+    n, d = rows.shape
+    count = min(n, max(_in_pieces.limit() // d, 1))
+    return _in_pieces.rows_of(rows, np.arange(count) * n // count)
+
+
+def sampled_distances(rows: Any, start: Array) -> Array:
+    """Squared, of the pairs of objects that tell open bounds."""
+    pairs = bounds.sampled_pairs(rows.shape[0])
+    if isinstance(rows, Vectors):
+        return _in_pieces.SpaceInPieces(rows, start).distances(pairs)
+    H = np.asarray(rows @ start)
+    return np.asarray(np.square(H[pairs[:, 0]] - H[pairs[:, 1]]).sum(axis=1))
+
+
+def regression(
+    vectors: Vectors,
+    constraints: Constraints,
+    targets: Array,
+    units: shared.Units | None,
+    with_digest: bool,
+) -> tuple[Regression | RegressionInPieces, shared.Units]:
+    """The cost of constraints with these targets, in memory where they name few objects."""
+    ends = np.cumsum([0, *map(len, constraints.blocks)])
+    blocks = [
+        replace(block, bounds=targets[low:high])
+        for block, low, high in zip(constraints.blocks, ends[:-1], ends[1:], strict=True)
+    ]
+    filled = Constraints(tuple(blocks))
+    refuse_linear(filled)
+    few, named = _in_pieces.few_rows(vectors, filled)
+    if named is not None:
+        sample = Constraints(filled.resolve(len(named), named))
+    else:
+        few, sample = _in_pieces.sample_of_constraints(vectors, filled, np.random.RandomState(0))
+    forms = constraint_forms(sample.blocks, few, len(few), None if units is None else units.feature)
+    units = units or shared.Units(forms.unit, root_mean_square(targets))
+    signs = sample.relations if sample.relations.any() else None
+    in_memory = Regression.weighted(forms, sample.bounds / units.target, signs, sample.weights)
+    if named is not None:
+        return in_memory, units
+    runner = vectors.runner(cut(filled.blocks, targets, vectors)[0])
+    surveyed(runner, constraints, Terms(LogDet(), 1.0, 1.0, None, np.ones(vectors.shape[1]), 1.0))
+    scale = Scale(units.feature, units.target, float(filled.weights.mean()))
+    source = (_in_pieces.fingerprint(vectors), filled.blocks) if with_digest else None
+    return RegressionInPieces(runner, len(targets), scale, in_memory, source), units
+
+
+def batch(
+    problem: RegressionInPieces, start: Array, chosen: shared.Settings, callback: Any, path: Any, seed: Any
+) -> FixedRankResult:
+    """A run on the sample, then one on all rows from where that ends; problem and start in units."""
+    settings = (chosen.geometry, chosen.solver, chosen.tol)
+    memory = open_checkpoint(path, seed, problem.source, problem.scale, start, *settings)
+    coarse = replace(chosen, tol=max(chosen.tol, _COARSE))
+
+    def on_sample() -> FixedRankResult:
+        return shared.batch(problem.sample, start, coarse, None)
+
+    if memory is None:
+        found = on_sample()
+        if found.status is Status.INTERRUPTED:
+            return found
+        first = found.factor
+    else:
+        problem = replace(problem, passes=memory.passes)
+        first = memory.stage(on_sample)
+    # as in memory, a singular optimum is reached in the flat geometry
+    geometry: Any = Flat() if isinstance(chosen.geometry, LogEuclidean) else chosen.geometry
+    method = Armijo() if chosen.solver == "armijo" else SampledNewton()
+    negligible = problem.cost_of_zero
+
+    def solved(factor: Array | None, max_iter: int | None) -> FixedRankResult:
+        begin = first if factor is None else factor
+        return minimise(problem, geometry, begin, method, chosen.tol, max_iter, None, callback, negligible)
+
+    if memory is None:
+        result = solved(first, chosen.max_iter)
+    else:
+        result = memory.last(solved, first, chosen.max_iter, FixedRankRecord)
+    return replace(result, factor=turned(result.factor, start))
+
+
+def partial_fit(
+    learner: Any,
+    vectors: Vectors,
+    y: ArrayLike | None,
+    constraints: Constraints | None,
+    sample_ids: ArrayLike | None,
+    sample_weight: ArrayLike | None,
+) -> None:
+    """One pass over the constraints in parts that name few objects, each with its share of every block."""
+    given = _side.read(len(vectors), y, constraints, sample_ids, sample_weight=sample_weight)
+    side = learner._with_pairs(vectors, given, learner.n_pairs, check_random_state(learner.random_state))
+    refuse_linear(side.constraints)
+    count = max(-(-4 * len(side.constraints) * vectors.shape[1] // _in_pieces.limit()), 1)
+    n_used = 0
+    for k in range(count):
+        shares = [
+            block.part(np.arange(k * len(block) // count, (k + 1) * len(block) // count))
+            for block in side.constraints.blocks
+        ]
+        part = Constraints(tuple(block for block in shares if len(block)))
+        rows, named = _in_pieces.few_rows(vectors, part) if len(part) else (some_rows(vectors), None)
+        own = Constraints(part.resolve(len(named), named)) if named is not None else None
+        learner.partial_fit(rows, constraints=own)
+        n_used += learner.n_constraints_used_
+    learner.n_constraints_used_, learner.n_constraints_dropped_ = n_used, side.n_dropped
