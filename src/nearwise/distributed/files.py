@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._common.errors import one_line
 from nearwise.distributed.vectors import MappedRows, Stacked
 
 _SUFFIXES = (".npy", ".parquet", ".pq")
@@ -140,7 +141,7 @@ def _parquet(
                     out.write(np.ascontiguousarray(rows).tobytes())
                     shape = (shape[0] + len(rows), rows.shape[1])
                     for name, parts in beside.items():
-                        parts.append(_names(table.column(name)))
+                        parts.append(_names(table.column(name), name, path))
         mapped = MappedRows(str(target.absolute()), 0, shape, dtype)
         joined = {name: np.concatenate(parts) for name, parts in beside.items() if parts}
         found = Stacked([mapped], joined.get(ids or ""), client=client)
@@ -231,8 +232,11 @@ def _is_list(kind: Any) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
-def _names(column: Any) -> NDArray[Any]:
-    values: NDArray[Any] = column.to_numpy()
+def _names(column: Any, name: str, path: Path) -> NDArray[Any]:
+    try:
+        values: NDArray[Any] = column.to_numpy()
+    except ValueError as error:  # text that is not UTF-8
+        raise ValueError(f"{path}, column {name!r}: {one_line(error)}") from None
     if values.dtype.kind in "iu" and values.max(initial=0) <= np.iinfo(np.int64).max:
         return values.astype(np.int64)
     return values if column.null_count else values.astype(str)
