@@ -18,7 +18,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.validation import _check_sample_weight
 
 from nearwise._common.errors import RowsError
-from nearwise._common.reading import id_list, regular_array, show
+from nearwise._common.reading import A_WEIGHT, id_list, is_weight, regular_array, show
 from nearwise._common.types import Array, Codes, Index
 from nearwise._common.warning import warn
 from nearwise.learners._space import Outside
@@ -31,7 +31,6 @@ from nearwise.model.left_out import left_out
 
 _GRADED_PAIRS = 50_000  # of all pairs of labelled objects, above which a sample is graded
 _SHOWN = 3  # unknown ids in a message
-_MOST_WEIGHT = 1e50  # of a row: four of them are multiplied, and their product is squared
 
 
 class UnknownIdsWarning(UserWarning):
@@ -280,13 +279,10 @@ def read_weights(sample_weight: ArrayLike | None, n_objects: int) -> Array | Non
     found = _check_sample_weight(
         sample_weight, np.empty(n_objects), dtype=np.float64, ensure_non_negative=True
     )
-    extreme = np.flatnonzero((found > _MOST_WEIGHT) | ((found > 0.0) & (found < 1.0 / _MOST_WEIGHT)))
+    extreme = np.flatnonzero((found != 0.0) & ~is_weight(found))
     if extreme.size:
         row = int(extreme[0])
-        raise ValueError(
-            f"sample_weight[{row}] is {found[row]:.3g}, and products of such weights are no floating-point "
-            f"numbers to reckon with; expected 0, or numbers from {1.0 / _MOST_WEIGHT:g} to {_MOST_WEIGHT:g}"
-        )
+        raise ValueError(f"row {row}: sample_weight is {found[row]:.3g}, expected 0 or {A_WEIGHT}")
     return None if (found == 1.0).all() else np.asarray(found)
 
 
