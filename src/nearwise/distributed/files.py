@@ -233,10 +233,12 @@ def _is_list(kind: Any) -> bool:
 
 
 def _names(column: Any, name: str, path: Path) -> NDArray[Any]:
+    import pyarrow as pa
+
     try:
         values: NDArray[Any] = column.to_numpy()
-    except ValueError as error:  # text that is not UTF-8
-        raise ValueError(f"{path}, column {name!r}: {one_line(error)}") from None
+    except (pa.ArrowException, ValueError) as error:  # text that is not UTF-8
+        raise ValueError(f"{path}, column {name!r} cannot be read: {one_line(error)}") from None
     if values.dtype.kind in "iu" and values.max(initial=0) <= np.iinfo(np.int64).max:
         return values.astype(np.int64)
     return values if column.null_count else values.astype(str)
