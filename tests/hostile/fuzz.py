@@ -1,4 +1,4 @@
-"""A coverage-guided fuzzer over the readers of model files, checkpoints, tables and side files: make fuzz.
+"""A coverage-guided fuzzer over the readers of models, checkpoints, tables, feedback and rows: make fuzz.
 
     python tests/hostile/fuzz.py SECONDS
 
@@ -27,13 +27,16 @@ except ImportError:
     sys.exit(1)
 
 with atheris.instrument_imports(
-    include=["nearwise._common", "nearwise.data", "nearwise.learners._checkpoint"]
+    include=["nearwise._common", "nearwise.data", "nearwise.distributed", "nearwise.learners._checkpoint"]
 ):
     import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
     import nearwise as nw
     from nearwise._common.tensors import sealed
     from nearwise.data import side_files, tables
+    from nearwise.distributed import open_vectors
     from nearwise.learners._checkpoint import Checkpoint
 
 FOLDER = Path(tempfile.mkdtemp(prefix="nearwise-fuzz-"))
@@ -56,24 +59,67 @@ def _checkpoint(path: Path) -> None:
     Checkpoint(path, "job")
 
 
+def _sealed_checkpoint(path: Path) -> None:
+    try:
+        path.write_bytes(sealed(path.read_bytes()))
+    except Exception:
+        return
+    Checkpoint(path, "job")
+
+
 def _table(path: Path) -> None:
     tables.read(str(path), ids_optional=True, ids="id")
 
 
+def _prepared(path: Path) -> None:
+    """With all that is done to columns that are not numbers."""
+    tables.read(str(path), missing="impute", categorical="onehot", convert=["all"])
+
+
+OBJECTS = side_files.Objects(5, np.array(["a", "b", "c", "2", "3"]))
+ROW_NUMBERS = side_files.Objects(5)
+
+
 def _pairs(path: Path) -> None:
-    side_files.read_pairs(str(path), 5, None)
+    side_files.read_pairs(str(path), ROW_NUMBERS)
+
+
+def _answers(path: Path) -> None:
+    """By name, with ratings, and the majority's where they differ."""
+    side_files.read_pairs(str(path), OBJECTS, side_files.Reading(similar_above=2.5, conflicts="majority"))
+
+
+def _triplets(path: Path) -> None:
+    side_files.read_triplets(str(path), OBJECTS, side_files.Reading(conflicts="drop"))
+
+
+def _distances(path: Path) -> None:
+    side_files.read_distances(str(path), ROW_NUMBERS, side_files.Reading(conflicts="majority"))
+
+
+def _rows(path: Path) -> None:
+    found = open_vectors(path)
+    found.take(np.arange(min(len(found), 3)))
 
 
 READERS: list[tuple[str, Callable[[Path], None]]] = [
     ("model", _model),
     ("model", _sealed_model),
     ("checkpoint", _checkpoint),
+    ("checkpoint", _sealed_checkpoint),
     ("table.npy", _table),
     ("table.npz", _table),
     ("table.parquet", _table),
     ("table.csv", _table),
+    ("table.csv", _prepared),
     ("table.csv.gz", _table),
     ("pairs.csv", _pairs),
+    ("answers.csv", _answers),
+    ("answers.parquet", _answers),
+    ("triplets.csv", _triplets),
+    ("distances.csv", _distances),
+    ("rows.npy", _rows),
+    ("rows.parquet", _rows),
 ]
 
 
@@ -106,7 +152,9 @@ def seeds() -> list[bytes]:
     for model in (nw.Metric(X[:2]), nw.MetricLearner(penalty=1.0, random_state=0).fit(X, y)):
         nw.save(model, FOLDER / "seed")
         add("model", (FOLDER / "seed").read_bytes())
-    Checkpoint(FOLDER / "seed.checkpoint", "job")
+    memory = Checkpoint(FOLDER / "seed.checkpoint", "job")
+    memory.finished, memory.legs, memory.factor, memory.records = [X[:3]], 1, X[:2], [[1.0, 0.1]]
+    memory.passes["1"] = {"value": X[:2]}
     add("checkpoint", (FOLDER / "seed.checkpoint").read_bytes())
     ids = [f"object {k}" for k in range(12)]
     for suffix in (".npz", ".parquet", ".csv", ".csv.gz"):
@@ -115,7 +163,23 @@ def seeds() -> list[bytes]:
     buffer = io.BytesIO()
     np.save(buffer, X)
     add("table.npy", buffer.getvalue())
+    add("rows.npy", buffer.getvalue())
+    tables.write(str(FOLDER / "rows.parquet"), ["a", "b"], X, force=True)
+    add("rows.parquet", (FOLDER / "rows.parquet").read_bytes())
     add("pairs.csv", b"one,other,similar\n0,1,yes\n2,3,no\n")
+    answers = {
+        "left": ["a", "b", "b"],
+        "right": ["b", "a", "c"],
+        "rating": [1, 4, 5],
+        "rater": ["x", "y", "x"],
+    }
+    answers["weight"] = [1.0, 0.5, 0.0]
+    pq.write_table(pa.table(answers), FOLDER / "answers.parquet")
+    add("answers.parquet", (FOLDER / "answers.parquet").read_bytes())
+    add("answers.csv", b"left;right;rating;rater;weight\na;b;1;x;1\nb;a;4;y;0,5\nb;c;5;x;0\n")
+    add("triplets.csv", b"anchor,nearer,farther,weight\na,b,c,1\na,c,b,2\n3,2,b,1\n")
+    add("distances.csv", b"i,j,distance,relation\n0,1,1.5,<=\n1,2,0,==\n0,2,2.5,==\n0,2,2.5,==\n")
+    add("table.csv", b"a,b,c,d\n1.5,red,2020-01-02,yes\n,blue,2021-02-03,no\n3,red,2022-12-31,yes\n")
     add("table.csv", 'a;b\n"1,5";x\n2,5;"y""z"\n'.encode("utf-16"))
     add("table.csv.gz", gzip.compress(b"a\tb\n1\t2\n3\t4\n"))
     return found

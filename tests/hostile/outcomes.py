@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy import sparse
 
 import nearwise as nw
 from nearwise.learners import PriorKeptWarning
@@ -18,6 +19,7 @@ from nearwise.learners import PriorKeptWarning
 N = 15
 LABELS = np.arange(N) % 3
 ROWS = np.random.default_rng(0).normal(size=(N, 3)) + 2.0 * np.eye(3)[LABELS]
+
 
 # a fit of each takes some hundredths of a second
 LEARNERS: dict[str, Callable[[], Any]] = {
@@ -37,6 +39,10 @@ LEARNERS: dict[str, Callable[[], Any]] = {
         rank=2, solver="online", epochs=1, check=False, random_state=0
     ),
     "regressor": lambda: nw.FixedRankRegressor(rank=2, tol=1e-3, max_iter=200, random_state=0),
+    "automatic": lambda: nw.AutoLearner(penalty=1.0, random_state=0),
+    "diagonal": lambda: nw.MetricLearner(structure="diagonal", penalty=1.0, random_state=0),
+    "blocks": lambda: nw.MetricLearner(structure="blocks", groups=[[0, 2]], penalty=1.0, random_state=0),
+    "neighbors": lambda: nw.NeighborLearner(2, max_iter=30, check=False, random_state=0),
     "online LogDet": lambda: nw.OnlineLearner("logdet", random_state=0),
     "online gradient": lambda: nw.OnlineLearner("exponentiated_gradient", random_state=0),
     "online POLA": lambda: nw.OnlineLearner("pola", random_state=0),
@@ -94,7 +100,12 @@ def numbers(model: Any, X: Any) -> list[NDArray[np.float64]]:
     """All that leaves a fitted model for some rows."""
     if isinstance(model, nw.FixedRankRegressor):
         return [np.asarray(model.predict(X)), model.get_matrix()]
-    return [np.asarray(model.transform(X)), model.distances(X)]
+    coordinates = model.transform(X)
+    # those of a diagonal matrix are as sparse as the data
+    return [
+        coordinates.toarray() if sparse.issparse(coordinates) else np.asarray(coordinates),
+        model.distances(X),
+    ]
 
 
 def check_case(make: Callable[[], Any], X: Any, y: Any, expected: Outcome) -> Any:

@@ -41,6 +41,7 @@ CASES: dict[str, Case] = {
         {
             "covariance": Refused("prior='covariance': all rows of X are equal, so their covariance is zero"),
             "reducer": Refused("all objects have the same features, so no bound can be filled"),
+            "neighbors": nothing_known("all rows of X are equal"),
             "regressor": Learned(),
         }
         | dict.fromkeys(ONLINE, Learned()),
@@ -51,6 +52,7 @@ CASES: dict[str, Case] = {
         {
             "covariance": Refused("prior='covariance': all rows of X are equal, so their covariance is zero"),
             "reducer": Refused("all objects have the same features, so no bound can be filled"),
+            "neighbors": nothing_known("all rows of X are equal"),
             "regressor": Learned(),
         }
         | dict.fromkeys(ONLINE, Learned()),
@@ -120,7 +122,10 @@ CASES: dict[str, Case] = {
     "no labels": Case(
         lambda: (ROWS, None),
         nothing_known(SAME),
-        {"regressor": Refused("This FixedRankRegressor estimator requires y to be passed")},
+        {
+            "neighbors": nothing_known("there is no y"),
+            "regressor": Refused("This FixedRankRegressor estimator requires y to be passed"),
+        },
     ),
     "many more columns than rows": Case(
         lambda: (np.random.default_rng(1).normal(size=(N, 300)), LABELS), Learned()

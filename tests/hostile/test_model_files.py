@@ -239,6 +239,28 @@ def test_texts_that_are_wrong(case: str, tmp_path: Path) -> None:
     assert text in refusal(read, rewritten(tmp_path / "model", **changes))
 
 
+CHECKPOINTS: dict[str, Callable[[Any, dict[str, Any]], None]] = {
+    "no counts": lambda texts, _: texts.pop("counts"),
+    "counts that are no JSON": lambda texts, _: texts.update(counts="{"),
+    "counts that are a list": lambda texts, _: texts.update(counts="[1, 2]"),
+    "counts that are texts": lambda texts, _: texts.update(counts='{"legs": "one", "n_iterations": 2}'),
+    "deep counts": lambda texts, _: texts.update(counts="[" * 100_000),
+    "an array of another name": lambda _, arrays: arrays.update(strange=arrays.pop("finished 0")),
+    "a pass without a field": lambda _, arrays: arrays.update({"pass 1": arrays.pop("finished 1")}),
+}
+
+
+@pytest.mark.parametrize("case", CHECKPOINTS)
+def test_checkpoints_whose_digest_fits_what_is_wrong(case: str, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    read = checkpoint_file(path)
+    header, arrays = parts(path.read_bytes())
+    texts = header.pop("__metadata__")
+    CHECKPOINTS[case](texts, header)
+    path.write_bytes(sealed(joined({"__metadata__": texts, **header}, arrays)))
+    assert "is damaged; name another file" in refusal(read, path)
+
+
 class _Intruder:
     """What, read by pickle, makes a folder."""
 

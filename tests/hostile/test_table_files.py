@@ -20,6 +20,7 @@ import pytest
 from nearwise import cli, tables
 from nearwise._common import memory
 from nearwise.data.tables import TableError, _sizes
+from nearwise.distributed import open_vectors
 
 ROWS = np.arange(12.0).reshape(4, 3)
 
@@ -185,6 +186,38 @@ def test_binary_tables_with_bytes_missing_are_read_or_refused(suffix: str, tmp_p
             assert np.isfinite(tables.read(str(path)).X).all()
 
 
+@pytest.mark.parametrize("compression", ["none", "snappy"])
+def test_parquet_files_with_any_byte_of_their_end_changed_are_read_or_refused(
+    compression: str, tmp_path: Path
+) -> None:
+    """What pyarrow is asked about a file's size must not end the process, as some of its answers do."""
+    path = tmp_path / "table.parquet"
+    columns = {"id": ["a", "b", "c"], "v": [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]}
+    pq.write_table(pa.table(columns), path, compression=compression)
+    content = path.read_bytes()
+    for place in range(len(content) - 8 - int.from_bytes(content[-8:-4], "little"), len(content) - 8):
+        changed = bytearray(content)
+        changed[place] = (changed[place] + 1) % 256
+        path.write_bytes(changed)
+        with contextlib.suppress(TableError):
+            assert np.isfinite(tables.read(str(path), ids="id").X).all()
+
+
+def test_parquet_text_that_is_not_utf8_is_named_by_its_column(tmp_path: Path) -> None:
+    path = tmp_path / "table.parquet"
+    wrong = pa.Array.from_buffers(
+        pa.string(), 2, [None, pa.array([0, 1, 2], pa.int32()).buffers()[1], pa.py_buffer(b"\xe0a")]
+    )
+    pq.write_table(pa.table({"id": wrong, "x": [1.0, 2.0]}), path)
+    with pytest.raises(
+        TableError, match=r"table\.parquet, column 'id': a string cannot be read: 'utf-8' codec"
+    ):
+        tables.read(str(path), ids="id")
+    path.rename(tmp_path / "rows.parquet")
+    with pytest.raises(ValueError, match=r"rows\.parquet, column 'id' cannot be read"):
+        open_vectors(tmp_path / "rows.parquet", ids="id")
+
+
 TEXT: dict[str, tuple[bytes, str | list[list[float]]]] = {
     "a byte-order mark": (b"\xef\xbb\xbfa,b\n1,2\n3,4\n", [[1.0, 2.0], [3.0, 4.0]]),
     "UTF-16 with its mark": ("\ufeffa,b\n1,2\n3,4\n".encode("utf-16-le"), [[1.0, 2.0], [3.0, 4.0]]),
@@ -193,6 +226,8 @@ TEXT: dict[str, tuple[bytes, str | list[list[float]]]] = {
     "a zero byte": (b"a,b\n1,2\n3,\x004\n", "line 3"),
     "an open quotation mark": (b'a,b\n1,2\n3,"4\n', [[1.0, 2.0], [3.0, 4.0]]),
     "an empty file": (b"", "is empty"),
+    "a quotation mark": (b'"', "is empty"),
+    "a separator for Excel and nothing else": (b'sep=;\n"\n', "is empty"),
     "a header only": (b"a,b\n", "row"),
     "no number": (b"a,b\n1,2\n3,nan\n", "line 3, column 'b'"),
     "infinity": (b"a,b\n1,2\n3,inf\n", "line 3, column 'b'"),

@@ -29,3 +29,8 @@ class RowsError(ValueError):
 
 def _remade(kind: type[RowsError], rows: Sequence[Any], before: str, after: str) -> RowsError:
     return kind(rows, before=before, after=after)
+
+
+def one_line(error: Exception) -> str:
+    """What an error of another library says, on one line and not too long."""
+    return " ".join(str(error).split())[:200] or type(error).__name__

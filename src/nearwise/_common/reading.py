@@ -156,6 +156,15 @@ def positive(array: Array) -> NDArray[np.bool_]:
     return np.isfinite(array) & (array > 0.0)
 
 
+LARGEST_WEIGHT = 1e50  # products of four weights, and their squares, are floating-point numbers
+A_WEIGHT = f"a number from {1.0 / LARGEST_WEIGHT:g} to {LARGEST_WEIGHT:g}"
+
+
+def is_weight(array: Array) -> NDArray[np.bool_]:
+    """Where a number is one that rows, pairs or constraints can be weighed by."""
+    return (array >= 1.0 / LARGEST_WEIGHT) & (array <= LARGEST_WEIGHT)
+
+
 def not_negative(array: Array) -> NDArray[np.bool_]:
     """Where a number is finite and >= 0."""
     return np.isfinite(array) & (array >= 0.0)

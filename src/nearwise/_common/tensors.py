@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from nearwise._common.errors import one_line
+
 _BLANK = b"0" * 64
 _DIGEST = re.compile(rb'"digest":"([0-9a-f]{64})"')  # inside a text of JSON its quotation marks are escaped
 _BLOCK = 1 << 20  # bytes
@@ -62,7 +64,7 @@ def read(path: Path, kind: str) -> tuple[dict[str, str], dict[str, Any]]:
                     _check_seal(again)
             return texts, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, TypeError, KeyError, AttributeError) as error:  # of types NumPy has not
-        raise DamagedFile(_one_line(error)) from error
+        raise DamagedFile(one_line(error)) from error
 
 
 def _check_seal(file: BinaryIO) -> None:
@@ -77,7 +79,3 @@ def _check_seal(file: BinaryIO) -> None:
         digest.update(block)
     if digest.hexdigest().encode() != found[1]:
         raise DamagedFile("its digest does not fit its content")
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]

@@ -147,6 +147,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of a pipe has seen enough; nothing is left to flush at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
+    except OSError as error:  # of the system: a name that is too long, a disk that is full
+        if error.filename is None:
+            raise
+        print(f"nearwise: {str(error.filename)[:200]}: {error.strerror}", file=sys.stderr)
+        return BAD_INPUT
     return code
 
 

@@ -202,8 +202,11 @@ def check_output(
         if not (force or (replaceable is not None and replaceable(path))):
             other = "" if replaceable is None else f" and is not {kind}"
             raise Exists(f"{path} exists{other}; give --force to replace it")
-    if not os.access(path.resolve().parent, os.W_OK):
-        raise BadInput(f"cannot write {path}: no permission to write in {path.resolve().parent}")
+    if path.is_symlink() and not path.exists() and Path(os.path.realpath(path)).is_symlink():
+        raise BadInput(f"cannot write {path}: it is a link to itself")
+    folder = Path(os.path.realpath(path)).parent
+    if not os.access(folder, os.W_OK):
+        raise BadInput(f"cannot write {path}: no permission to write in {folder}")
 
 
 @contextlib.contextmanager
@@ -224,7 +227,9 @@ def check_distinct(inputs: Mapping[str, str | None], outputs: Mapping[str, str |
     seen: dict[Path, str] = {}
     for option, path in (*inputs.items(), *outputs.items()):
         if path is not None and path != STANDARD:
-            place = Path(path).resolve()
+            if "\0" in path:
+                raise BadInput(f"{option} {path!r}: a zero byte is in no name of a file")
+            place = Path(os.path.realpath(path))  # which a link to itself does not stop
             if place in seen and option in outputs:
                 raise BadInput(f"{seen[place]} and {option} are the same file: {path}")
             seen[place] = option

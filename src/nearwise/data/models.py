@@ -25,6 +25,7 @@ import numpy as np
 from scipy import sparse
 
 from nearwise import __version__
+from nearwise._common.errors import one_line
 from nearwise._common.files import write_whole
 from nearwise._common.memory import foresee
 from nearwise._common.tensors import DamagedFile, OtherFormat, read, to_bytes
@@ -204,7 +205,7 @@ class _Reader:
         except ModelFileError:
             raise
         except Exception as error:  # whatever a constructor says about what it was given
-            reason = " ".join(str(error).split())[:200] or type(error).__name__
+            reason = one_line(error)
             raise ModelFileError(f"{self.path}: the description of the model is damaged: {reason}") from error
 
     def _decoded(self, tree: Any) -> Any:

@@ -18,9 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._common.errors import one_line
 from nearwise.distributed.vectors import MappedRows, Stacked
 
 _SUFFIXES = (".npy", ".parquet", ".pq")
+_UNREADABLE = "it is damaged, holds Python objects, or is no array that NumPy wrote"
 
 
 def open_vectors(
@@ -63,6 +65,8 @@ def open_vectors(
 
 def files_of(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Path]:
     """The files that are meant: themselves, or those of a folder; an error for what is not there."""
+    if not isinstance(source, str | os.PathLike | Sequence):
+        raise TypeError(f"expected the path of a file or a folder, or several, got {source!r}")
     given = [source] if isinstance(source, str | os.PathLike) else list(source)
     found: list[Path] = []
     for path in map(Path, given):
@@ -83,7 +87,12 @@ def files_of(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) 
 
 
 def _npy(path: Path) -> MappedRows:
-    opened = np.load(path, mmap_mode="r")
+    try:
+        opened = np.lib.format.open_memmap(path, mode="r")
+    except OSError:
+        raise
+    except Exception as error:  # NumPy reads a header as Python's syntax, which fails in many ways
+        raise ValueError(f"{path} cannot be read: {_UNREADABLE}") from error
     if opened.ndim != 2 or opened.dtype.kind != "f":
         raise ValueError(
             f"{path} must have rows of floating-point numbers, got shape {opened.shape} {opened.dtype}"
@@ -101,8 +110,6 @@ def _parquet(
     scratch: str | os.PathLike[str] | None,
     client: Any,
 ) -> Stacked:
-    from pyarrow import parquet
-
     used: list[str] | None = None if columns is None else list(columns)
     beside: dict[str, list[NDArray[Any]]] = {name: [] for name in (ids, labels) if name is not None}
     folder = tempfile.mkdtemp(prefix="nearwise-", dir=scratch)
@@ -111,15 +118,19 @@ def _parquet(
     try:
         with target.open("wb") as out:
             for path in paths:
-                file = parquet.ParquetFile(path)
-                present = file.schema_arrow.names
+                first = shape[0]
+                file, present = _opened(path)
                 used = used if used is not None else [name for name in present if name not in beside]
                 missing = [name for name in [*used, *beside] if name not in present]
                 if missing:
                     raise ValueError(f"{path} has no column {missing[0]!r}; it has {', '.join(present)}")
                 for group in range(file.num_row_groups):
-                    table = file.read_row_group(group, columns=[*used, *beside])
+                    table = _group(file, group, [*used, *beside], path)
                     rows = _rows(table, used, path)
+                    _refuse_missing(rows, used, path, shape[0] - first)
+                    if ids is not None and table.column(ids).null_count:
+                        row = shape[0] - first + table.column(ids).is_null().to_pylist().index(True)
+                        raise ValueError(f"{path}, row {row}, column {ids!r}: there is no id")
                     if shape[0] == 0:
                         dtype = rows.dtype
                     elif rows.dtype != dtype or rows.shape[1] != shape[1]:
@@ -130,7 +141,7 @@ def _parquet(
                     out.write(np.ascontiguousarray(rows).tobytes())
                     shape = (shape[0] + len(rows), rows.shape[1])
                     for name, parts in beside.items():
-                        parts.append(_names(table.column(name)))
+                        parts.append(_names(table.column(name), name, path))
         mapped = MappedRows(str(target.absolute()), 0, shape, dtype)
         joined = {name: np.concatenate(parts) for name, parts in beside.items() if parts}
         found = Stacked([mapped], joined.get(ids or ""), client=client)
@@ -142,17 +153,60 @@ def _parquet(
     return found
 
 
+def _opened(path: Path) -> tuple[Any, list[str]]:
+    """A Parquet file, and the names of its columns."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        file = parquet.ParquetFile(path)
+        names = file.schema_arrow.names
+    except (pa.ArrowException, ValueError, OSError) as error:
+        if getattr(error, "errno", None) is not None:  # of the system, not of the file's content
+            raise
+        raise ValueError(f"{path} is damaged, or not a Parquet file") from error
+    twice = [name for name in names if names.count(name) > 1] if len(set(names)) < len(names) else []
+    if twice or not names:
+        raise ValueError(f"{path} has two columns {twice[0]!r}" if twice else f"{path} has no columns")
+    return file, names
+
+
+def _group(file: Any, group: int, columns: list[str], path: Path) -> Any:
+    import pyarrow as pa
+
+    try:
+        return file.read_row_group(group, columns=columns)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise ValueError(f"{path}, row group {group}: it is damaged") from error
+
+
+def _refuse_missing(rows: NDArray[Any], columns: list[str], path: Path, before: int) -> None:
+    """Refuse what is no finite number, by its place; `before` is how many rows of the file went before."""
+    wrong = ~np.isfinite(rows)
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0].tolist()
+        name = columns[column] if len(columns) == rows.shape[1] else columns[0]
+        raise ValueError(
+            f"{path}, row {before + row}, column {name!r}: {rows[row, column]} is no number to learn from"
+        )
+
+
 def _rows(table: Any, columns: list[str], path: Path) -> NDArray[Any]:
     """The numbers of a row group, in single precision where all of them are."""
     import pyarrow as pa
 
     kinds = [table.schema.field(name).type for name in columns]
-    if len(columns) == 1 and (pa.types.is_list(kinds[0]) or pa.types.is_fixed_size_list(kinds[0])):
+    if len(columns) == 1 and _is_list(kinds[0]):
         column = table.column(columns[0]).combine_chunks()
-        flat = column.flatten().to_numpy(zero_copy_only=False)
+        entries = column.flatten()
+        if not _is_number(entries.type):
+            raise ValueError(f"{path}: column {columns[0]!r} holds {kinds[0]}, not vectors of numbers")
+        flat = entries.to_numpy(zero_copy_only=False)
         if column.null_count or len(flat) % max(len(column), 1):
             raise ValueError(f"{path}: the vectors of column {columns[0]!r} are not all of one length")
-        lengths = np.diff(np.asarray(column.offsets)) if pa.types.is_list(kinds[0]) else np.empty(0)
+        lengths = (
+            np.empty(0) if pa.types.is_fixed_size_list(kinds[0]) else np.diff(np.asarray(column.offsets))
+        )
         if len(lengths) and np.ptp(lengths):
             raise ValueError(f"{path}: the vectors of column {columns[0]!r} are not all of one length")
         rows = flat.reshape(len(column), -1)
@@ -160,14 +214,31 @@ def _rows(table: Any, columns: list[str], path: Path) -> NDArray[Any]:
     single = all(pa.types.is_float32(kind) or pa.types.is_float16(kind) for kind in kinds)
     rows = np.empty((table.num_rows, len(columns)), np.float32 if single else np.float64)
     for k, (name, kind) in enumerate(zip(columns, kinds, strict=True)):
-        if not (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
+        if not _is_number(kind):
             raise ValueError(f"{path}: column {name!r} holds {kind}, not numbers; name those to use")
         rows[:, k] = table.column(name).to_numpy()
     return rows
 
 
-def _names(column: Any) -> NDArray[Any]:
-    values: NDArray[Any] = column.to_numpy()
-    if values.dtype.kind in "iu":
+def _is_number(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
+
+
+def _is_list(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def _names(column: Any, name: str, path: Path) -> NDArray[Any]:
+    import pyarrow as pa
+
+    try:
+        values: NDArray[Any] = column.to_numpy()
+    except (pa.ArrowException, ValueError) as error:  # text that is not UTF-8
+        raise ValueError(f"{path}, column {name!r} cannot be read: {one_line(error)}") from None
+    if values.dtype.kind in "iu" and values.max(initial=0) <= np.iinfo(np.int64).max:
         return values.astype(np.int64)
     return values if column.null_count else values.astype(str)

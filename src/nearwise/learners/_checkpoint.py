@@ -141,8 +141,13 @@ class Checkpoint:
                 f"checkpoint {self.path} belongs to another fit: its data, constraints, settings or version "
                 "of nearwise differ; remove it, or name another file"
             )
-        counts = json.loads(header["counts"])
-        self.legs, self.n_iterations = counts["legs"], counts["n_iterations"]
+        try:
+            self._take(json.loads(header["counts"]), arrays)
+        except (KeyError, TypeError, ValueError, RecursionError) as error:  # of a digest made for it
+            raise ValueError(f"checkpoint {self.path} is damaged; name another file") from error
+
+    def _take(self, counts: dict[str, int], arrays: dict[str, Array]) -> None:
+        self.legs, self.n_iterations = int(counts["legs"]), int(counts["n_iterations"])
         self.factor = arrays.pop("factor", None)
         self.records = arrays.pop("records", np.empty((0, 0))).tolist()
         for name in [name for name in arrays if name.startswith("pass ")]:

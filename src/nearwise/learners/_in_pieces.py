@@ -17,6 +17,8 @@ from scipy import sparse
 from nearwise._common.digest import digest
 from nearwise._common.types import Array, Codes, Index
 from nearwise.distributed import Vectors
+from nearwise.distributed.vectors import is_dask
+from nearwise.learners._range import refuse_huge
 from nearwise.learners.diagonal_metric import DiagonalMetric
 from nearwise.learners.input_kernels import paired_squared_distances
 from nearwise.model.blocks import Constraints
@@ -81,8 +83,17 @@ def limit() -> int:
 
 
 def rows_of(features: Any, rows: Index) -> Array:
-    """Some rows in memory, in double precision."""
-    return features.take(rows).astype(np.float64) if isinstance(features, Vectors) else features[rows]
+    """Some rows in memory, in double precision; an error for what is no finite number."""
+    if not isinstance(features, Vectors):
+        found: Array = features[rows]
+        return found
+    taken = features.take(rows).astype(np.float64)
+    wrong = ~np.isfinite(taken)
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0].tolist()
+        raise ValueError(f"X[{rows[row]}, {column}] is {taken[row, column]}; every entry must be finite")
+    refuse_huge(taken)
+    return taken
 
 
 def what_is_named(
@@ -137,6 +148,20 @@ def _hash_of(first: int, rows: NDArray[Any], beside: Index, multipliers: Any, dt
     for shift in (33, 29, 32):  # so that what cancels in one row does not cancel in the sum
         hashed = (hashed ^ (hashed >> np.uint64(shift))) * multipliers[-1]
     return int(hashed.sum(dtype=np.uint64))
+
+
+def refuse(X: Any, learner: object) -> None:
+    """An error for rows on Dask or in files, which would be collected in memory without a word, or fail."""
+    if is_dask(X):
+        raise TypeError(
+            f"{type(learner).__name__} cannot use Dask arrays here: MetricLearner's fit, transform and "
+            "pair_distance can; if it fits in memory, X.compute() is an ordinary array"
+        )
+    if isinstance(X, Vectors) and not isinstance(X, np.ndarray):
+        raise TypeError(
+            f"{type(learner).__name__} cannot use rows in files here: MetricLearner's fit can; "
+            "X.take(rows) is an ordinary array of some rows"
+        )
 
 
 def transformed(X: Any, metric: Any, n_features: int, name: str, whole: bool) -> Any:

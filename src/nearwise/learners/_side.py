@@ -18,7 +18,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.validation import _check_sample_weight
 
 from nearwise._common.errors import RowsError
-from nearwise._common.reading import id_list, regular_array, show
+from nearwise._common.reading import A_WEIGHT, id_list, is_weight, regular_array, show
 from nearwise._common.types import Array, Codes, Index
 from nearwise._common.warning import warn
 from nearwise.learners._space import Outside
@@ -103,10 +103,8 @@ def read(
     how often a label occurs (`labelling.read`). With `sample_weight`, a constraint counts times the weights
     of its objects, and an object of weight 0 is one of which nothing is known.
     """
-    codes, useless = (None, "") if y is None else _codes(y, n_objects, complete)
     weights = read_weights(sample_weight, n_objects)
-    if codes is not None and weights is not None:
-        codes = np.where(weights > 0, codes, labelling.UNLABELLED)
+    codes, useless = (None, "") if y is None else _codes(y, n_objects, complete, weights)
     if constraints is None:
         return SideInformation(n_objects, codes, Constraints(), useless=useless, weights=weights)
     if not isinstance(constraints, Constraints):
@@ -281,17 +279,23 @@ def read_weights(sample_weight: ArrayLike | None, n_objects: int) -> Array | Non
     found = _check_sample_weight(
         sample_weight, np.empty(n_objects), dtype=np.float64, ensure_non_negative=True
     )
+    extreme = np.flatnonzero((found != 0.0) & ~is_weight(found))
+    if extreme.size:
+        row = int(extreme[0])
+        raise ValueError(f"row {row}: sample_weight is {found[row]:.3g}, expected 0 or {A_WEIGHT}")
     return None if (found == 1.0).all() else np.asarray(found)
 
 
-def _codes(y: ArrayLike, n_objects: int, complete: bool) -> tuple[Codes | None, str]:
-    """Class numbers, None where the labels tell nothing, and then why."""
+def _codes(y: ArrayLike, n_objects: int, complete: bool, weights: Array | None) -> tuple[Codes | None, str]:
+    """Class numbers, None where the labels tell nothing, and then why; rows of weight 0 have no label."""
     if regular_array(y, "y").shape[1:] == (1,):
         y = column_or_1d(y, warn=True)
     labels = labelling.read(y, complete=complete)
     if len(labels.codes) != n_objects:
         raise ValueError(f"X has {n_objects} rows, but there are {len(labels.codes)} labels")
     labels.warn()
+    if weights is not None:
+        labels = labels.of_rows(weights > 0)
     return (None if labels.useless else labels.codes), labels.useless
 
 

@@ -303,7 +303,7 @@ class Learner(
             warn(f"{name}: {learned.result.message}", ConvergenceWarning)
 
     def _training_data(self, X: Any) -> Any:
-        refuse_dask(X, self)
+        _in_pieces.refuse(X, self)
         refuse_tuples(X)
         X = validate_data(self, X, accept_sparse=self._accept_sparse, dtype=np.float64, ensure_min_samples=2)
         if not self._takes_a_kernel:
@@ -317,7 +317,7 @@ class Learner(
         return metric
 
     def _checked(self, X: Any, dtype: Any = np.float64) -> Any:
-        refuse_dask(X, self)
+        _in_pieces.refuse(X, self)
         X = validate_data(self, X, accept_sparse=self._accept_sparse, dtype=dtype, reset=False)
         if not self._takes_a_kernel:
             _range.refuse_huge(X)
@@ -356,15 +356,6 @@ def refuse_tuples(X: Any) -> None:
         raise ValueError(
             f"X must be an array of n rows and d columns, got shape {shape}; if these are {kind} of vectors, "
             "write X, side = nearwise.constraints.from_tuples(tuples, y), and fit(X, constraints=side)"
-        )
-
-
-def refuse_dask(X: Any, learner: object) -> None:
-    """An error for a Dask array or dataframe, which would be collected in memory without a word."""
-    if is_dask(X):
-        raise TypeError(
-            f"{type(learner).__name__} cannot use Dask arrays here: MetricLearner's fit, transform and "
-            "pair_distance can; if it fits in memory, X.compute() is an ordinary array"
         )
 
 

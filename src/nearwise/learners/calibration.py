@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -125,8 +126,11 @@ class Calibration:
         if strategy == "accuracy":
             merit = similar * tpr + dissimilar * (1 - fpr)
         elif strategy == "f_beta":
-            found = (1 + beta**2) * similar * tpr
-            merit = found / (found + beta**2 * similar * (1 - tpr) + dissimilar * fpr + np.finfo(float).tiny)
+            # divided by 1 + beta^2, which may be too large for a floating-point number
+            missed, wrong = (beta / math.hypot(1.0, beta)) ** 2, (1.0 / math.hypot(1.0, beta)) ** 2
+            found = similar * tpr
+            lost = missed * similar * (1 - tpr) + wrong * dissimilar * fpr
+            merit = found / (found + lost + np.finfo(float).tiny)
         else:
             wanted_rate, other = (tpr, 1 - fpr) if strategy == "max_tpr" else (1 - fpr, tpr)
             least = share(min_rate, "min_rate")
@@ -142,12 +146,14 @@ class Calibration:
 
     def probability(self, method: str = "isotonic") -> Probability:
         """The probability of being the same, as a function of the distance."""
+        unit = float(np.mean(self.distances)) or 1.0
         if one_of(method, "method", METHODS) == "isotonic":
             from sklearn.isotonic import IsotonicRegression
 
             fit: Any = IsotonicRegression(y_min=0.0, y_max=1.0, increasing=False)
-            fit.fit(self.distances, self.same.astype(np.float64), sample_weight=self.weights)
-            return IsotonicProbability(fit.X_thresholds_, fit.y_thresholds_)
+            # of distances that differ by less than 1e-15, scikit-learn sees one
+            fit.fit(self.distances / unit, self.same.astype(np.float64), sample_weight=self.weights)
+            return IsotonicProbability(fit.X_thresholds_ * unit, fit.y_thresholds_)
         from sklearn.linear_model import LogisticRegression
 
         # Platt's targets are a little off 0 and 1, so that pairs that a threshold tells apart without a
@@ -155,7 +161,7 @@ class Calibration:
         weights = np.ones(len(self.same)) if self.weights is None else self.weights
         similar, dissimilar = self._sums()
         target = np.where(self.same, (similar + 1) / (similar + 2), 1 / (dissimilar + 2))
-        unit = float(np.mean(self.distances)) or 1.0
+        weights = weights / weights.mean()  # so that the search ends by the same gradient in any unit
         logistic: Any = LogisticRegression(C=np.inf, tol=1e-8, max_iter=1000)
         logistic.fit(
             np.concatenate([self.distances, self.distances])[:, np.newaxis] / unit,

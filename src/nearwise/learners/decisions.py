@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metadata_routing import UNUSED
+from sklearn.utils.validation import check_is_fitted
 
 from nearwise._common import reading
 from nearwise._common.checks import not_negative
@@ -171,12 +172,13 @@ class PairDecisions:
         counts = None
         if weights is not None:
             counts = reading.column(
-                weights, m, "sample_weight", reading.positive, "a finite number > 0", unit="pair"
+                weights, m, "sample_weight", reading.is_weight, reading.A_WEIGHT, unit="pair"
             )
         return Calibration(distances, same, counts)
 
     def _renewed(self) -> None:
         """Drop what was calibrated for another metric."""
+        check_is_fitted(self)
         now = _digest(self.metric_)
         if getattr(self, "calibrated_for_", now) != now:
             for name in _KEPT:

@@ -21,9 +21,9 @@ from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult, minimis
 from nearwise.fixed_rank.geometry import Flat
 from nearwise.fixed_rank.online import Schedule
 from nearwise.fixed_rank.regression import Regression, constraint_forms, root_mean_square
-from nearwise.learners import _side, fixed_rank as shared
+from nearwise.learners import _in_pieces, _side, fixed_rank as shared
 from nearwise.learners._whole import whole
-from nearwise.learners.base import PriorKeptWarning, refuse_dask
+from nearwise.learners.base import PriorKeptWarning
 from nearwise.linalg.directions import with_fixed_signs
 from nearwise.linalg.scaling import inner_products
 from nearwise.model.blocks import Block, Constraints
@@ -205,7 +205,7 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
     def _checked(self, X: ArrayLike, reset: bool) -> Array:
         one_of(self.input, "input", ("distances", "kernel"))
         allowed: Any = "allow-nan" if self.input == "distances" else True
-        refuse_dask(X, self)
+        _in_pieces.refuse(X, self)
         matrix = validate_data(
             self, X, dtype=np.float64, ensure_all_finite=allowed, ensure_min_samples=2, reset=reset
         )

@@ -19,11 +19,10 @@ from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
 from nearwise.fixed_rank.forms import Forms
 from nearwise.fixed_rank.online import Schedule
 from nearwise.fixed_rank.regression import Regression, matrix_forms, root_mean_square, vector_forms
-from nearwise.learners import fixed_rank as shared
+from nearwise.learners import _in_pieces, fixed_rank as shared
 from nearwise.learners._progress import Callbacks, progress, with_callbacks
 from nearwise.learners._range import refuse_huge, refuse_tiny
 from nearwise.learners._whole import whole
-from nearwise.learners.base import refuse_dask
 from nearwise.learners.kernel_features import KernelFeatures, is_precomputed, kernel_features
 from nearwise.model.relations import signs_of
 from nearwise.solving.result import Status
@@ -197,7 +196,7 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
         return np.asarray(self.factor_ @ self.factor_.T)
 
     def _training_data(self, X: Any, y: Any, reset: bool) -> tuple[Any, Array]:
-        refuse_dask(X, self)
+        _in_pieces.refuse(X, self)
         X, y = validate_data(
             self, X, y, y_numeric=True, reset=reset, accept_sparse=self._accept_sparse, **_ACCEPTED
         )

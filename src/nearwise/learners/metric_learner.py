@@ -249,6 +249,9 @@ class MetricLearner(Learner):
             raise ValueError("rank and basis need data in memory: of rows in pieces, all of M is learned")
         if isinstance(self.prior, str) and self.prior == "covariance":
             raise ValueError("prior='covariance' needs data in memory: give the matrix")
+        if vectors.shape[0] < 2 or vectors.shape[1] < 1:
+            n, d = vectors.shape
+            raise ValueError(f"X has {n} rows of {d} columns; two rows and one column are needed at least")
         _check_feature_names(self, getattr(X, "_meta", None), reset=True)  # a Dask dataframe has them there
         self.n_features_in_ = vectors.shape[1]
         labels = y.compute() if is_dask(y) else y

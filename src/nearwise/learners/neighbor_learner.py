@@ -194,17 +194,22 @@ class NeighborLearner(Learner):
         n = X.shape[0]
         if y is None:
             return np.zeros(n), np.empty(0, np.int64), "there is no y"
+        equal = "" if np.ptp(X, axis=0).any() else "all rows of X are equal"
         if kind == "labels":
             side = _side.read(n, y, None, None)
             if side.codes is None:
                 return np.zeros(n), np.empty(0, np.int64), side.nothing_known
-            return side.codes.astype(np.float64), np.flatnonzero(side.codes >= 0), ""
+            return side.codes.astype(np.float64), np.flatnonzero(side.codes >= 0), equal
         targets = read_targets(y)
         if len(targets) != n:
             raise ValueError(f"X has {n} rows, but there are {len(targets)} targets")
         known = np.flatnonzero(~np.isnan(targets))
         useless = len(known) < 3 or bool(np.ptp(targets[known]) == 0.0)
-        return targets, known, "fewer than two different numbers, or three rows with one" if useless else ""
+        return (
+            targets,
+            known,
+            "fewer than two different numbers, or three rows with one" if useless else equal,
+        )
 
     def _learned(self, costs: SoftNeighbors, starts: list[Array], callback: Any) -> FixedRankResult:
         """The lowest end of all starts."""

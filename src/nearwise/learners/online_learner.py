@@ -15,9 +15,9 @@ from nearwise._common.checks import one_of, positive, share, whole_number_or_non
 from nearwise._common.errors import RowsError
 from nearwise._common.types import Array
 from nearwise._common.warning import warn
-from nearwise.learners import _side, starts
+from nearwise.learners import _in_pieces, _side, starts
 from nearwise.learners._whole import unchanged_on_error
-from nearwise.learners.base import METADATA, Learner, PriorKeptWarning, refuse_dask
+from nearwise.learners.base import METADATA, Learner, PriorKeptWarning
 from nearwise.learners.input_kernels import paired_squared_distances
 from nearwise.learners.metric import Metric, euclidean, symmetric_root
 from nearwise.model import bounds, drawing
@@ -185,7 +185,7 @@ class OnlineLearner(Learner):
         sample_weight : how often every tuple, or every row of data with what it says, comes: numbers >= 0
         """
         with unchanged_on_error(self):
-            refuse_dask(X, self)
+            _in_pieces.refuse(X, self)
             first = not hasattr(self, "state_")
             if np.ndim(X) == 3 and not sparse.issparse(X):
                 if constraints is not None or sample_ids is not None:

@@ -247,4 +247,4 @@ def _constraints(
 
 
 def _weights(weights: ArrayLike, count: int, unit: str) -> Array:
-    return reading.column(weights, count, "weight", reading.positive, "a finite number > 0", unit=unit)
+    return reading.column(weights, count, "weight", reading.is_weight, reading.A_WEIGHT, unit=unit)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearwise._common.reading import regular_array
-from nearwise._common.types import Codes
+from nearwise._common.types import Codes, Mask
 from nearwise._common.warning import warn
 
 UNLABELLED = -1  # the code of a row without a label
@@ -56,6 +56,13 @@ class Labels:
         if len(self.classes) == count:
             return f"all {count} labels differ, so no two rows are of one class"
         return ""
+
+    def of_rows(self, counting: Mask) -> Labels:
+        """Those of some rows; the others have none, and classes that only these had are no classes."""
+        codes = np.where(counting, self.codes, UNLABELLED)
+        kept, place = np.unique(codes[codes >= 0], return_inverse=True)
+        codes[codes >= 0] = place
+        return Labels(codes, tuple(self.classes[k] for k in kept), self.notes)
 
     def for_pairs(self) -> Codes:
         """The codes, to draw pairs from; says the notes, and where there can be no dissimilar pairs."""

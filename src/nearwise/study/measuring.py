@@ -65,6 +65,9 @@ def measure(
 
     Raises `Refused` where there is too little to measure on.
     """
+    if not hasattr(fitted.learner, "metric_"):  # a metric by itself, as `nearwise.save` writes it too
+        kind = type(fitted.learner).__name__
+        raise Refused(f"{fitted.path} holds a {kind}, and no distance before learning to compare it with")
     measured, seen, about = _unseen(fitted, known, unseen_only)
     given = _given(known, measured)
     codes, n = known.codes, len(known.table.X)

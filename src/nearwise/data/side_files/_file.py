@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._common.reading import A_WEIGHT, is_weight
 from nearwise._common.types import Array, Index, Mask
 from nearwise.data.side_files._roles import OBJECTS, ROLES, Layout, by_position, by_title, named_role
 from nearwise.data.tables import TableError, open_file
@@ -128,7 +129,10 @@ class File:
         value = number(text.removesuffix("%"))
         if value is None or not 0.0 <= value < np.inf:
             raise TableError(f"{self.at(row)}: {shown(text)} is not a weight; a number >= 0 is needed")
-        return value / 100.0 if text.endswith("%") else value
+        weight = value / 100.0 if text.endswith("%") else value
+        if weight and not is_weight(np.array(weight)):
+            raise TableError(f"{self.at(row)}: {shown(text)} is not a weight; 0 or {A_WEIGHT} is needed")
+        return weight
 
     def _about_left_out(self, roles: Iterable[str]) -> Mask:
         gone = self.objects.left_out | {whole(name) for name in self.objects.left_out}

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._common.errors import one_line
 from nearwise.data import datasets
 from nearwise.data.tables._sizes import check_arrays, check_parquet
 from nearwise.data.tables._table import (
@@ -177,7 +178,18 @@ class ParquetFile:
         return [self._texts(column) for column in self.features], None
 
     def _texts(self, column: int) -> NDArray[np.object_]:
-        return as_texts(self.table.column(column).to_pylist())
+        return as_texts(self._values(self.table.column(column), column))
+
+    def _values(self, values: Any, column: int) -> list[Any]:
+        """As Python's objects, which hold no text that is not UTF-8, nor every date of Arrow."""
+        try:
+            found: list[Any] = values.to_pylist()
+        except (ValueError, OverflowError) as error:
+            name = self.columns[column]
+            raise TableError(
+                f"{self.source}, column {name!r}: a {values.type} cannot be read: {one_line(error)}"
+            ) from None
+        return found
 
     def _is_list(self, column: int) -> bool:
         import pyarrow as pa
@@ -191,7 +203,7 @@ class ParquetFile:
         values = _storage(self.table.column(column))
         name = self.columns[column]
         if not _is_numeric(values.type):
-            found = enumerate(values.to_pylist())
+            found = enumerate(self._values(values, column))
             row, first = next(((k, value) for k, value in found if value is not None), (0, None))
             advice = missing_advice(name) if first is None else not_a_number_advice(str(first), name)
             raise TableError(f"{self.source}, row {row}, column {name!r}: {advice}")
@@ -236,13 +248,13 @@ def open_parquet(source: str, data: bytes) -> ParquetFile:
             f'{source}: reading Parquet needs pyarrow: pip install "nearwise[tables]"'
         ) from error
     try:
-        check_parquet(source, pq.read_metadata(pa.BufferReader(data)))
+        check_parquet(source, pq.ParquetFile(pa.BufferReader(data)))
         table = pq.read_table(pa.BufferReader(data))
+        columns = tuple(table.column_names)
     except TableError:
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
         raise TableError(f"{source} is damaged, or not a Parquet file") from error
-    columns = tuple(table.column_names)
     if not columns:
         raise TableError(f"{source} has no columns")
     refuse_duplicate_names(source, columns)

@@ -58,13 +58,23 @@ def check_arrays(source: str, data: bytes) -> None:
         return  # the reader says what is wrong
 
 
-def check_parquet(source: str, metadata: Any) -> None:
-    """Refuse a Parquet file whose columns, as numbers, do not fit into memory."""
-    groups = [metadata.row_group(k) for k in range(metadata.num_row_groups)]
-    stored = sum(group.column(k).num_values for group in groups for k in range(group.num_columns))
-    if metadata.num_rows < 0 or stored < 0:
-        raise TableError(f"{source} is damaged: it says that it has {metadata.num_rows} rows")
-    _check_memory(source, _CELL * max(stored, metadata.num_rows * metadata.num_columns))
+def check_parquet(source: str, file: Any) -> None:
+    """Refuse a Parquet file, opened by pyarrow, whose columns do not fit into memory as numbers.
+
+    A column of numbers has as many as there are rows; of a column of lists the file says how many. Where what
+    it says there is damaged, asking for it ends the process, unless a reader has been there before.
+    """
+    metadata = file.metadata
+    n_rows, leaves = metadata.num_rows, range(metadata.num_columns)
+    nested = [k for k in leaves if metadata.schema.column(k).max_repetition_level > 0]
+    stored = n_rows * (len(leaves) - len(nested))
+    if nested:
+        file.scan_contents([metadata.schema.column(k).path for k in nested])
+        groups = [metadata.row_group(k) for k in range(metadata.num_row_groups)]
+        stored += sum(group.column(k).num_values for group in groups for k in nested)
+    if n_rows < 0 or stored < 0:
+        raise TableError(f"{source} is damaged: it says that it has {n_rows} rows")
+    _check_memory(source, _CELL * max(stored, n_rows * len(leaves)))
 
 
 def _check_array(source: str, file: BinaryIO | Any, size: int) -> None:

@@ -252,6 +252,8 @@ def open_text(
         raise TableError(f"{source} is empty")
     first, separator, lines = _separator(source, lines)
     sample = list(islice(_records(source, lines, first, separator), SAMPLE))
+    if not sample:
+        raise TableError(f"{source} is empty: there are quotation marks and blanks alone")
     is_header, notice = _is_header(source, sample) if look_for_header else (False, "")
     header = sample[0] if is_header else None
     width = len(sample[0].cells)
@@ -305,7 +307,7 @@ def _separator(source: str, lines: list[str]) -> tuple[int, str, list[str]]:
             sample = list(islice(_records(source, lines, first, separator), SAMPLE))
         except TableError:
             continue
-        width = len(sample[0].cells)
+        width = len(sample[0].cells) if sample else 1
         if width == 1:
             continue
         regular = sum(len(record.cells) == width for record in sample) / len(sample)
