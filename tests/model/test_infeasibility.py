@@ -11,6 +11,7 @@ from scipy.linalg import eigh
 import kkt
 import nearwise as nw
 from nearwise import constraints as c
+from nearwise.model.recheck import Recheck
 
 G = np.random.default_rng(0).normal(size=(8, 4))
 FEASIBLE = {
@@ -131,3 +132,34 @@ def test_a_contradiction_among_many_tight_rows(seed: int, divergence: nw.Diverge
     found = nw.solve(contradictory, max_iter=100)
     assert found.status is nw.Status.INFEASIBLE
     assert nw.check_infeasibility(contradictory, found.dual).valid
+
+
+def test_a_proof_by_linear_rows_must_hold_with_what_rounding_hides_of_them() -> None:
+    """tr(A M) <= 1 and >= 2, where the second A differs by 1e-17 of itself along what features hardly have.
+
+    A large M along there meets both, so that it is no contradiction; with equal matrices it is one.
+    """
+    G = np.array([[1.0, 0.0], [1.0, 1e-10], [2.0, 0.0]])
+    same = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
+    other = np.array([[1.0, -1e-3, 0.0], [-1e-3, 1e-3, 0.0], [0.0, 0.0, 0.0]]) + same * 1e-3
+    y = np.array([1.0, -1.0])
+    for second, expected in ((same, True), (other, False)):
+        side = c.linear([same], 1.0, "<=") + c.linear([second], 2.0, ">=")
+        problem = nw.Problem(G, side, nw.Frobenius(), penalty=np.inf)
+        assert Recheck(problem).confirms(y, -1 / 3) is expected
+
+
+def test_bounds_on_one_distance_contradict_each_other_whatever_the_others_are() -> None:
+    """Beside bounds of 1e20, a search among all rows sees nothing of 1 and 2."""
+    rng = np.random.default_rng(0)
+    G = rng.normal(size=(9, 3))
+    G[8] = G[7]
+    far = c.at_least([(0, 1), (2, 3), (4, 5)], [1e20, 1e15, 1e10]) + c.at_most([(0, 2), (1, 3)], 1e-15)
+    for side, count in (
+        (c.at_most([(6, 7)], 1.0) + c.at_least([(7, 6)], 2.0), 2),
+        (c.closer([(6, 7, 6, 8)], margin=1.0), 1),
+        (c.similarity([(6, 7)], 1.0, "==") + c.similarity([(7, 6)], 1.1, "=="), 2),
+    ):
+        result = nw.solve(nw.Problem(G, far + side, nw.VonNeumann(), penalty=np.inf))
+        assert result.status is nw.Status.INFEASIBLE
+        assert set(np.flatnonzero(result.dual)) == set(range(5, 5 + count))

@@ -235,3 +235,26 @@ def test_rows_that_only_a_singular_matrix_meets_contradict_a_definite_one() -> N
     zero = nw.solve(nw.Problem([[0.0], [3.0], [1.0]], side, nw.VonNeumann(), penalty=math.inf))
     assert zero.status is nw.Status.SOLVED
     assert zero.matrix[0, 0] <= 1e-6
+
+
+@pytest.mark.parametrize("ratio", [1e-12, 1e12])
+def test_a_projection_onto_a_far_bound_is_exact(ratio: float) -> None:
+    """The form (b - p) / p^2 of the multiplier loses the digits of b where it is small beside p, or p is."""
+    G = np.array([[0.0, 0.0], [1.0, 2.0]])
+    problem = nw.Problem(G, c.equal([(0, 1)], 5.0 * ratio), penalty=math.inf)
+    for solver in (nw.solvers.CyclicProjections(), None):
+        result = nw.solve(problem, solver)
+        assert result.status is nw.Status.SOLVED
+        assert problem.values(result.matrix)[0] == pytest.approx(
+            5.0 * ratio, rel=1e-6 if solver is None else 1e-13
+        )
+
+
+def test_bounds_beyond_double_precision_are_refused_and_huge_penalties_are_not() -> None:
+    G = np.array([[0.0, 0.0], [1.0, 2.0]])
+    with pytest.raises(ValueError, match="its bound is 1e"):
+        nw.Problem(G, c.equal([(0, 1)], 5e100), penalty=math.inf)
+    soft = nw.Problem(G, c.at_most([(0, 1)], 1.0), penalty=1e18)
+    result = nw.solve(soft)
+    assert result.status is nw.Status.SOLVED
+    assert soft.values(result.matrix)[0] == pytest.approx(1.0, rel=1e-6)

@@ -24,7 +24,7 @@ from nearwise.model.measurements import Measurements
 
 _SMALLEST = 1e-300  # eigenvalue of a mirror point
 _FEW = 100  # rows of a proof, up to which each is tried to be left out
-_PROOF = 1e-7  # what a proof of infeasibility may lack, relative to the bounds that it is about
+PROOF = 1e-7  # what a proof of infeasibility may lack, relative to the bounds that it is about
 _SHARES = (0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4, 1e-5, 1e-7, 0.0)  # of the largest; smaller ones are left out
 
 
@@ -192,7 +192,7 @@ class Formulation:
         if not bound < -1e-9 * magnitude:
             return InfeasibilityCheck(False, -np.inf, bound / max(magnitude, 1e-300), rows)
         smallest = _relative_smallest_eigenvalue(self.measurements, y)
-        valid = smallest * magnitude >= _PROOF * bound
+        valid = smallest * magnitude >= PROOF * bound
         return InfeasibilityCheck(valid, smallest, bound / magnitude, rows)
 
     def proof(self, ray: Array) -> Array | None:

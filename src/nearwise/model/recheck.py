@@ -18,7 +18,7 @@ from nearwise.linalg.eigenpairs import eigenpairs
 from nearwise.linalg.pairs import PRECISION, Pair, product, squared_lengths, two_sum
 from nearwise.model.blocks import Block, Linear
 from nearwise.model.certificate import Certificate
-from nearwise.model.formulation import spectrum_of_factor
+from nearwise.model.formulation import PROOF, spectrum_of_factor
 from nearwise.model.measurements import InMemory
 from nearwise.model.problem import Problem
 
@@ -26,6 +26,8 @@ _MOST_NUMBERS = 2_000_000  # in the rows, written out
 _LARGEST_ORDER = 100
 _DIFFERENCES = ("distance", "comparison")
 _KINDS = (*_DIFFERENCES, "similarity", "linear")
+_ZERO = 1e-22  # relative size of an eigenvalue that is one
+_SMALLEST = 1e-300
 _ROUNDINGS = 8 * float(np.finfo(float).eps)  # in a sum of one term, relative to what is squared
 _SHRINKING = 2.0 ** -np.arange(46.0, 12.0, -4.0)  # of multipliers outside the dual's domain
 
@@ -103,6 +105,44 @@ class Recheck:
         exact = self._values(self._rows.mapped(self._inside(factor)))
         used = dual != 0
         return float(np.abs(dual[used]) @ np.abs(exact.plus(-values).rounded[used]))
+
+    @np.errstate(all="ignore")
+    def confirms(self, dual: Array, bound: float) -> bool:
+        """Whether a proof by linear rows still holds with what rounding hides of their matrices.
+
+        Features that are dependent but for their last digits leave of A small parts that `Measurements` takes
+        for rounding errors of the large ones. They are not: a matrix that is large there may meet all rows.
+        `bound` is that of the `InfeasibilityCheck`. Proofs without linear rows are not looked at.
+        """
+        y = self.form.losses.signed(dual)
+        if not np.any(y[self._linear_sizes > 0]):
+            return True
+        size = self._size(y)
+        scale = np.exp2(-np.round(np.log2(np.maximum(np.diagonal(size), _SMALLEST)) / 2))
+        scale = scale[:, None] * scale
+        total = self._rows.adjoint(y)[0]
+        total = Pair(total.high * scale, total.low * scale).plus(PROOF * abs(bound) * (size * scale))
+        if not np.isfinite(total.rounded).all():
+            return False
+        values = eigenpairs(total)[0]
+        return bool(values[0] >= -_ZERO * np.abs(values).max())
+
+    def _size(self, y: Array) -> Array:
+        """sum_i |y_i| |A_i| in the coordinates of `_rows`."""
+        rows = self._rows
+        G, z = rows.objects.high, rows.differences.high
+        total = (z.T * np.abs(rows.sign * y[rows.row])) @ z
+        n = len(G)
+        for k, row in enumerate(rows.others):
+            if y[row] == 0:
+                continue
+            on_objects = Pair(rows.matrices.high[k], rows.matrices.low[k]).reshaped(n, n)
+            if self._linear_sizes[row] > 0:
+                values, V = eigenpairs(product(rows.objects.T, product(on_objects, rows.objects)))
+                total = total + abs(y[row]) * ((V * np.abs(values)) @ V.T)
+            else:
+                total = total + abs(y[row]) * ((G.T * np.abs(on_objects.high).sum(axis=1)) @ G)
+        return np.asarray(total)
 
     def _inside(self, factor: Array) -> Pair | Array:
         return factor if self.range is None else product(self.range.T, factor)

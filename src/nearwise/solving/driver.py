@@ -262,7 +262,10 @@ class _Run(Loop[Iterate, _Graded, Record]):
     def _is_contradiction(self, proof: Array | None) -> bool:
         """Whether multipliers prove infeasibility on the problem as it was stated; they are kept if so."""
         self.ray = proof
-        return proof is not None and self.problem.formulation.check_infeasibility(proof).valid
+        if proof is None:
+            return False
+        check = self.problem.formulation.check_infeasibility(proof)
+        return check.valid and (self.recheck is None or self.recheck.confirms(proof, check.bound))
 
     @np.errstate(all="ignore")
     def _stated_certificate(self) -> Certificate:

@@ -106,6 +106,7 @@ class _Run:
         self._at = self._measured(np.zeros(len(losses.bounds)) if start is None else losses.signed(start))
 
     @property
+    @np.errstate(all="ignore")
     def residual(self) -> float:
         """How far the values are from those that belong to the multipliers, relative to `references`."""
         if self._at is None:

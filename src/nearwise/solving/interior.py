@@ -42,6 +42,10 @@ _SEARCHES = 24  # for a proof of fewer rows
 _FLATTEST = 1e-12  # relative size of a direction of the rows that is one, and is stretched to equal size
 _FEASIBLE = 1e-7  # violation of rows that are not contradictory
 _CONVERGED = 1e-10  # mu of a search that has come to its end without a proof
+_MOST_PAIRED = 1000  # rows that are compared with each other
+_PARALLEL = 1 - 1e-12  # cosine of matrices that are multiples of each other
+_PAIRS_TRIED = 3
+_SMALLEST = 1e-300
 _DEAR = 1e10  # penalty on violations where only feasibility matters, in units of the rows
 
 
@@ -155,6 +159,10 @@ def _contradiction(written: WrittenForm, form: Formulation) -> Iterator[Array | 
     Once there is a proof, rows of small share in it are made cheaper, so that they give theirs up. Then rows
     are left out as long as the others still have a proof: half of them, then fewer, at last one by one.
     """
+    for ray in _small_proofs(written, form):
+        if (proof := form.proof(ray)) is not None:
+            yield proof
+            return
     hard = np.flatnonzero(form.losses.is_hard)
     proof = yield from _proof_from(written, form, hard, np.ones(len(hard)), _STARTS)
     if proof is None:
@@ -178,6 +186,43 @@ def _contradiction(written: WrittenForm, form: Formulation) -> Iterator[Array | 
         if at >= len(rows):
             many, at = many // 2, 0
     yield proof
+
+
+def _small_proofs(written: WrittenForm, form: Formulation) -> Iterator[Array]:
+    """Multipliers of one or two hard rows that may contradict themselves or each other, the clearest first.
+
+    Such as a distance that is less than itself, or two bounds on one distance: beside bounds that are larger
+    by many orders of magnitude, a search among all rows at once misses them.
+    """
+    losses, rows = form.losses, np.flatnonzero(form.losses.is_hard)[:_MOST_PAIRED]
+    offsets = form.measurements.offsets
+    b = (losses.bounds if offsets is None else losses.bounds - offsets)[rows]
+    relation, definite = losses.relations[rows], losses.is_definite[rows]
+    forbids_zero = np.where(relation == 0, b != 0, b * relation > 0)
+    for place in np.flatnonzero(forbids_zero & ~(definite & (b > 0))):
+        yield _ray(form, [rows[place]], [-np.sign(b[place])])
+    matrices = written.rows.only(rows).in_basis(np.eye(written.rows.order))
+    norms = np.maximum(np.linalg.norm(matrices, axis=0), _SMALLEST)
+    unit = matrices / norms
+    likeness = unit.T @ unit
+    first, second = np.nonzero(np.triu(np.abs(likeness) > _PARALLEL, 1))
+    same, scaled = np.sign(likeness[first, second]), b / norms
+    found = []
+    for sign in (1.0, -1.0):  # of the first multiplier; the second one makes the sum of both matrices zero
+        other = -sign * same
+        allowed = (relation[first] * sign <= 0) & (relation[second] * other <= 0)
+        total = sign * scaled[first] + other * scaled[second]
+        share = total / np.maximum(np.abs(scaled[first]) + np.abs(scaled[second]), _SMALLEST)
+        places = np.flatnonzero(allowed & (total < 0))
+        found += [(share[k], first[k], sign, second[k], other[k]) for k in places]
+    for _, i, at_i, j, at_j in sorted(found)[:_PAIRS_TRIED]:
+        yield _ray(form, [rows[i], rows[j]], [at_i / norms[i], at_j / norms[j]])
+
+
+def _ray(form: Formulation, rows: list[int], multipliers: list[float]) -> Array:
+    ray = np.zeros(len(form.losses.bounds))
+    ray[rows] = multipliers
+    return ray
 
 
 def _shares(proof: Array, form: Formulation) -> tuple[Index, Array]:
