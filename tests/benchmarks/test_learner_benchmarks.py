@@ -12,7 +12,7 @@ from sklearn.svm import SVC
 
 import nearwise as nw
 from nearwise import cli
-from nearwise.benchmarks import learners
+from nearwise.benchmarks import _neighbor_errors, learners
 from nearwise.benchmarks.baselines import Unavailable, peers
 
 IRIS = nw.datasets.load("iris")
@@ -42,10 +42,10 @@ def test_errors_are_those_of_the_definition(tmp_path: Path) -> None:
     )
     table, times = found["tables"]
     row, mean, verdicts = table["rows"]
-    folds = list(learners._folds("iris", 2))
-    assert [len(y) for _, y, _, _ in folds] == [75] * 4
+    folds = list(_neighbor_errors.folds_of("iris", 2))
+    assert [len(fold.y) for fold in folds] == [75] * 4
     wrong = []
-    for X, y, X_test, y_test in folds:
+    for X, y, X_test, y_test, _ in folds:
         np.testing.assert_allclose([X.mean(), X.std()], [0.0, 1.0], atol=1e-12)
         order = np.argsort(((X_test[:, None] - X) ** 2).sum(axis=2), axis=1)[:, :5]
         votes = np.array([np.bincount(y[some], minlength=3) for some in order])
@@ -55,7 +55,7 @@ def test_errors_are_those_of_the_definition(tmp_path: Path) -> None:
     assert mean["LDA"] == row["LDA"]
     assert verdicts["Euclidean"] == ("met" if mean["nearwise"] <= mean["Euclidean"] else "missed")
     assert times["rows"][0]["nearwise"] > 0
-    machine = [100 * np.mean(SVC().fit(X, y).predict(X_test) != y_test) for X, y, X_test, y_test in folds]
+    machine = [100 * np.mean(SVC().fit(X, y).predict(X_test) != y_test) for X, y, X_test, y_test, _ in folds]
     assert row["RBF SVM"] == pytest.approx(np.mean(machine))
     assert "RBF SVM" not in verdicts
 
@@ -103,8 +103,35 @@ def test_unknown_methods_are_refused(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_every_target_is_used() -> None:
-    source = Path(learners.__file__).read_text(encoding="utf-8")
-    assert all(f'TARGETS["{name}"]' in source for name in learners.TARGETS)
+    for module in (learners, _neighbor_errors):
+        source = Path(module.__file__).read_text(encoding="utf-8")
+        assert all(f'TARGETS["{name}"]' in source for name in module.TARGETS)
+
+
+def test_a_difference_is_told_with_its_standard_error_over_rows() -> None:
+    ours = _neighbor_errors.Cell([2.0, 0.0, 1.0, 0.0], [2, 2, 2, 0], [])
+    other = _neighbor_errors.Cell([0.0, 0.0, 2.0, 1.0], [2, 2, 2, 1], [])
+    difference = np.array([100.0, 0.0, -50.0])  # rows that both were asked for
+    found = ours.above(other)
+    assert found == pytest.approx((difference.mean(), difference.std(ddof=1) / np.sqrt(3)))
+    assert ours.error == pytest.approx(50.0)
+
+
+@pytest.mark.long
+def test_what_was_measured_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep = str(tmp_path / "kept.jsonl")
+    argv = ("--only", "errors", "--sets", "iris", "--methods", "LDA", "--seeds", "1", "--keep", keep)
+    first = figures(tmp_path, *argv)["tables"]
+
+    def never(X: object, y: object, seed: int) -> object:
+        raise AssertionError("measured again")
+
+    for method in ("nearwise", "Euclidean", "LDA"):
+        monkeypatch.setitem(peers.METHODS, method, never)
+    again = figures(tmp_path, *argv)["tables"]
+    assert [table["rows"] for table in again] == [table["rows"] for table in first]
+    with pytest.raises(AssertionError, match="measured again"):
+        figures(tmp_path, *argv[:-3], "2", "--keep", keep)  # other settings
 
 
 @pytest.mark.long

@@ -15,8 +15,7 @@ from sklearn.neighbors import KNeighborsClassifier
 import nearwise as nw
 from nearwise import constraints as c
 from nearwise.learners import _discriminants
-from nearwise.learners._contest import NOISE
-from nearwise.learners._selection import Grade
+from nearwise.learners._grading import NOISE, Grade
 
 
 def shells(n: int = 120, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -122,7 +121,7 @@ def test_a_lead_counts_in_standard_errors() -> None:
     assert lead == 0.25
     assert error == pytest.approx(0.25)  # of differences 0, 0, 1, 0
     assert lead > NOISE * error
-    assert Grade(0.5).lead(Grade(0.25)) == (0.25, 0.0)
+    assert Grade(0.5, each[:1]).lead(Grade(0.25, each[:1])) == (0.25, 0.0)
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "linear+rbf"])

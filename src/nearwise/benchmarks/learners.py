@@ -1,24 +1,26 @@
 """Learners with default settings beside those of scikit-learn and metric-learn: errors, text search, time.
 
 `errors` is the error of 5 nearest neighbours on ten data sets, stratified two-fold, features standardised in
-each training fold; methods with their defaults. Sets of more than 2,000 rows are stratified samples (seed 0);
-isolet is reduced to 100 principal components of the standardised training fold. `banking` is search in text
+each training fold; methods with their defaults, which choose by what they hold out of the training fold. Sets
+of more than 2,000 rows are stratified samples (seed 0), sets of more than 1,000 have one seed; isolet is
+reduced to 100 principal components of the standardised training fold. `banking` is search in text
 embeddings: precision among the 10 nearest test questions about another product. `text` is the accuracy of 10
 nearest neighbours in 20 Newsgroups, under metrics that are the identity plus a low rank. `time` is the time
-of a fit, of choosing the penalty, and of letting kinds of metrics compete. Besides the options below: --sets
-and --methods (names separated by commas), --seeds (a number), --patience (seconds for one method on one set,
-after which its remaining folds are left out and the table says so).
+of a fit and of choosing the penalty. Besides the options below: --sets and --methods (names separated by
+commas), --seeds (a number), --patience (processor seconds for one method on one set, after which its
+remaining folds are left out and the table says so), --keep (a file that keeps what `errors` has measured,
+from which the same command goes on).
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
-import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,23 +29,16 @@ from numpy.typing import NDArray
 import nearwise as nw
 from nearwise._common.types import Array, Labels
 from nearwise.benchmarks import _tables
+from nearwise.benchmarks._neighbor_errors import BASELINE, LINEAR, OURS, data_sets, tables
 from nearwise.benchmarks._tables import Row, Table, Target
 from nearwise.benchmarks.baselines import Unavailable
-from nearwise.benchmarks.baselines.peers import CLASSIFIERS, METHODS
+from nearwise.benchmarks.baselines.peers import METHODS
 
-Fold = tuple[Array, Labels, Array, Labels]  # training rows and labels, test rows and labels
-
-NEIGHBORS = 5
-ROWS = 2000  # the largest sample of a data set
-COMPONENTS = 100  # principal components of isolet
-OURS, LINEAR, BASELINE = "nearwise", "linear", "Euclidean"
 TARGETS = {
-    "points above Euclidean": Target(0.5),
     "precision": Target(0.80, at_least=True),
     "seconds": Target(5.0),
     "ITML / ours": Target(20.0, at_least=True),
     "auto / one penalty": Target(4.0),
-    "kinds / linear": Target(4.0),
 }
 
 
@@ -65,11 +60,12 @@ class Sizes:
     )
     methods: tuple[str, ...] = tuple(METHODS)
     seeds: int = 5
-    patience: float = 300.0
+    patience: float = 120.0
+    keep: str | None = None
     pairs: int = 3000
     ranks: tuple[int, ...] = (20, 100, 200)
     documents: int | None = None  # of the training set, and as many of the test set; None for all
-    time_rows: int = ROWS
+    time_rows: int = 2000
     repeats: int = 3
 
 
@@ -92,6 +88,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--methods", type=_names)
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--patience", type=float)
+    parser.add_argument("--keep")
     own, rest = parser.parse_known_args(argv)
     for method in own.methods or ():
         if method not in METHODS:
@@ -104,36 +101,9 @@ def main(argv: Sequence[str]) -> int:
 
 
 def errors(sizes: Sizes) -> Iterator[Table]:
-    """The error of 5-NN under every method, and the seconds of a fit."""
-    methods = tuple(dict.fromkeys((OURS, BASELINE, *sizes.methods)))
-    target = TARGETS["points above Euclidean"]
-    notes = [
-        f"{NEIGHBORS}-NN, stratified 2-fold, {sizes.seeds} seeds; every method with its defaults; nearwise "
-        "is AutoLearner, linear MetricLearner; the support vector machine's own error stands beside them"
-    ]
-    table = Table("mean error in percent", list(notes))
-    times = Table("mean seconds of a fit", list(notes))
-    for name, folds in _sets(sizes, table):
-        row: Row = {"set": name}
-        seconds: Row = {"set": name}
-        for method in methods:
-            found = _measured(method, folds, sizes.patience)
-            row[method], seconds[method] = found.error, found.seconds
-            if found.note:
-                table.notes.append(f"{name}, {method}: {found.note}")
-        above = _number(row[OURS]) - _number(row[BASELINE])
-        table.rows.append(row | {"above Euclidean": above, str(target): target.verdict(above)})
-        times.rows.append(seconds)
-    means = {method: float(np.mean([_number(row[method]) for row in table.rows])) for method in methods}
-    table.rows.append({"set": "mean", **means})
-    lower = {
-        method: Target(mean).verdict(means[OURS])
-        for method, mean in means.items()
-        if method not in (OURS, *CLASSIFIERS)
-    }
-    table.rows.append({"set": "target: nearwise's mean lower", **lower})
-    yield table
-    yield times
+    """The error of 5-NN under every method, and the processor seconds of a fit."""
+    kept = None if sizes.keep is None else Path(sizes.keep)
+    yield from tables(sizes.sets, sizes.methods, sizes.seeds, sizes.patience, kept)
 
 
 def banking(sizes: Sizes) -> Iterator[Table]:
@@ -235,9 +205,9 @@ def choice(sizes: Sizes) -> Iterator[Table]:
     target = TARGETS["auto / one penalty"]
     note = f"both folds of {sizes.seeds} seeds, each the least of {sizes.repeats}"
     table = Table('seconds of a fit with penalty="auto" and with the penalty it chose', [note])
-    for name, folds in _sets(sizes, table):
+    for name, folds in data_sets(sizes.sets, sizes.seeds, table):
         seconds = []
-        for X, y, _, _ in folds:
+        for X, y, *_ in folds:
             learner = nw.MetricLearner(random_state=0)
             auto = _least_seconds(functools.partial(_fitted, learner, X, y), sizes.repeats)
             # where the prior was kept, there is no such penalty: the smallest that was tried, the cheapest
@@ -249,98 +219,6 @@ def choice(sizes: Sizes) -> Iterator[Table]:
         row: Row = {"set": name, "auto": autos.mean(), "one penalty": ones.mean(), "mean ratio": ratio}
         table.rows.append(row | {str(target): target.verdict(ratio), "largest": float(np.max(autos / ones))})
     yield table
-
-
-def kinds(sizes: Sizes) -> Iterator[Table]:
-    """What it costs to let kinds of metrics compete: `AutoLearner` beside `MetricLearner`, in turns."""
-    target = TARGETS["kinds / linear"]
-    table = Table("processor seconds of AutoLearner and of MetricLearner", [f"folds of {sizes.seeds} seeds"])
-    for name, folds in _sets(sizes, table):
-        seconds = []
-        for X, y, _, _ in folds:
-            took = []
-            for learner in (nw.AutoLearner(random_state=0), nw.MetricLearner(random_state=0)):
-                start = time.process_time()
-                _fitted(learner, X, y)
-                took.append(time.process_time() - start)
-            seconds.append(took)
-        autos, ones = np.array(seconds).T
-        ratio = float(np.mean(autos / ones))
-        row: Row = {"set": name, "all kinds": autos.mean(), "linear": ones.mean(), "mean ratio": ratio}
-        table.rows.append(row | {str(target): target.verdict(ratio), "largest": float(np.max(autos / ones))})
-    yield table
-
-
-@dataclass(frozen=True)
-class _Found:
-    error: float | None  # percent
-    seconds: float | None
-    note: str = ""
-
-
-def _sets(sizes: Sizes, table: Table) -> Iterator[tuple[str, list[Fold]]]:
-    """The data sets that are there, with their folds; the table notes the others."""
-    for name in sizes.sets:
-        try:
-            yield name, list(_folds(name, sizes.seeds))
-        except nw.datasets.DatasetUnavailable as error:
-            table.notes.append(f"{name}: left out: {error}")
-    if not table.rows:
-        raise Unavailable("none of the data sets is there")
-
-
-def _measured(method: str, folds: list[Fold], patience: float) -> _Found:
-    wrong: list[float] = []
-    seconds: list[float] = []
-    failures: list[str] = []
-    for k, (X, y, X_test, y_test) in enumerate(folds):
-        if sum(seconds) > patience:
-            failures.append(f"{len(folds) - k} of {len(folds)} folds left out after {patience:g} seconds")
-            break
-        start = time.perf_counter()
-        try:
-            to_metric = METHODS[method](X, y, 0)
-        except Unavailable as error:
-            return _Found(None, None, f"left out: {error}")
-        except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
-            failures.append(f"fold {k} failed: {error}")
-            seconds.append(time.perf_counter() - start)
-            continue
-        seconds.append(time.perf_counter() - start)
-        if method in CLASSIFIERS:
-            wrong.append(100.0 * float(np.mean(to_metric(X_test) != y_test)))
-        else:
-            wrong.append(_error(to_metric(X), y, to_metric(X_test), y_test))
-    error_rate = float(np.mean(wrong)) if wrong else None
-    return _Found(error_rate, float(np.mean(seconds)), "; ".join(failures))
-
-
-def _folds(name: str, seeds: int) -> Iterator[Fold]:
-    from sklearn.decomposition import PCA
-    from sklearn.model_selection import StratifiedKFold, train_test_split
-    from sklearn.preprocessing import StandardScaler
-
-    data = nw.datasets.load(name)
-    X, y = np.asarray(data.X, dtype=np.float64), np.asarray(data.y)
-    if "complete" in data.extra:
-        X, y = X[data.extra["complete"]], y[data.extra["complete"]]
-    if len(X) > ROWS:
-        rows = train_test_split(np.arange(len(X)), train_size=ROWS, random_state=0, stratify=y)[0]
-        X, y = X[np.sort(rows)], y[np.sort(rows)]
-    for seed in range(seeds):
-        for train, test in StratifiedKFold(2, shuffle=True, random_state=seed).split(X, y):
-            prepare: Any = StandardScaler().fit(X[train])
-            A, B = prepare.transform(X[train]), prepare.transform(X[test])
-            if name == "isolet":
-                prepare = PCA(COMPONENTS, random_state=0).fit(A)
-                A, B = prepare.transform(A), prepare.transform(B)
-            yield A, y[train], B, y[test]
-
-
-def _error(X: Array, y: Labels, X_test: Array, y_test: Labels) -> float:
-    from sklearn.neighbors import KNeighborsClassifier
-
-    return 100.0 * (1.0 - float(KNeighborsClassifier(NEIGHBORS).fit(X, y).score(X_test, y_test)))
 
 
 def _precision(rows: Array, problem: NDArray[Any], product: NDArray[Any]) -> float:
@@ -373,10 +251,6 @@ def _least_seconds(task: Callable[[], Any], repeats: int) -> float:
     return min(seconds)
 
 
-def _number(cell: Any) -> float:
-    return math.nan if cell is None else float(cell)
-
-
 def _names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
@@ -386,5 +260,5 @@ SECTIONS: dict[str, tuple[Callable[[Sizes], Iterator[Table]], ...]] = {
     "errors": (errors,),
     "banking": (banking,),
     "text": (text,),
-    "time": (duration, choice, kinds),
+    "time": (duration, choice),
 }

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from nearwise._common.types import Array, Index
 from nearwise.learners._fits import Fit, Learned, prepared
+from nearwise.learners._grading import Grade, first_as_good
 from nearwise.learners._learning import Interrupted, Step, best_of
-from nearwise.learners._selection import Grade
+from nearwise.learners._space import Outside
 
 BEFORE = "euclidean"  # the name of the prior of a linear candidate
-NOISE = 0.5  # standard errors by which a score has to be higher than that of an earlier candidate
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +51,29 @@ class _Entry:
         return self.step.grade
 
 
+def most_promising(
+    spaces: Sequence[tuple[Array, Outside | None]], **how: Any
+) -> tuple[int, tuple[float, ...]]:
+    """The number of the features, with what is outside them, that do best after a first round.
+
+    Of those that are no more than half a standard error apart, the first; and the scores of all, none where
+    nothing is held out or somebody asks to stop.
+    """
+    grades = []
+    for features, outside in spaces:
+        try:
+            grade = prepared(
+                features, compared=True, **(how | {"outside": outside, "checkpoint": None})
+            ).look()
+        except Interrupted:
+            return 0, ()
+        if grade is None:
+            return 0, ()
+        grades.append(grade)
+    chosen = first_as_good(range(len(grades)), lambda place: grades[place])
+    return chosen, tuple(grade.score for grade in grades)
+
+
 def compete(candidates: Iterable[Candidate], **how: Any) -> Won:
     """Finish the fit of the candidate that does best on what is held out.
 
@@ -75,8 +98,7 @@ def compete(candidates: Iterable[Candidate], **how: Any) -> Won:
     assert first is not None
     if not entries:
         return Won(first[0], _finished(first[1]))
-    best = max(entries, key=lambda entry: entry.grade.score)
-    won = next(entry for entry in entries if _is_as_good(entry.grade, best.grade))
+    won = first_as_good(entries, lambda entry: entry.grade)
     return Won(won.name, _finished(won.fit, won.step), _scores(entries))
 
 
@@ -88,11 +110,6 @@ def _entries(candidate: Candidate, fit: Fit) -> list[_Entry]:
     learned = best_of([step for step in fit.steps if step.share != 0.0])
     chosen = isinstance(fit.penalty, str)
     return [_Entry(BEFORE, fit, step) for step in prior if chosen] + [_Entry(candidate.name, fit, learned)]
-
-
-def _is_as_good(grade: Grade, best: Grade) -> bool:
-    lead, error = best.lead(grade)
-    return lead <= NOISE * error
 
 
 def _finished(fit: Fit, step: Step | None = None) -> Learned:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from sklearn.utils import check_random_state
 from nearwise._common.types import Array, Codes, Index
 from nearwise.distributed import Vectors
 from nearwise.learners._checkpoint import Checkpoint, open_checkpoint
+from nearwise.learners._grading import Grade
 from nearwise.learners._in_pieces import fingerprint, sample_of_constraints, what_is_named
 from nearwise.learners._learning import (
     COARSE_ITERATIONS,
@@ -93,6 +95,7 @@ def prepared(
     structure: Structure | None = None,
     made_from: Callable[[Index], Array] | None = None,
     compared: bool = False,
+    scoring: str = "auto",
 ) -> Fit:
     """A fit of M to pairs drawn from labels, to constraints, or to both, before any of it is solved.
 
@@ -120,6 +123,7 @@ def prepared(
         vector, and so are factors.
     made_from : for features that are made with the help of labels: the features of all objects, made again
         from some of them, by row number
+    scoring : one of `SCORINGS`, what is held out is graded by
     compared : score the penalty on what is held out also where it is given, to compare this fit with others
 
     A prior that is zero tells no distances: open bounds and neighbours are then those of the features.
@@ -137,11 +141,10 @@ def prepared(
     seed = int(rng.randint(2**31 - 1))
     drawing = "local" if pairs == "auto" else pairs
     task = Task(features, codes, side, known, drawing, n_pairs, seed, outside, weights, structure)
-    drawn = Constraints() if are_equal(features) else task.side(known)
     coarse_limit = COARSE_ITERATIONS if max_iter is None else min(max_iter, COARSE_ITERATIONS)
     run = Run(divergence, prior, tol, max_iter, coarse_limit, callback, None, structure)
-    if len(drawn) == 0:
-        return Fit(task, root, drawn, run, penalty, task, None)
+    if are_equal(features):
+        return Fit(task, root, run, penalty, task, None)
     if isinstance(checkpoint, Checkpoint):
         run = replace(run, checkpoint=checkpoint)
     elif checkpoint is not None:
@@ -158,6 +161,7 @@ def prepared(
             lengths,
             weights,
             structure,
+            scoring,
         )
         data = fingerprint(features) if isinstance(features, Vectors) else features
         run = replace(
@@ -168,10 +172,10 @@ def prepared(
     if tries and isinstance(features, Vectors) and codes is None:
         looked_at, sample = sample_of_constraints(features, side, rng)
         side, tried = sample, replace(task, features=looked_at, constraints=sample, weights=None)
-    trial = hold_out(looked_at, codes, side, rng, outside, weights, made_from) if tries else None
+    trial = hold_out(looked_at, codes, side, rng, outside, weights, made_from, scoring) if tries else None
     if trial is not None and made_from is not None:
         tried = replace(task, features=trial.features)
-    return Fit(task, root, drawn, run, penalty, tried, trial, made_from is not None)
+    return Fit(task, root, run, penalty, tried, trial, made_from is not None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +184,6 @@ class Fit:
 
     task: Task
     root: Array
-    drawn: Constraints
     run: Run
     penalty: float | str
     tried: Task
@@ -188,16 +191,27 @@ class Fit:
     remade: bool = False  # whether features are others in the trial, of which a factor says nothing here
     steps: list[Step] = field(default_factory=list)
 
+    @cached_property
+    def drawn(self) -> Constraints:
+        """What is learned from, with neighbours under the prior."""
+        return Constraints() if are_equal(self.task.features) else self.task.side(self.task.root)
+
     @property
     def best(self) -> Step | None:
-        """The first of the steps with the highest score: among equals, the one nearest to the prior."""
+        """Of the steps whose score is the highest up to noise, the one nearest to the prior."""
         return best_of(self.steps) if self.steps else None
 
     def choose(self) -> None:
         """Score the prior and rising penalties."""
-        if self.trial is not None:
+        if self.trial is not None and len(self.drawn):
             fixed = None if isinstance(self.penalty, str) else self.penalty
             self.run.path(self.tried, self.trial, self.steps, bool(self.root.any()), fixed)
+
+    def look(self) -> Grade | None:
+        """The grade on what is held out after the first round alone; None where nothing is held out."""
+        if self.trial is None:
+            return None
+        return self.run.look(self.tried, self.trial, None if isinstance(self.penalty, str) else self.penalty)
 
     def finish(self, step: Step | None = None) -> Learned:
         """Learn with the penalty of a step, by default of the best."""
@@ -228,8 +242,8 @@ class Fit:
     @property
     def scores(self) -> tuple[tuple[float, float], ...]:
         """Pairs of a penalty and its score."""
-        task, drawn = self.task, self.drawn
-        return tuple((per_row(step.share, task, drawn), step.grade.score) for step in self.steps)
+        one = per_row(1.0, self.task, self.drawn) if self.steps else 0.0
+        return tuple((step.share * one, step.grade.score) for step in self.steps)
 
     def before(self) -> Learned:
         """The prior."""

@@ -20,11 +20,15 @@ from nearwise._common.types import Array
 from nearwise.learners.input_kernels import InputKernel, first_equal_rows
 from nearwise.linalg.directions import with_fixed_signs
 
-BASES = ("full", "subset", "kmeans", "spectral", "class_means", "random")
+# the first of the reduced ones are spanned by some of the objects, and need no n x n matrix
+OF_OBJECTS = ("principal", "leverage", "subset")
+BASES = ("full", *OF_OBJECTS, "kmeans", "spectral", "class_means", "random")
+LANDMARKS = 3  # objects for every principal direction of their span
 RANK_TOLERANCE = 1e-8  # relative size below which an eigenvalue of the kernel counts as zero
 NEGATIVE_TOLERANCE = 1e-6  # relative size of a negative eigenvalue that is more than rounding of float32
 _EQUAL = 1e-12  # squared distance, relative to squared lengths, of equal objects after rounding
 _CLUSTERING_STEPS = 30
+_PROPOSED = 20  # objects of a basis that are drawn at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,10 +55,12 @@ def kernel_basis(
     ----------
     kernel : k0
     X : the training objects; for a precomputed kernel, the kernel matrix
-    kind : "full" takes all objects and forgets `rank`; "subset" takes `rank` of them, "kmeans" the means of
-        clusters in the space of the kernel (found by k-means there) and "spectral" those of clusters of the
-        graph whose weights are the kernel's cosines, "class_means" the means of classes, "random"
-        combinations of all with normal coefficients; an (n, k) array is J
+    kind : "full" takes all objects and forgets `rank`; "subset" and "leverage" take `rank` of
+        them, as `_landmarks` tells, and "principal" the `rank` directions in which all vary most, of the span
+        of three times as many that are drawn as for "leverage"; "kmeans" the means of clusters in the space
+        of the kernel (found by k-means there) and "spectral" those of clusters of the graph whose weights are
+        the kernel's cosines, "class_means" the means of classes, "random" combinations of all with normal
+        coefficients; an (n, k) array is J
     rank : the number of columns of J; dependent ones make fewer dimensions
     rng : draws
     codes : the class of every object, -1 for none; for "class_means"
@@ -62,8 +68,8 @@ def kernel_basis(
     n = X.shape[0]
     if kernel.is_precomputed:
         X = symmetric(X, "X (a precomputed kernel)")
-    if isinstance(kind, str) and kind == "subset":
-        chosen = np.sort(rng.permutation(n)[: min(rank, n)])
+    if isinstance(kind, str) and kind in OF_OBJECTS:
+        chosen = _landmarks(kernel, X, kind, min(LANDMARKS * rank if kind == "principal" else rank, n), rng)
         points = chosen if kernel.is_precomputed else X[chosen]
         columns = kernel.gram(X, points)
         J: Array | None = np.eye(len(chosen))
@@ -82,8 +88,50 @@ def kernel_basis(
     else:
         weights = J @ weights
         features = columns @ weights
+        if isinstance(kind, str) and kind == "principal":
+            leading = _principal_directions(features, rank)
+            weights, features = weights @ leading, features @ leading
     # rounding would put equal objects at a distance that is not zero, and bounds are filled from distances
     return KernelBasis(points, weights, features[_first_equal(kernel, X)], J is not None)
+
+
+def _landmarks(
+    kernel: InputKernel, X: Any, kind: str, rank: int, rng: np.random.RandomState
+) -> NDArray[np.int64]:
+    """Objects that span a basis, at most `rank`, by row number.
+
+    "subset" draws uniformly. Otherwise they are drawn one after the other, each with a probability that goes
+    with the squared distance to the span of those before it: what a Cholesky factor that grows with them
+    leaves of the kernel's diagonal. Some are proposed at a time, so that the kernel is asked for many
+    columns at once; one is taken with the probability by which its distance has shrunk since.
+    """
+    n = X.shape[0]
+    if kind == "subset":
+        return np.sort(rng.permutation(n)[:rank])
+    left = np.maximum(np.diag(X) if kernel.is_precomputed else kernel.paired(X, X), 0.0)
+    spanned = RANK_TOLERANCE * float(left.max(initial=0.0))
+    factor, chosen = np.empty((rank, n)), list[int]()
+    while len(chosen) < rank and left.any():
+        before, total = left.copy(), np.cumsum(left)
+        places = np.searchsorted(total, rng.random_sample(_PROPOSED) * total[-1], "right")
+        proposed = np.minimum(places, np.flatnonzero(left)[-1])
+        columns = kernel.gram(X, proposed if kernel.is_precomputed else X[proposed])
+        for i, column, chance in zip(proposed, columns.T, rng.random_sample(_PROPOSED), strict=True):
+            if len(chosen) == rank or chance * before[i] >= left[i]:
+                continue
+            k = len(chosen)
+            factor[k] = (column - factor[:k, i] @ factor[:k]) / np.sqrt(left[i])
+            left = np.maximum(left - np.square(factor[k]), 0.0)
+            left[left <= spanned] = 0.0
+            left[i] = 0.0
+            chosen.append(int(i))
+    return np.sort(np.array(chosen, np.int64))
+
+
+def _principal_directions(features: Array, count: int) -> Array:
+    """Orthonormal columns along which the rows vary most, at most `count`."""
+    centred = features - features.mean(axis=0)
+    return with_fixed_signs(np.linalg.eigh(centred.T @ centred)[1][:, ::-1][:, :count])
 
 
 def _coefficients(

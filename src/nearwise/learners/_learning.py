@@ -18,13 +18,10 @@ from numpy.typing import NDArray
 from nearwise._common.types import Array, Codes
 from nearwise.distributed import Vectors
 from nearwise.learners._checkpoint import Checkpoint
-from nearwise.learners._in_pieces import (
-    SpaceInPieces,
-    few_rows,
-    rows_of,
-)
+from nearwise.learners._grading import Grade, first_as_good
+from nearwise.learners._in_pieces import SpaceInPieces, few_rows, rows_of
 from nearwise.learners._pairs import local_pairs, random_pairs, with_bounds
-from nearwise.learners._selection import Grade, Trial
+from nearwise.learners._selection import Trial
 from nearwise.learners._side import weighed
 from nearwise.learners._space import Outside, Space, mapped
 from nearwise.learners._structure import AnyProblem, AnyResult, Structure, solved
@@ -38,6 +35,7 @@ FIRST_ROUND = 4.0  # the one with which neighbours are chosen again
 UNTRIED = 1.0  # the one where too little is known to hold something out
 _COARSE = 1e-2  # relative gap up to which the path and first rounds are solved
 COARSE_ITERATIONS = 15  # after which they stop in any case
+_FIRST_LOOK = 2_000  # pairs from labels that a first look learns from at most
 _PATIENCE = 2  # penalties in a row that are worse than one before them, after which the path ends
 _LEAST_SHARE = 1e-2  # of the learned part of a distance, for which penalties make up
 _LARGEST_SCALE = 1e60  # of the features, beyond which they are rescaled
@@ -155,12 +153,24 @@ class Run:
         if part.draws_again:
             penalty = fixed or per_row(FIRST_ROUND, part, drawn)
             drawn = part.side(self._coarse(self._stated(part, drawn, penalty), penalty))
-        problem, factor = self._stated(part, drawn, fixed or per_row(PATH[0], part, drawn)), None
+        one = per_row(1.0, part, drawn)
+        problem, factor = self._stated(part, drawn, fixed or PATH[0] * one), None
         for share in PATH if fixed is None else (UNTRIED,):
-            factor = self._coarse(problem, fixed or per_row(share, part, drawn), factor)
+            factor = self._coarse(problem, fixed or share * one, factor)
             steps.append(Step(share, trial.grade(factor), factor))
-            if all(step.grade.score < best_of(steps).grade.score for step in steps[-_PATIENCE:]):
+            highest = max(step.grade.score for step in steps)
+            if all(step.grade.score < highest for step in steps[-_PATIENCE:]):
                 break
+
+    def look(self, task: Task, trial: Trial, fixed: float | None) -> Grade | None:
+        """The grade after one coarse solve, with neighbours under the prior; None without pairs."""
+        part = task.part(trial.rows, trial.codes, trial.constraints)
+        part = replace(part, n_pairs=min(part.n_pairs or _FIRST_LOOK, _FIRST_LOOK))
+        drawn = part.side(task.root)
+        if len(drawn) == 0:
+            return None
+        penalty = fixed or per_row(FIRST_ROUND, part, drawn)
+        return trial.grade(self._coarse(self._stated(part, drawn, penalty), penalty))
 
     def _coarse(self, problem: AnyProblem, penalty: float, start: Array | None = None) -> Array:
         def run() -> AnyResult:
@@ -206,8 +216,8 @@ class Step:
 
 
 def best_of(steps: list[Step]) -> Step:
-    """The first of those with the highest score: among equals, the one nearest to the prior."""
-    return max(steps, key=lambda step: step.grade.score)
+    """Of those whose score is that of the highest up to noise, the one nearest to the prior."""
+    return first_as_good(steps, lambda step: step.grade)
 
 
 class Interrupted(Exception):

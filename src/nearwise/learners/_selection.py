@@ -17,8 +17,9 @@ from scipy import sparse
 
 from nearwise._common.types import Array, Codes, Index
 from nearwise.distributed import Vectors
+from nearwise.learners._grading import Grade, Part, area_under_roc, by_neighbors, together
 from nearwise.learners._in_pieces import rows_of
-from nearwise.learners._side import SideInformation, share_in_order
+from nearwise.learners._side import SideInformation, parts_in_order
 from nearwise.learners._space import Outside, Space, mapped
 from nearwise.model import constraints as c, drawing
 from nearwise.model.blocks import Block, Constraints
@@ -26,28 +27,8 @@ from nearwise.model.problem import Problem
 
 _LARGEST_SAMPLE = 4_000  # objects that a choice of the penalty looks at, half of them held out
 _HELD_OUT = 3  # one of so many constraints of a block is held out
+_GRADED_PAIRS = 20_000  # pairs of held-out objects that scoring="roc_auc" looks at
 _STAND_INS = 1_000  # random pairs that stand in for the kind of pairs of which there are none
-
-
-@dataclass(frozen=True, eq=False)
-class Grade:
-    """A score on what is held out, higher is better; `each` of its objects has one, where it is their mean.
-
-    `each` is weighted so that its mean is the score.
-    """
-
-    score: float
-    each: Array | None = None
-
-    def lead(self, other: Grade) -> tuple[float, float]:
-        """By how much this score is higher than another on the same objects, and the standard error of that.
-
-        The error is zero where the scores of single objects are not known.
-        """
-        if self.each is None or other.each is None or len(self.each) < 2:
-            return self.score - other.score, 0.0
-        difference = self.each - other.each
-        return self.score - other.score, float(np.std(difference, ddof=1) / np.sqrt(len(difference)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,16 +57,18 @@ def hold_out(
     outside: Outside | None = None,
     weights: Array | None = None,
     made_from: Callable[[Index], Array] | None = None,
+    scoring: str = "auto",
 ) -> Trial | None:
     """A trial on features, dense or sparse; None where there is too little to hold something out.
 
     Distances are those of the features in the coordinates of a factor, plus those outside a basis. `weights`
     are those of the objects. Features that are made with the help of labels are made again, from the labels
-    of those objects that are learned from: `made_from` does that.
+    of those objects that are learned from: `made_from` does that. `scoring` is one of `SCORINGS`; without
+    labels it is always how often what shall be nearer is.
     """
     if codes is None:
         return _without_constraints(features, constraints, rng, outside)
-    return _without_objects(features, codes, constraints, rng, outside, weights, made_from)
+    return _without_objects(features, codes, constraints, rng, outside, weights, made_from, scoring)
 
 
 def _without_objects(
@@ -96,6 +79,7 @@ def _without_objects(
     outside: Outside | None,
     weights: Array | None,
     made_from: Callable[[Index], Array] | None,
+    scoring: str,
 ) -> Trial | None:
     labelled = np.flatnonzero(codes >= 0)
     sample = labelled[rng.permutation(len(labelled))[:_LARGEST_SAMPLE]]
@@ -123,14 +107,21 @@ def _without_objects(
     row_of = np.empty(known.shape[0], np.int64)
     row_of[place[learned_from]] = learned_from
 
+    measure = "neighbors" if scoring == "auto" else scoring
+    of_asking = None if weights is None else weights[asking]
+    drawn = drawing.random_pairs(codes[asking], _GRADED_PAIRS, rng) if measure == "roc_auc" else ()
+    if any(len(pairs) == 0 for pairs in drawn):
+        return None
+    pair_weights = [_products(of_asking, pairs) for pairs in drawn]
+
     def grade(factor: Array | None) -> Grade:
         space = Space(_centred(known, factor), outside)
+        if drawn:
+            near, far = (space.distances(place[asking][pairs]) for pairs in drawn)
+            return together(area_under_roc(near, far, *pair_weights), drawn, len(asking))
         count = min(drawing.N_NEIGHBORS, len(learned_from))
-        near = row_of[space.nearest(place[asking], place[learned_from], count)]
-        right = np.mean(codes[near] == codes[asking, np.newaxis], axis=1)
-        if weights is not None:
-            right = right * weights[asking] / weights[asking].mean()
-        return Grade(float(right.mean()), right)
+        found = row_of[space.nearest(place[asking], place[learned_from], count)]
+        return by_neighbors(measure, codes[found], codes[asking], of_asking)
 
     return Trial(features, rows, codes[rows], Constraints(inside), grade)
 
@@ -157,7 +148,7 @@ def _without_constraints(
     problem = Problem(features, rest, fixed=fixed) if others else None
 
     def grade(factor: Array | None) -> Grade:
-        parts: list[tuple[float, float]] = []
+        parts: list[Part] = []
         if ordering:
             rows = features if factor is None else mapped(features, factor)
             space = Space(rows, outside)
@@ -165,17 +156,14 @@ def _without_constraints(
             def distances(i: Index, j: Index) -> Array:
                 return space.distances(np.stack([i, j], axis=1))
 
-            share = share_in_order(side, distances, np.random.RandomState(0))
-            parts.append((share, sum(float(block.counts.sum()) for block in ordering)))
+            parts += parts_in_order(side, distances, np.random.RandomState(0))
         if problem is not None:
             root = np.ones(features.shape[1]) if factor is None else factor
             M = np.diag(np.square(root)) if root.ndim == 1 else root @ root.T
             violations = problem.formulation.losses.violations(problem.values(M))
             counts = problem.constraints.weights
-            broken = float(np.average(np.minimum(violations, 1.0), weights=counts))
-            parts.append((1.0 - broken, float(counts.sum())))
-        values, weights = np.array(parts).T
-        return Grade(float(np.average(values, weights=weights)))
+            parts.append(Part(1.0 - np.minimum(violations, 1.0), counts, float(counts.sum())))
+        return together(parts)
 
     return Trial(features, np.arange(n), None, Constraints(tuple(kept)), grade)
 
@@ -187,6 +175,11 @@ def _centred(features: Any, factor: Array | None) -> Any:
         return rows if sparse.issparse(rows) else rows - rows.mean(axis=0)
     centred = features - features.mean(axis=0)
     return centred if factor is None else mapped(centred, factor)
+
+
+def _products(weights: Array | None, pairs: Index) -> Array:
+    """The weight of every pair: the product of those of its objects."""
+    return np.ones(len(pairs)) if weights is None else np.asarray(weights[pairs].prod(axis=1))
 
 
 def _orders(block: Block) -> bool:

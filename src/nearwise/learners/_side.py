@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.metrics import roc_auc_score
 from sklearn.utils import column_or_1d
 from sklearn.utils.validation import _check_sample_weight
 
@@ -21,6 +20,7 @@ from nearwise._common.errors import RowsError
 from nearwise._common.reading import A_WEIGHT, id_list, is_weight, regular_array, show
 from nearwise._common.types import Array, Codes, Index
 from nearwise._common.warning import warn
+from nearwise.learners._grading import Part, area_under_roc, together
 from nearwise.learners._space import Outside
 from nearwise.learners._structure import Structure
 from nearwise.model import drawing, labelling
@@ -197,22 +197,7 @@ def share_in_order(
     holds. Where there are both, their mean, weighted by the number of pairs and of comparisons. Constraints
     count by their weights; where the objects have weights too, times the product of those of its objects.
     """
-    similar, dissimilar = (_counting(rows, counts, weights) for rows, counts in _graded_pairs(side, rng))
-    parts: list[tuple[float, float]] = []
-    if len(similar[0]) and len(dissimilar[0]):
-        pairs, weight = (np.concatenate(both) for both in zip(similar, dissimilar, strict=True))
-        is_similar = np.arange(len(pairs)) < len(similar[0])
-        share = roc_auc_score(is_similar, -squared_distances(*pairs.T), sample_weight=weight)
-        parts.append((share, float(weight.sum())))
-    for block in side.constraints.blocks:
-        if block.of_kind.n_distances != 2:
-            continue
-        rows, weight = _counting(block.object_ids, block.counts, weights)
-        if len(rows):
-            margin = squared_distances(*rows[:, 2:].T)
-            margin -= squared_distances(*rows[:, :2].T)
-            share = float(np.average((np.sign(margin) + 1.0) / 2.0, weights=weight))
-            parts.append((share, float(weight.sum())))
+    parts = parts_in_order(side, squared_distances, rng, weights)
     if not parts:
         raise ValueError(
             "nothing to score by: needs labels y with two classes and two objects of one class, or "
@@ -220,8 +205,30 @@ def share_in_order(
             "cross-validation, cv=StratifiedKFold() keeps all classes in all parts, and constraints and "
             "sample_ids reach score by metadata routing: sklearn.set_config(enable_metadata_routing=True)"
         )
-    values, sums = np.array(parts).T
-    return float(np.average(values, weights=sums))
+    return together(parts).score
+
+
+def parts_in_order(
+    side: SideInformation,
+    squared_distances: Callable[[Index, Index], Array],
+    rng: np.random.RandomState,
+    weights: Array | None = None,
+) -> list[Part]:
+    """What `share_in_order` is the mean of; none where there is nothing that has an order."""
+    similar, dissimilar = (_counting(rows, counts, weights) for rows, counts in _graded_pairs(side, rng))
+    parts: list[Part] = []
+    if len(similar[0]) and len(dissimilar[0]):
+        near, far = (squared_distances(*rows.T) for rows, _ in (similar, dissimilar))
+        parts += area_under_roc(near, far, similar[1], dissimilar[1])
+    for block in side.constraints.blocks:
+        if block.of_kind.n_distances != 2:
+            continue
+        rows, weight = _counting(block.object_ids, block.counts, weights)
+        if len(rows):
+            margin = squared_distances(*rows[:, 2:].T)
+            margin -= squared_distances(*rows[:, :2].T)
+            parts.append(Part((np.sign(margin) + 1.0) / 2.0, weight, float(weight.sum())))
+    return parts
 
 
 def _counting(rows: Index, counts: Array, weights: Array | None) -> tuple[Index, Array]:

@@ -52,7 +52,7 @@ class AutoLearner(Learner):
     ----------
     kernel : "auto", "linear", "rbf" or "linear+rbf", default="auto"
         Which kinds compete: all, or only the one that is named.
-    divergence, penalty, pairs, n_pairs, tol, max_iter, random_state, callback,
+    divergence, penalty, scoring, pairs, n_pairs, tol, max_iter, random_state, callback,
     checkpoint : as for `MetricLearner`; a penalty that is given is that of all kinds
 
     Attributes
@@ -91,6 +91,7 @@ class AutoLearner(Learner):
         random_state: int | np.random.RandomState | None = None,
         callback: Callable[[Record], Any] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
+        scoring: str = "auto",
     ) -> None:
         self.kernel = kernel
         self.divergence = divergence
@@ -102,6 +103,7 @@ class AutoLearner(Learner):
         self.random_state = random_state
         self.callback = callback
         self.checkpoint = checkpoint
+        self.scoring = scoring
 
     @with_callbacks
     @whole

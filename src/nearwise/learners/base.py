@@ -27,6 +27,7 @@ from nearwise.distributed.vectors import is_dask
 from nearwise.learners import _in_pieces, _range, _side
 from nearwise.learners._export import Exports
 from nearwise.learners._fits import Learned, learn
+from nearwise.learners._grading import scoring_wanted
 from nearwise.learners._progress import Callbacks, progress
 from nearwise.learners._space import Outside
 from nearwise.learners._structure import AnyResult, Structure
@@ -269,6 +270,7 @@ class Learner(
             "outside": outside,
             "weights": side.weights,
             "structure": structure,
+            "scoring": scoring_wanted(getattr(self, "scoring", "auto"), side.codes is not None),
         }
 
     def _keep_learned(self, learned: Learned, side: _side.SideInformation, n_iterations: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -17,7 +17,9 @@ from nearwise._common.checks import not_negative, one_of, positive
 from nearwise._common.reading import symmetric
 from nearwise._common.types import Array, Index
 from nearwise.learners import _kernel_bases, _side
-from nearwise.learners._progress import with_callbacks
+from nearwise.learners._contest import most_promising
+from nearwise.learners._fits import learn
+from nearwise.learners._progress import progress, with_callbacks
 from nearwise.learners._space import Outside
 from nearwise.learners._whole import whole
 from nearwise.learners.base import Learner, rank_wanted
@@ -27,8 +29,10 @@ from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence
 from nearwise.solving.result import Record
 
-FULL_OBJECTS = 200  # the largest number of objects for which the whole kernel is learned by default
-DEFAULT_RANK = 100  # of the learned part where not
+FULL_OBJECTS = 100  # the largest number of objects for which the whole kernel is learned by default
+# of the learned part where not: of up to 1,000 objects, then with the root of their number, and at most
+DEFAULT_RANK, MOST_RANK = 55, 100
+GAMMAS = (0.3, 1.0)  # that gamma="auto" tries, times "scale"
 _SCALED = ("rbf", "poly", "polynomial", "sigmoid", "laplacian")  # kernels whose gamma goes with the data's
 
 
@@ -46,23 +50,28 @@ class KernelLearner(Learner):
         row per object, one column per training object for everything else. A list, or names joined by "+"
         as in "linear+rbf", is the sum of kernels, scaled so that all have the total variance that the
         first has on X.
-    gamma : "scale", number or None, default="scale"
-        For rbf, poly, sigmoid and laplacian; "scale" is 1 / (d * variance of X), None is 1 / d.
+    gamma : "auto", "scale", number or None, default="auto"
+        For rbf, poly, sigmoid and laplacian; "scale" is 1 / (d * variance of X), None is 1 / d. "auto" is for
+        rbf 0.3 or 1 times "scale", whichever does better on what is held out after a first round of learning;
+        "scale" where nothing can be held out or constraints are hard, and for other kernels.
     degree, coef0 : numbers, default=3 and 1
         For poly and sigmoid.
     kernel_params : dict, default=None
         Further arguments of the kernel; not for a sum.
-    divergence, penalty, pairs, n_pairs, tol, max_iter, random_state, callback,
+    divergence, penalty, scoring, pairs, n_pairs, tol, max_iter, random_state, callback,
     checkpoint : as for `MetricLearner`; pairs="auto" is "random" for the basis "class_means" and else "local"
     rank : int, default=None
-        The number of dimensions of a reduced basis. Default: 100.
+        The number of dimensions of a reduced basis. Default: 55, and of more than 1,000 objects more, with
+        the root of their number, up to 100: what a fit costs grows with its square.
     basis : str or (n, k) array, default="auto"
-        One of "auto", "full", "subset", "kmeans", "spectral", "class_means" and "random".
-        The part of the space of the kernel in which W is learned: the span of all training objects, or of
-        `rank` of them drawn at random, of the means of `rank` clusters (kernel k-means or spectral
-        clustering), of the means of the classes, of `rank` random combinations, or of the combinations that
-        are the columns of a given J (JKDD12 3.6, 4.3). "auto" is "subset" if rank is given or there are more
-        than 200 objects, and "full" otherwise. Only "subset" computes no n x n matrix.
+        One of "auto", "full", "principal", "leverage", "subset", "kmeans", "spectral", "class_means" and
+        "random". The part of the space of the kernel in which W is learned: the span of all training objects;
+        of `rank` of them, drawn uniformly ("subset") or far from the span of those before ("leverage"); the
+        principal directions of all in the span of three times `rank` that are drawn in this way
+        ("principal"); the span of the means of `rank` clusters (kernel k-means or spectral clustering), of
+        the means of the classes, of `rank` random combinations, or of the combinations that are the columns
+        of a given J (JKDD12 3.6, 4.3). "auto" is "principal" if rank is given or there are more than 100
+        objects, and "full" otherwise. The three that draw objects compute no n x n matrix.
     alpha : number >= 0, default=1.0
         What W is nearest to: alpha times the identity, which it also is outside the basis (JKDD12 (18)). The
         alpha = 0 of POLA (JKDD12 5.2), which learns a kernel from nothing, needs divergence="frobenius".
@@ -71,6 +80,8 @@ class KernelLearner(Learner):
     ----------
     metric_ : the learned `KernelMetric`
     start_metric_ : the `KernelMetric` that the fit started from, that of the input kernel
+    gamma_, gamma_scores_ : the gamma of the kernel, None where it has none; pairs (gamma, score on what was
+        held out) of those that were tried
     rank_ : dimensions of the basis. Eigenvalues of the kernel matrix below 1e-8 of the largest count as
         zero, and so do those that are smaller than twice the most negative one; a negative one beyond 1e-6
         of the largest is refused.
@@ -90,7 +101,7 @@ class KernelLearner(Learner):
     def __init__(
         self,
         kernel: str | Callable[..., float] | Sequence[str | Callable[..., float]] = "rbf",
-        gamma: float | str | None = "scale",
+        gamma: float | str | None = "auto",
         degree: float = 3,
         coef0: float = 1,
         kernel_params: Mapping[str, Any] | None = None,
@@ -106,6 +117,7 @@ class KernelLearner(Learner):
         callback: Callable[[Record], Any] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         alpha: float = 1.0,
+        scoring: str = "auto",
     ) -> None:
         self.kernel = kernel
         self.gamma = gamma
@@ -124,6 +136,7 @@ class KernelLearner(Learner):
         self.callback = callback
         self.checkpoint = checkpoint
         self.alpha = alpha
+        self.scoring = scoring
 
     @with_callbacks
     @whole
@@ -145,20 +158,26 @@ class KernelLearner(Learner):
         """
         X = self._training_data(X)
         side = _side.read(X.shape[0], y, constraints, sample_ids, sample_weight=sample_weight)
-        kernel = self._input_kernel(X)
-        basis = self._kernel_basis(kernel, X, side.codes)
-        alpha, span, outside = self._alpha(), None, None
-        if basis.is_reduced and alpha > 0:
-            outside = Outside(kernel, X, basis.features, alpha)
-            if kernel.is_precomputed:
-                span = ObjectSpan.of(symmetric(X, "X (a precomputed kernel)"))
-        training = basis.features if kernel.is_precomputed else None
-        prior = None if alpha == 1.0 else alpha * np.eye(basis.features.shape[1])
+        alpha = self._alpha()
         by_class = isinstance(self.basis, str) and self.basis == "class_means"
         drawn = "random" if by_class else "local"
-        factor = symmetric_root(self._learn(X, y, basis.features, side, prior, outside, drawn))
-        self.metric_ = KernelMetric(kernel, basis.points, basis.weights, factor, training, span, alpha)
-        self.rank_ = basis.features.shape[1]
+        gammas = self._gammas(X)
+        places = [self._place(X, side, gamma, alpha) for gamma in gammas]
+        with progress(self, X, y) as report:
+            place = places[0]
+            whole_side, how = self._how(place.features, side, place.prior, place.outside, drawn)
+            found, scores = 0, tuple[float, ...]()
+            if len(places) > 1:
+                spaces = [(place.features, place.outside) for place in places]
+                found, scores = most_promising(spaces, callback=report, **how)
+                place = places[found]
+                how |= {"outside": place.outside, "prior": place.prior}
+            learned = learn(place.features, callback=report, **how)
+        self._keep_learned(learned, whole_side, report.n_iterations)
+        self.gamma_ = gammas[found]
+        self.gamma_scores_ = tuple(zip(gammas, scores, strict=True)) if scores else ()
+        self.metric_ = place.metric(symmetric_root(learned.factor))
+        self.rank_ = place.features.shape[1]
         return self
 
     @property
@@ -218,21 +237,36 @@ class KernelLearner(Learner):
     def _accept_sparse(self) -> str | bool:
         return False if self._is_precomputed else "csr"
 
-    def _input_kernel(self, X: Any) -> InputKernel:
+    def _place(self, X: Any, side: _side.SideInformation, gamma: float | None, alpha: float) -> _Place:
+        """Where W is learned, with the kernel of this gamma."""
+        kernel = self._input_kernel(X, gamma)
+        basis, span, outside = self._kernel_basis(kernel, X, side.codes), None, None
+        if basis.is_reduced and alpha > 0:
+            outside = Outside(kernel, X, basis.features, alpha)
+            if kernel.is_precomputed:
+                span = ObjectSpan.of(symmetric(X, "X (a precomputed kernel)"))
+        return _Place(kernel, basis, outside, span, alpha)
+
+    def _names(self) -> list[Any]:
+        """The parts of the kernel."""
         names = self.kernel
-        if isinstance(names, str) and "+" in names:
-            names = [name.strip() for name in names.split("+")]
-        if not isinstance(names, (list, tuple)):
-            return self._single_kernel(names, X)
+        if isinstance(names, str):
+            return [name.strip() for name in names.split("+")]
+        return list(names) if isinstance(names, (list, tuple)) else [names]
+
+    def _input_kernel(self, X: Any, gamma: float | None) -> InputKernel:
+        names = self._names()
+        if len(names) == 1 and not isinstance(self.kernel, (list, tuple)):
+            return self._single_kernel(names[0], gamma)
         if not names:
             raise ValueError("kernel must name at least one kernel, got an empty list")
         if self.kernel_params:
             raise ValueError("kernel_params belong to one kernel, and must be None beside a sum of kernels")
         if "precomputed" in names:
             raise ValueError("kernel='precomputed' cannot be a part of a sum; add the matrices before fit")
-        return SumKernel.of([self._single_kernel(name, X) for name in names], X)
+        return SumKernel.of([self._single_kernel(name, gamma) for name in names], X)
 
-    def _single_kernel(self, name: Any, X: Any) -> InputKernel:
+    def _single_kernel(self, name: Any, gamma: float | None) -> InputKernel:
         parameters = dict(self.kernel_params or {})
         if not isinstance(name, str):
             if not callable(name):
@@ -241,21 +275,28 @@ class KernelLearner(Learner):
         if name != "precomputed":
             one_of(name, "kernel", (*sorted(PAIRWISE_KERNEL_FUNCTIONS), "precomputed"))
         if name in _SCALED:
-            parameters = {"gamma": self._gamma(X)} | parameters
+            parameters = {"gamma": gamma} | parameters
         if name in ("poly", "polynomial"):
             parameters = {"degree": self.degree} | parameters
         if name in ("poly", "polynomial", "sigmoid"):
             parameters = {"coef0": self.coef0} | parameters
         return InputKernel(name, parameters)
 
-    def _gamma(self, X: Any) -> float:
+    def _gammas(self, X: Any) -> list[float | None]:
+        """Those to choose from; none where the kernel has none."""
+        names = [name for name in self._names() if isinstance(name, str)]
+        if not any(name in _SCALED for name in names):
+            return [None]
         if self.gamma is None:
-            return 1.0 / X.shape[1]
-        if isinstance(self.gamma, str):
-            one_of(self.gamma, "gamma", ("scale",))
-            variance = X.multiply(X).mean() - X.mean() ** 2 if sparse.issparse(X) else X.var()
-            return 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
-        return positive(self.gamma, "gamma", ", 'scale' or None")
+            return [1.0 / X.shape[1]]
+        if not isinstance(self.gamma, str):
+            return [positive(self.gamma, "gamma", ", 'auto', 'scale' or None")]
+        one_of(self.gamma, "gamma", ("auto", "scale"))
+        variance = X.multiply(X).mean() - X.mean() ** 2 if sparse.issparse(X) else X.var()
+        unit = 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
+        given = "gamma" in (self.kernel_params or {})
+        open_to_choice = self.gamma == "auto" and "rbf" in names and not given and self.penalty != np.inf
+        return [factor * unit for factor in GAMMAS] if open_to_choice else [unit]
 
     def _kernel_basis(
         self, kernel: InputKernel, X: Any, codes: Index | None = None
@@ -273,12 +314,12 @@ class KernelLearner(Learner):
             return _kernel_bases.kernel_basis(kernel, X, self.basis, n, rng)
         kind = one_of(self.basis, "basis", ("auto", *_kernel_bases.BASES))
         if kind == "auto":
-            kind = "full" if rank is None and n <= FULL_OBJECTS else "subset"
+            kind = "full" if rank is None and n <= FULL_OBJECTS else "principal"
         if kind == "full" and rank is not None:
             raise ValueError(f"basis='full' takes all {n} objects, so rank must be None, got {rank}")
         if kind == "class_means" and (codes is None or rank is not None):
             raise ValueError(f"basis='class_means' needs labels y and rank=None, got rank={rank}")
-        return _kernel_bases.kernel_basis(kernel, X, kind, rank or min(n, DEFAULT_RANK), rng, codes)
+        return _kernel_bases.kernel_basis(kernel, X, kind, rank or min(n, _default_rank(n)), rng, codes)
 
     def _alpha(self) -> float:
         alpha = not_negative(self.alpha, "alpha")
@@ -293,3 +334,31 @@ class KernelLearner(Learner):
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self._is_precomputed
         return tags
+
+
+@dataclass(frozen=True, eq=False)
+class _Place:
+    """A kernel, the basis in which W is learned, and what a distance has outside it."""
+
+    kernel: InputKernel
+    basis: _kernel_bases.KernelBasis
+    outside: Outside | None
+    span: ObjectSpan | None
+    alpha: float
+
+    @property
+    def features(self) -> Array:
+        return self.basis.features
+
+    @property
+    def prior(self) -> Array | None:
+        return None if self.alpha == 1.0 else self.alpha * np.eye(self.features.shape[1])
+
+    def metric(self, factor: Array) -> KernelMetric:
+        training = self.features if self.kernel.is_precomputed else None
+        basis = self.basis
+        return KernelMetric(self.kernel, basis.points, basis.weights, factor, training, self.span, self.alpha)
+
+
+def _default_rank(n_objects: int) -> int:
+    return min(max(DEFAULT_RANK, round(DEFAULT_RANK * np.sqrt(n_objects / 1000))), MOST_RANK)

@@ -90,6 +90,12 @@ class MetricLearner(Learner):
     whole : bool, default=False
         Where a subspace is learned: let `transform` give d coordinates, in which the Euclidean distance is
         the whole learned one, instead of those in the subspace. It can be set after the fit.
+    scoring : "auto", "neighbors", "accuracy", "balanced_accuracy" or "roc_auc", default="auto"
+        What penalty="auto" looks at on the half of the labelled objects that it holds out: the share of their
+        class among the five nearest; whether most of these have it, over all objects or over every class
+        alike; or how often a pair of one class is nearer than one of two. "auto" is "neighbors" with labels.
+        Without labels it is how often what shall be nearer is nearer, on a third of the constraints. Of
+        penalties within half a standard error of the best, the smallest is taken.
     structure : None, "diagonal" or "blocks", default=None
         The form of M: "diagonal" learns a weight for every feature, in time and memory that grow with the
         entries of the data, which may be sparse with a million columns; the prior may be d weights. "blocks"
@@ -147,6 +153,7 @@ class MetricLearner(Learner):
         whole: bool = False,
         structure: str | None = None,
         groups: Any = None,
+        scoring: str = "auto",
     ) -> None:
         self.divergence = divergence
         self.prior = prior
@@ -163,6 +170,7 @@ class MetricLearner(Learner):
         self.whole = whole
         self.structure = structure
         self.groups = groups
+        self.scoring = scoring
 
     @with_callbacks
     @whole

@@ -1,0 +1,145 @@
+"""Scores of a metric on what is held out, and how far they are from noise.
+
+A `Grade` is a score with what its single units (objects, constraints) contribute to it, so that the standard
+error of a difference is known where two metrics are graded on the same units. `first_as_good` chooses by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearwise._common.checks import one_of
+from nearwise._common.types import Array, Codes, Index
+
+SCORINGS = ("auto", "neighbors", "accuracy", "balanced_accuracy", "roc_auc")
+NOISE = 0.5  # standard errors by which a score has to be higher than that of something simpler
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, eq=False)
+class Grade:
+    """A score on what is held out, higher is better; `each` of its units has one, and it is their mean."""
+
+    score: float
+    each: Array
+
+    def lead(self, other: Grade) -> tuple[float, float]:
+        """By how much this score is higher than another on the same units, and the standard error of that."""
+        if len(self.each) < 2:
+            return self.score - other.score, 0.0
+        difference = self.each - other.each
+        return self.score - other.score, float(np.std(difference, ddof=1) / np.sqrt(len(difference)))
+
+
+def scoring_wanted(scoring: Any, with_labels: bool) -> str:
+    """The parameter `scoring`."""
+    found = one_of(scoring, "scoring", SCORINGS)
+    if not with_labels and found not in ("auto", "roc_auc"):
+        raise ValueError(f"scoring={found!r} needs labels y; without them, 'roc_auc' looks at constraints")
+    return found
+
+
+def first_as_good(items: Sequence[Item], grade: Callable[[Item], Grade], noise: float | None = None) -> Item:
+    """The first whose score is within `noise` standard errors of the highest; they stand simplest first."""
+    best = max(items, key=lambda item: grade(item).score)
+    limit = NOISE if noise is None else noise
+
+    def is_as_good(item: Item) -> bool:
+        lead, error = grade(best).lead(grade(item))
+        return lead <= limit * error
+
+    return next(item for item in items if is_as_good(item))
+
+
+def by_neighbors(scoring: str, found: Codes, own: Codes, weights: Array | None) -> Grade:
+    """How well the classes of the neighbours tell that of an object.
+
+    Parameters
+    ----------
+    scoring : "neighbors", the share of the own class among the neighbours; "accuracy", whether it is the one
+        that most of them have, among equals the first; "balanced_accuracy", the same with every class
+        counting alike
+    found : the classes of the neighbours, one row per object
+    own : the class of every object
+    weights : of the objects
+    """
+    if scoring == "neighbors":
+        right = np.mean(found == own[:, np.newaxis], axis=1)
+    else:
+        votes = np.zeros((len(found), int(max(found.max(), own.max())) + 1))
+        np.add.at(votes, (np.arange(len(found))[:, np.newaxis], found), 1.0)
+        right = (votes.argmax(axis=1) == own).astype(np.float64)
+    weight = np.ones(len(own)) if weights is None else weights[:]
+    if scoring == "balanced_accuracy":
+        totals = np.bincount(own, weights=weight)
+        weight = weight / np.where(totals > 0, totals, 1.0)[own]
+    right = right * weight / weight.mean()
+    return Grade(float(right.mean()), right)
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A mean as a part of a score: what its members have, their weights, and the weight of the part.
+
+    `samples` is the number of samples that the mean depends on: an area under the ROC curve depends on near
+    and on far pairs, and each of the two means over one of them moves by what the other sample has, too.
+    """
+
+    values: Array
+    weights: Array
+    total: float
+    samples: int = 1
+
+    @property
+    def mean(self) -> float:
+        return float(np.average(self.values, weights=self.weights))
+
+
+def area_under_roc(near: Array, far: Array, near_weights: Array, far_weights: Array) -> tuple[Part, Part]:
+    """How often what shall be near is nearer than what shall be far: both parts have the area as their mean.
+
+    The value of a similar pair is the share of the dissimilar ones that are farther, and that of a dissimilar
+    pair the share of the similar ones that are nearer; equal distances count half.
+    """
+    total = float(near_weights.sum() + far_weights.sum())
+    beyond = 1.0 - _share_below(near, far, far_weights)
+    return (
+        Part(beyond, near_weights, total / 2, samples=2),
+        Part(_share_below(far, near, near_weights), far_weights, total / 2, samples=2),
+    )
+
+
+def together(parts: Sequence[Part], units: Sequence[Index] | None = None, n_units: int = 0) -> Grade:
+    """The mean of parts by their totals, with what each member contributes, or each unit that has a part.
+
+    `units` are the units that every member of a part consists of, one row per member: a pair consists of two
+    objects. What an object contributes is all that would be missing without it, so that the error of a mean
+    over pairs that share objects is not that of independent pairs.
+    """
+    share = np.array([part.total for part in parts]) / sum(part.total for part in parts)
+    score = float(np.sum([a * part.mean for a, part in zip(share, parts, strict=True)]))
+    moved = [
+        a * part.samples * part.weights * (part.values - part.mean) / part.weights.sum()
+        for a, part in zip(share, parts, strict=True)
+    ]
+    if units is None:
+        contributions = np.concatenate(moved)
+        return Grade(score, score + len(contributions) * contributions)
+    contributions = np.zeros(n_units)
+    for rows, change in zip(units, moved, strict=True):
+        np.add.at(contributions, rows, change[:, np.newaxis])
+    return Grade(score, score + n_units * contributions)
+
+
+def _share_below(values: Array, others: Array, weights: Array) -> Array:
+    """Of the others, by weight, how many are smaller than each value; equal ones count half."""
+    order = np.argsort(others, kind="stable")
+    sums: NDArray[np.float64] = np.concatenate([[0.0], np.cumsum(weights[order])])
+    ordered = others[order]
+    below, upto = (np.searchsorted(ordered, values, side) for side in ("left", "right"))
+    return np.asarray((sums[below] + sums[upto]) / (2.0 * sums[-1]))
