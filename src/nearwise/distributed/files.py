@@ -83,7 +83,10 @@ def files_of(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) 
 
 
 def _npy(path: Path) -> MappedRows:
-    opened = np.load(path, mmap_mode="r")
+    try:
+        opened = np.load(path, mmap_mode="r")
+    except (ValueError, EOFError, OSError) as error:
+        raise ValueError(f"{path} is no .npy file of numbers: {error}") from error
     if opened.ndim != 2 or opened.dtype.kind != "f":
         raise ValueError(
             f"{path} must have rows of floating-point numbers, got shape {opened.shape} {opened.dtype}"
@@ -101,8 +104,6 @@ def _parquet(
     scratch: str | os.PathLike[str] | None,
     client: Any,
 ) -> Stacked:
-    from pyarrow import parquet
-
     used: list[str] | None = None if columns is None else list(columns)
     beside: dict[str, list[NDArray[Any]]] = {name: [] for name in (ids, labels) if name is not None}
     folder = tempfile.mkdtemp(prefix="nearwise-", dir=scratch)
@@ -111,14 +112,23 @@ def _parquet(
     try:
         with target.open("wb") as out:
             for path in paths:
-                file = parquet.ParquetFile(path)
+                file = _opened(path)
                 present = file.schema_arrow.names
-                used = used if used is not None else [name for name in present if name not in beside]
+                own = [name for name in present if name not in beside]
+                used = own if used is None else used
                 missing = [name for name in [*used, *beside] if name not in present]
                 if missing:
                     raise ValueError(f"{path} has no column {missing[0]!r}; it has {', '.join(present)}")
+                more = [name for name in own if name not in used] if columns is None else []
+                if more:
+                    raise ValueError(
+                        f"{path} has a column {more[0]!r}, which {paths[0]} has not; name the columns to use"
+                    )
+                first = shape[0]
                 for group in range(file.num_row_groups):
                     table = file.read_row_group(group, columns=[*used, *beside])
+                    if not table.num_rows:  # whose columns may be of any type
+                        continue
                     rows = _rows(table, used, path)
                     if shape[0] == 0:
                         dtype = rows.dtype
@@ -127,10 +137,17 @@ def _parquet(
                             f"{path}, row group {group}: {rows.shape[1]} columns of {rows.dtype}, where "
                             f"those before have {shape[1]} of {dtype}"
                         )
+                    _refuse_not_finite(rows, used, path, shape[0] - first)
                     out.write(np.ascontiguousarray(rows).tobytes())
                     shape = (shape[0] + len(rows), rows.shape[1])
                     for name, parts in beside.items():
                         parts.append(_names(table.column(name)))
+                        if _is_text(parts[-1]) != _is_text(parts[0]):
+                            kinds = ("text", "numbers") if _is_text(parts[-1]) else ("numbers", "text")
+                            raise ValueError(
+                                f"{path}: column {name!r} holds {kinds[0]}, and in the files before "
+                                f"{kinds[1]}: no two of them are the same"
+                            )
         mapped = MappedRows(str(target.absolute()), 0, shape, dtype)
         joined = {name: np.concatenate(parts) for name, parts in beside.items() if parts}
         found = Stacked([mapped], joined.get(ids or ""), client=client)
@@ -156,7 +173,9 @@ def _rows(table: Any, columns: list[str], path: Path) -> NDArray[Any]:
         if len(lengths) and np.ptp(lengths):
             raise ValueError(f"{path}: the vectors of column {columns[0]!r} are not all of one length")
         rows = flat.reshape(len(column), -1)
-        return rows if rows.dtype.kind == "f" and rows.dtype.itemsize >= 4 else rows.astype(np.float64)
+        if rows.dtype == np.float16:
+            return rows.astype(np.float32)
+        return rows if rows.dtype.kind == "f" else rows.astype(np.float64)
     single = all(pa.types.is_float32(kind) or pa.types.is_float16(kind) for kind in kinds)
     rows = np.empty((table.num_rows, len(columns)), np.float32 if single else np.float64)
     for k, (name, kind) in enumerate(zip(columns, kinds, strict=True)):
@@ -167,7 +186,31 @@ def _rows(table: Any, columns: list[str], path: Path) -> NDArray[Any]:
 
 
 def _names(column: Any) -> NDArray[Any]:
+    """Ids or classes: whole numbers, numbers, or text; where some are missing, as they are."""
     values: NDArray[Any] = column.to_numpy()
     if values.dtype.kind in "iu":
         return values.astype(np.int64)
-    return values if column.null_count else values.astype(str)
+    return values if column.null_count or values.dtype.kind in "fb" else values.astype(str)
+
+
+def _is_text(names: NDArray[Any]) -> bool:
+    return names.dtype.kind in "OU"
+
+
+def _opened(path: Path) -> Any:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        return parquet.ParquetFile(path)
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(f"{path} is no Parquet file: {error}") from error
+
+
+def _refuse_not_finite(rows: NDArray[Any], columns: list[str], path: Path, first: int) -> None:
+    """An error that names file, row and column of an entry that is missing or no finite number."""
+    if np.isfinite(rows).all():
+        return
+    row, k = np.argwhere(~np.isfinite(rows))[0]
+    column = f"column {columns[k]!r}" if len(columns) == rows.shape[1] else f"entry {k}"
+    raise ValueError(f"{path}, row {first + row}: {column} is missing or no finite number ({rows[row, k]})")

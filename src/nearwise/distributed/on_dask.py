@@ -52,6 +52,10 @@ class Chunked:
         """Some of the rows, in that order, here; never in `out`."""
         return np.asarray(compute([self.gathered(np.asarray(rows))], self.client)[0])
 
+    def place(self, row: int) -> str:
+        """Its number."""
+        return f"row {row}"
+
     def runner(self, pieces: Sequence[Any]) -> Runner:
         """The pieces, each with the rows that it names, on the workers."""
         from dask.delayed import delayed

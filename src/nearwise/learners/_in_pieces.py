@@ -17,6 +17,7 @@ from scipy import sparse
 from nearwise._common.digest import digest
 from nearwise._common.types import Array, Codes, Index
 from nearwise.distributed import Vectors
+from nearwise.distributed.vectors import NotFiniteError, finite_rows, refuse_not_finite
 from nearwise.learners.diagonal_metric import DiagonalMetric
 from nearwise.learners.input_kernels import paired_squared_distances
 from nearwise.model.blocks import Constraints
@@ -60,7 +61,10 @@ class SpaceInPieces:
         centre = taken.mean(axis=0)  # distances between rows round less when they are centred
         coordinates = (taken - centre) @ self.factor
         arguments = coordinates, asking, codes[asking], centre, self.factor
-        found = self.vectors.over_rows(_nearest_in, *arguments, beside=codes)
+        try:
+            found = self.vectors.over_rows(_nearest_in, *arguments, beside=codes)
+        except NotFiniteError as error:
+            raise error.at(self.vectors) from None
         pairs = []
         for kind in (0, 1):
             distance = np.concatenate([part[kind][0] for part in found], axis=1)
@@ -82,7 +86,7 @@ def limit() -> int:
 
 def rows_of(features: Any, rows: Index) -> Array:
     """Some rows in memory, in double precision."""
-    return features.take(rows).astype(np.float64) if isinstance(features, Vectors) else features[rows]
+    return finite_rows(features, rows) if isinstance(features, Vectors) else features[rows]
 
 
 def what_is_named(
@@ -220,6 +224,7 @@ def _nearest_in(
     from sklearn.metrics.pairwise import euclidean_distances  # slow to import, and needed only here
 
     labelled = np.flatnonzero(codes >= 0)
+    refuse_not_finite(rows[labelled], first + labelled)
     others = (rows[labelled] - centre) @ factor
     count = min(N_NEIGHBORS, len(labelled))
     found = [(np.empty((len(asking), count)), np.empty((len(asking), count), np.int64)) for _ in range(2)]
