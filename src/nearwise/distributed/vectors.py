@@ -143,10 +143,13 @@ class Stacked:
         """Threads of this process, or the workers of the client."""
         if self.client is None:
             return InThreads(pieces)
-        from nearwise.distributed.on_dask import OnDask, taken_with
+        from nearwise.distributed.on_dask import OnDask, refuse_unseen, taken_with
 
-        mapped = all(isinstance(part, MappedRows) for part in self.parts)
-        return OnDask(self.client, list(pieces) if mapped else [taken_with(piece, self) for piece in pieces])
+        files = [part.path for part in self.parts if isinstance(part, MappedRows)]
+        if len(files) < len(self.parts):
+            return OnDask(self.client, [taken_with(piece, self) for piece in pieces])
+        refuse_unseen(self.client, files)
+        return OnDask(self.client, list(pieces))
 
     def over_rows(self, job: Callable[..., R], *arguments: Any, beside: Index) -> list[R]:
         """job(first row, rows, their part of `beside`, *arguments) over all rows, a slice at a time."""
