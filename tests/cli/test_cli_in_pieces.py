@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +82,61 @@ def test_workers_teach_the_same(folder: Path, capsys: pytest.CaptureFixture[str]
     assert main(["learn", "vectors", *options, "-o", "b.safetensors", "--workers", "2"]) == 0
     a, b = (nw.load(name).metric_.matrix for name in ("a.safetensors", "b.safetensors"))
     np.testing.assert_array_equal(a, b)
+
+
+@pytest.fixture
+def scheduler(tmp_path: Path) -> Iterator[str]:
+    """The address of a scheduler with two workers, each a process that was started by hand."""
+    distributed = pytest.importorskip("distributed")
+    file = tmp_path / "scheduler.json"
+    own = ["--scheduler-file", str(file), "--no-dashboard"]
+    commands = [
+        ["dask_scheduler", *own, "--port", "0"],
+        *(["dask_worker", *own, "--nthreads", "1", "--no-nanny"] for _ in range(2)),
+    ]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", f"distributed.cli.{command[0]}", *command[1:]],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for command in commands
+    ]
+    try:
+        # both wait for the file of the scheduler, for as long as the machine may take
+        with distributed.Client(scheduler_file=str(file), timeout="120s", set_as_default=False) as client:
+            client.wait_for_workers(2, timeout=120)
+            address = client.scheduler.address
+        yield address
+    finally:
+        for process in processes:
+            process.kill()
+        for process in processes:
+            process.wait()
+
+
+@pytest.mark.slow
+def test_a_cluster_that_is_there_teaches_the_same(
+    folder: Path, scheduler: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--labels", "kind", "--id", "key", "--penalty", "0.05", "--quiet"]
+    assert main(["learn", "vectors", *options, "-o", "a.safetensors"]) == 0
+    assert main(["learn", "vectors", *options, "-o", "b.safetensors", "--dask", scheduler]) == 0
+    a, b = (nw.load(name).metric_.matrix for name in ("a.safetensors", "b.safetensors"))
+    np.testing.assert_array_equal(a, b)
+
+
+def test_no_scheduler_is_said(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    distributed = pytest.importorskip("distributed")
+
+    def nobody(*_: object, **__: object) -> None:
+        raise OSError("Timed out trying to connect")
+
+    monkeypatch.setattr(distributed, "Client", nobody)
+    assert main(["learn", "vectors", "--labels", "kind", "--id", "key", "--dask", "tcp://there:1"]) == 2
+    assert "--dask tcp://there:1: no scheduler answers there" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".parquet"])

@@ -93,6 +93,48 @@ def test_files_are_mapped_by_the_workers(client: Any, tmp_path: Any) -> None:
     np.testing.assert_array_equal(found.matrix, expected.matrix)
 
 
+def test_a_worker_of_another_version_is_refused_by_its_address(client: Any) -> None:
+    other = sorted(client.run(os.getpid))[0]
+
+    def become_old() -> None:
+        from nearwise.distributed import on_dask as theirs
+
+        theirs._theirs = lambda: "0.0.1"
+
+    client.run(become_old, workers=[other])
+    with pytest.raises(on_dask.VersionError, match=f"worker {other} has nearwise 0\\.0\\.1, and the client"):
+        nw.Problem(vectors_of(da.from_array(X, chunks=(300, 10)), client), SIDE, penalty=0.01)
+
+
+def test_a_file_that_workers_do_not_see_is_named(
+    client: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.save(tmp_path / "x.npy", X)
+    vectors = nw.distributed.open_vectors(tmp_path / "x.npy", client=client)
+    monkeypatch.setattr(on_dask, "_first_unseen", lambda files: files[0])
+    with pytest.raises(on_dask.UnseenFileError, match=r"worker \S+://\S+ does not see \S+x\.npy"):
+        nw.Problem(vectors, SIDE, penalty=0.01)
+
+
+def test_fixed_rank_and_von_neumann_on_two_workers(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same bits as in threads of this process."""
+    from nearwise.learners import _in_pieces
+
+    monkeypatch.setattr(_in_pieces, "_TAKEN", 5000)
+    lazy = vectors_of(da.from_array(X, chunks=((0, 700, 1, 1299), 10)), client)
+    fixed = nw.FixedRankLearner(rank=2, random_state=0, check=False)
+    found = fixed.fit(lazy, constraints=SIDE).metric_.matrix
+    assert fixed.result_.solver == "SampledNewton"
+    np.testing.assert_array_equal(found, fixed.fit(Stacked([X]), constraints=SIDE).metric_.matrix)
+    results = [
+        nw.solve(nw.Problem(vectors, SIDE, nw.VonNeumann(), penalty=0.001), tol=1e-6)
+        for vectors in (lazy, Stacked([X]))
+    ]
+    assert all(result.status is nw.Status.SOLVED for result in results)
+    np.testing.assert_array_equal(results[0].matrix, results[1].matrix)
+    np.testing.assert_array_equal(np.asarray(results[0].dual), np.asarray(results[1].dual))
+
+
 def test_the_client_stays_small(client: Any) -> None:
     """80 MB of vectors on the workers, of which the client sees none."""
     import tracemalloc

@@ -174,6 +174,15 @@ def test_what_a_learner_cannot_do_in_pieces_is_said() -> None:
         nw.Problem(da.zeros(5), SIDE)
 
 
+def test_weights_of_rows_count_for_pairs_from_labels() -> None:
+    weights = np.random.default_rng(0).random(len(X))
+    learner = nw.MetricLearner(penalty=0.1, random_state=0)
+    expected = learner.fit(X.astype(np.float64), Y, sample_weight=weights).metric_.matrix
+    lazy = da.from_array(X, chunks=(70, 4)), da.from_array(weights, chunks=100)
+    found = learner.fit(lazy[0], Y, sample_weight=lazy[1]).metric_.matrix
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+
+
 def test_weights_of_rows_count_in_pieces_too() -> None:
     weights = np.random.default_rng(0).integers(0, 3, len(X))
     learner = nw.MetricLearner(penalty=1.0, tol=1e-12)
@@ -183,6 +192,23 @@ def test_weights_of_rows_count_in_pieces_too() -> None:
     assert not np.allclose(plain.get_mahalanobis_matrix(), expected)
     learner.fit(pieces[0], constraints=SIDE, sample_weight=pieces[1])
     np.testing.assert_allclose(learner.get_mahalanobis_matrix(), expected, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["nan", "none", "series"])
+def test_rows_without_a_label_are_in_no_pair(kind: str) -> None:
+    missing = np.random.default_rng(0).random(len(Y)) < 0.3
+    known: Any = np.where(missing, np.nan, Y)
+    if kind != "nan":
+        known = np.array(
+            [None if gone else f"c{code}" for gone, code in zip(missing, Y, strict=True)], object
+        )
+    lazy = da.from_array(known, chunks=90)
+    if kind == "series":
+        lazy = pytest.importorskip("dask.dataframe").from_pandas(pd.Series(known), npartitions=3)
+    learner = nw.MetricLearner(penalty=0.1, random_state=0)
+    found = learner.fit(da.from_array(X, chunks=(70, 4)), lazy).metric_.matrix
+    expected = learner.fit(X.astype(np.float64), known).metric_.matrix
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
 
 
 def test_a_worker_of_another_version_is_refused_by_name(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:

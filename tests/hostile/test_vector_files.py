@@ -77,7 +77,7 @@ FILES: dict[str, tuple[str, Callable[[], bytes], str]] = {
     "one dimension": (".npy", lambda: array(ROWS[:, 0]), "FILE must have rows of floating-point numbers"),
     "records": (".npy", lambda: array(np.zeros(3, [("a", float)])), "FILE must have rows of floating-point"),
     "by columns": (".npy", lambda: array(np.asfortranarray(ROWS)), "FILE is stored by columns"),
-    "no rows": (".npy", lambda: array(ROWS[:0]), "X has 0 rows of 3 columns; two rows and one column"),
+    "no rows": (".npy", lambda: array(ROWS[:0]), "X has 0 rows of "),
     "no columns": (".npy", lambda: array(ROWS[:, :0]), "X has 30 rows of 0 columns; two rows and one column"),
     "one row": (".npy", lambda: array(ROWS[:1]), "X has 1 rows of 3 columns; two rows and one column"),
     "objects": (".npy", lambda: array(np.array([[1, "a"]], object)), UNREADABLE),
@@ -87,8 +87,16 @@ FILES: dict[str, tuple[str, Callable[[], bytes], str]] = {
     "cut": (".npy", lambda: array(ROWS)[:-9], UNREADABLE),
     "cut in its header": (".npy", lambda: array(ROWS)[:40], UNREADABLE),
     "an archive": (".npy", archive, UNREADABLE),
-    "not a number": (".npy", lambda: array(with_entry(np.nan)), "X[4, 1] is nan; every entry must be finite"),
-    "infinity": (".npy", lambda: array(with_entry(np.inf)), "X[4, 1] is inf; every entry must be finite"),
+    "not a number": (
+        ".npy",
+        lambda: array(with_entry(np.nan)),
+        "row 4: entry 1 is nan; every entry must be a finite number",
+    ),
+    "infinity": (
+        ".npy",
+        lambda: array(with_entry(np.inf)),
+        "row 4: entry 1 is inf; every entry must be a finite number",
+    ),
     "1e200": (".npy", lambda: array(ROWS * 1e200), "X has an entry of size "),
     "columns": (".parquet", lambda: table(COLUMNS), LEARNED),
     "encoded by dictionary": (".parquet", lambda: beside(pa.array([1.5] * 30).dictionary_encode()), LEARNED),
@@ -148,7 +156,7 @@ FILES: dict[str, tuple[str, Callable[[], bytes], str]] = {
     "no rows in Parquet": (
         ".parquet",
         lambda: table({name: column[:0] for name, column in COLUMNS.items()}),
-        "X has 0 rows of 3 columns; two rows and one column",
+        "X has 0 rows of ",
     ),
     "no columns in Parquet": (".parquet", lambda: table(pa.table({})), "FILE has no columns"),
 }
@@ -263,16 +271,16 @@ def test_what_is_no_number_is_found_where_many_rows_are_named(
     learner = nw.MetricLearner(penalty=1.0, pairs="random", random_state=0)
     y = np.arange(30) % 2 if known == "labels" else None
     side = {"labels": None, "pairs": SIDE, "bounds": BOUNDED}[known]
-    with pytest.raises(ValueError, match=r"X\[4, 1\] is (nan|inf); every entry must be finite|row \d+: d\("):
+    with pytest.raises(ValueError, match=r"row 4: entry 1 is (nan|inf)|row \d+: d\("):
         learner.fit(X, y, constraints=side)
     assert not hasattr(learner, "metric_")
 
 
-@pytest.mark.parametrize("learner", ["KernelLearner", "FixedRankLearner", "NeighborLearner", "OnlineLearner"])
+@pytest.mark.parametrize("learner", ["KernelLearner", "NeighborLearner", "OnlineLearner"])
 def test_learners_that_need_memory_say_so(learner: str, tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", ROWS)
     X = open_vectors(tmp_path / "rows.npy")
-    with pytest.raises(TypeError, match=f"{learner} cannot use rows in files here: MetricLearner's fit can"):
+    with pytest.raises(TypeError, match=f"{learner} cannot use rows in files here: fit of MetricLearner"):
         getattr(nw, learner)().fit(X, np.arange(30) % 2)
     fitted = nw.MetricLearner(penalty=1.0, random_state=0).fit(X, np.arange(30) % 2)
     with pytest.raises(TypeError, match=r"X\.take\(rows\) is an ordinary array"):

@@ -118,14 +118,22 @@ def _parquet(
     try:
         with target.open("wb") as out:
             for path in paths:
-                first = shape[0]
                 file, present = _opened(path)
-                used = used if used is not None else [name for name in present if name not in beside]
+                own = [name for name in present if name not in beside]
+                used = own if used is None else used
                 missing = [name for name in [*used, *beside] if name not in present]
                 if missing:
                     raise ValueError(f"{path} has no column {missing[0]!r}; it has {', '.join(present)}")
+                more = [name for name in own if name not in used] if columns is None else []
+                if more:
+                    raise ValueError(
+                        f"{path} has a column {more[0]!r}, which {paths[0]} has not; name the columns to use"
+                    )
+                first = shape[0]
                 for group in range(file.num_row_groups):
                     table = _group(file, group, [*used, *beside], path)
+                    if not table.num_rows:  # whose columns may be of any type
+                        continue
                     rows = _rows(table, used, path)
                     _refuse_missing(rows, used, path, shape[0] - first)
                     if ids is not None and table.column(ids).null_count:
@@ -142,6 +150,12 @@ def _parquet(
                     shape = (shape[0] + len(rows), rows.shape[1])
                     for name, parts in beside.items():
                         parts.append(_names(table.column(name), name, path))
+                        if _is_text(parts[-1]) != _is_text(parts[0]):
+                            kinds = ("text", "numbers") if _is_text(parts[-1]) else ("numbers", "text")
+                            raise ValueError(
+                                f"{path}: column {name!r} holds {kinds[0]}, and in the files before "
+                                f"{kinds[1]}: no two of them are the same"
+                            )
         mapped = MappedRows(str(target.absolute()), 0, shape, dtype)
         joined = {name: np.concatenate(parts) for name, parts in beside.items() if parts}
         found = Stacked([mapped], joined.get(ids or ""), client=client)
@@ -210,7 +224,9 @@ def _rows(table: Any, columns: list[str], path: Path) -> NDArray[Any]:
         if len(lengths) and np.ptp(lengths):
             raise ValueError(f"{path}: the vectors of column {columns[0]!r} are not all of one length")
         rows = flat.reshape(len(column), -1)
-        return rows if rows.dtype.kind == "f" and rows.dtype.itemsize >= 4 else rows.astype(np.float64)
+        if rows.dtype == np.float16:
+            return rows.astype(np.float32)
+        return rows if rows.dtype.kind == "f" else rows.astype(np.float64)
     single = all(pa.types.is_float32(kind) or pa.types.is_float16(kind) for kind in kinds)
     rows = np.empty((table.num_rows, len(columns)), np.float32 if single else np.float64)
     for k, (name, kind) in enumerate(zip(columns, kinds, strict=True)):
@@ -233,6 +249,7 @@ def _is_list(kind: Any) -> bool:
 
 
 def _names(column: Any, name: str, path: Path) -> NDArray[Any]:
+    """Ids or classes: whole numbers, numbers, or text; where some are missing, as they are."""
     import pyarrow as pa
 
     try:
@@ -241,4 +258,8 @@ def _names(column: Any, name: str, path: Path) -> NDArray[Any]:
         raise ValueError(f"{path}, column {name!r} cannot be read: {one_line(error)}") from None
     if values.dtype.kind in "iu" and values.max(initial=0) <= np.iinfo(np.int64).max:
         return values.astype(np.int64)
-    return values if column.null_count else values.astype(str)
+    return values if column.null_count or values.dtype.kind in "fb" else values.astype(str)
+
+
+def _is_text(names: NDArray[Any]) -> bool:
+    return names.dtype.kind in "OU"

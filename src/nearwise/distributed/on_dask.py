@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import os
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -26,6 +27,10 @@ R = TypeVar("R")
 
 class LostSchedulerError(RuntimeError):
     """The Dask scheduler does not answer any more."""
+
+
+class UnseenFileError(RuntimeError):
+    """A worker does not see a file of which it shall read rows."""
 
 
 class VersionError(RuntimeError):
@@ -51,6 +56,10 @@ class Chunked:
     def take(self, rows: Index, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Some of the rows, in that order, here; never in `out`."""
         return np.asarray(compute([self.gathered(np.asarray(rows))], self.client)[0])
+
+    def place(self, row: int) -> str:
+        """Its number."""
+        return f"row {row}"
 
     def runner(self, pieces: Sequence[Any]) -> Runner:
         """The pieces, each with the rows that it names, on the workers."""
@@ -186,6 +195,21 @@ def taken_with(piece: Any, vectors: Vectors) -> Any:
     """A piece with the rows that it names, which travel with it."""
     rows = piece.objects()
     return piece.renumbered(rows).holding(Stacked([vectors.take(rows)]))
+
+
+def refuse_unseen(client: Any, files: list[str]) -> None:
+    """An error for the first worker that does not see a file."""
+    found = _guarded(client, lambda: client.run(_first_unseen, files), _address(client))
+    for worker, unseen in found.items():
+        if unseen is not None:
+            raise UnseenFileError(
+                f"worker {worker} does not see {unseen}: put the files, and what Parquet is copied to "
+                "(scratch=, or TMPDIR), where all workers see them, or read them with Dask"
+            )
+
+
+def _first_unseen(files: list[str]) -> str | None:
+    return next((file for file in files if not os.path.exists(file)), None)
 
 
 def _guarded(client: Any, ask: Callable[[], R], address: str) -> R:

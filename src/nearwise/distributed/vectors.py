@@ -42,6 +42,9 @@ class Vectors(Protocol):
     def take(self, rows: Index, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Some of the rows, in that order, in memory; `out` may be used for them."""
 
+    def place(self, row: int) -> str:
+        """Where a row is, in words."""
+
     def runner(self, pieces: Sequence[Any]) -> Runner:
         """What works on pieces, each with attributes and methods as `model.pieces.Piece`, of these rows."""
 
@@ -128,14 +131,25 @@ class Stacked:
             out[chosen] = arrays[k][rows[chosen] - self._ends[k]]
         return out
 
+    def place(self, row: int) -> str:
+        """The row and the file it is in, if there are several."""
+        k = int(np.searchsorted(self._ends, row, side="right")) - 1
+        part = self.parts[k]
+        if len(self.parts) == 1 or not isinstance(part, MappedRows):
+            return f"row {row}"
+        return f"row {row - int(self._ends[k])} of {part.path}"
+
     def runner(self, pieces: Sequence[Any]) -> Runner:
         """Threads of this process, or the workers of the client."""
         if self.client is None:
             return InThreads(pieces)
-        from nearwise.distributed.on_dask import OnDask, taken_with
+        from nearwise.distributed.on_dask import OnDask, refuse_unseen, taken_with
 
-        mapped = all(isinstance(part, MappedRows) for part in self.parts)
-        return OnDask(self.client, list(pieces) if mapped else [taken_with(piece, self) for piece in pieces])
+        files = [part.path for part in self.parts if isinstance(part, MappedRows)]
+        if len(files) < len(self.parts):
+            return OnDask(self.client, [taken_with(piece, self) for piece in pieces])
+        refuse_unseen(self.client, files)
+        return OnDask(self.client, list(pieces))
 
     def over_rows(self, job: Callable[..., R], *arguments: Any, beside: Index) -> list[R]:
         """job(first row, rows, their part of `beside`, *arguments) over all rows, a slice at a time."""
@@ -185,6 +199,40 @@ def vectors_of(data: Any, client: Any = None) -> Vectors | None:
 
         return chunked(data, client)
     return None
+
+
+class NotFiniteError(ValueError):
+    """A row of vectors has an entry that is no finite number."""
+
+    def __init__(self, row: int, place: str, entry: int, value: float) -> None:
+        super().__init__(f"{place}: entry {entry} is {value}; every entry must be a finite number")
+        self.row, self.entry, self.value = row, entry, value
+
+    def __reduce__(self) -> Any:
+        return NotFiniteError, (self.row, f"row {self.row}", self.entry, self.value)
+
+    def at(self, vectors: Vectors) -> NotFiniteError:
+        """The same with the place that the vectors know."""
+        return NotFiniteError(self.row, vectors.place(self.row), self.entry, self.value)
+
+
+def refuse_not_finite(rows: NDArray[Any], numbers: Index) -> None:
+    """An error for the first entry that is no finite number; `numbers` are those of the rows."""
+    if np.isfinite(rows).all():
+        return
+    k, entry = np.argwhere(~np.isfinite(rows))[0].tolist()
+    row = int(numbers[k])
+    raise NotFiniteError(row, f"row {row}", entry, float(rows[k, entry]))
+
+
+def finite_rows(vectors: Vectors, rows: Index) -> NDArray[np.float64]:
+    """Some of the rows in double precision; an error names one that is no finite number, and its file."""
+    found = vectors.take(rows).astype(np.float64)
+    try:
+        refuse_not_finite(found, rows)
+    except NotFiniteError as error:
+        raise error.at(vectors) from None
+    return found
 
 
 def is_dask(data: Any) -> bool:

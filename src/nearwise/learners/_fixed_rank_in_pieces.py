@@ -127,8 +127,9 @@ def regression(
     in_memory = Regression.weighted(forms, sample.bounds / units.target, signs, sample.weights)
     if named is not None:
         return in_memory, units
-    runner = vectors.runner(cut(filled.blocks, targets, vectors)[0])
-    surveyed(runner, constraints, Terms(LogDet(), 1.0, 1.0, None, np.ones(vectors.shape[1]), 1.0))
+    pieces, _ = cut(filled.blocks, targets, vectors)
+    runner = vectors.runner(pieces)
+    surveyed(runner, constraints, Terms(LogDet(), 1.0, 1.0, None, np.ones(vectors.shape[1]), 1.0), pieces)
     scale = Scale(units.feature, units.target, float(filled.weights.mean()))
     source = (_in_pieces.fingerprint(vectors), filled.blocks) if with_digest else None
     return RegressionInPieces(runner, len(targets), scale, in_memory, source), units

@@ -17,7 +17,7 @@ from scipy import sparse
 from nearwise._common.digest import digest
 from nearwise._common.types import Array, Codes, Index
 from nearwise.distributed import Vectors
-from nearwise.distributed.vectors import is_dask
+from nearwise.distributed.vectors import NotFiniteError, finite_rows, is_dask, refuse_not_finite
 from nearwise.learners._range import refuse_huge
 from nearwise.learners.diagonal_metric import DiagonalMetric
 from nearwise.learners.input_kernels import paired_squared_distances
@@ -62,7 +62,10 @@ class SpaceInPieces:
         centre = taken.mean(axis=0)  # distances between rows round less when they are centred
         coordinates = (taken - centre) @ self.factor
         arguments = coordinates, asking, codes[asking], centre, self.factor
-        found = self.vectors.over_rows(_nearest_in, *arguments, beside=codes)
+        try:
+            found = self.vectors.over_rows(_nearest_in, *arguments, beside=codes)
+        except NotFiniteError as error:
+            raise error.at(self.vectors) from None
         pairs = []
         for kind in (0, 1):
             distance = np.concatenate([part[kind][0] for part in found], axis=1)
@@ -83,15 +86,11 @@ def limit() -> int:
 
 
 def rows_of(features: Any, rows: Index) -> Array:
-    """Some rows in memory, in double precision; an error for what is no finite number."""
+    """Some rows in memory, in double precision; an error for what is no finite number or too large."""
     if not isinstance(features, Vectors):
         found: Array = features[rows]
         return found
-    taken = features.take(rows).astype(np.float64)
-    wrong = ~np.isfinite(taken)
-    if wrong.any():
-        row, column = np.argwhere(wrong)[0].tolist()
-        raise ValueError(f"X[{rows[row]}, {column}] is {taken[row, column]}; every entry must be finite")
+    taken = finite_rows(features, rows)
     refuse_huge(taken)
     return taken
 
@@ -159,7 +158,7 @@ def refuse(X: Any, learner: object) -> None:
         )
     if isinstance(X, Vectors) and not isinstance(X, np.ndarray):
         raise TypeError(
-            f"{type(learner).__name__} cannot use rows in files here: MetricLearner's fit can; "
+            f"{type(learner).__name__} cannot use rows in files here: fit of MetricLearner and FixedRankLearner can; "
             "X.take(rows) is an ordinary array of some rows"
         )
 
@@ -245,6 +244,7 @@ def _nearest_in(
     from sklearn.metrics.pairwise import euclidean_distances  # slow to import, and needed only here
 
     labelled = np.flatnonzero(codes >= 0)
+    refuse_not_finite(rows[labelled], first + labelled)
     others = (rows[labelled] - centre) @ factor
     count = min(N_NEIGHBORS, len(labelled))
     found = [(np.empty((len(asking), count)), np.empty((len(asking), count), np.int64)) for _ in range(2)]

@@ -17,7 +17,7 @@ from nearwise._common.errors import RowsError
 from nearwise._common.types import Array, Index
 from nearwise._common.warning import warn
 from nearwise.distributed.running import Runner
-from nearwise.distributed.vectors import Vectors
+from nearwise.distributed.vectors import Vectors, finite_rows
 from nearwise.model import binding
 from nearwise.model.binding import Weighed
 from nearwise.model.blocks import Block, Constraints
@@ -113,7 +113,7 @@ def bind_in_blocks(
     if np.isnan(bounds).any():
         i, j = sampled_pairs(len(vectors)).T
         rows, place = np.unique(np.concatenate([i, j]), return_inverse=True)
-        found = vectors.take(rows).astype(np.float64)
+        found = finite_rows(vectors, rows)
         z = found[place[: len(i)]] - found[place[len(i) :]]
         bounds = binding.filled_bounds(constraints, z, basis, reference)
     pieces, starts = cut(resolved, bounds, vectors)
@@ -122,7 +122,7 @@ def bind_in_blocks(
     coordinates = np.eye(r) if basis is None else basis
     most = max(3 * r * (r + 1) // 2, 4096)
     measurements = InBlocks(runner, starts[:-1], np.diff(starts), coordinates, basis, most)
-    survey = surveyed(runner, constraints, Terms(divergence, 1.0, 1.0, basis, reference, 1.0))
+    survey = surveyed(runner, constraints, Terms(divergence, 1.0, 1.0, basis, reference, 1.0), pieces)
     return BoundInBlocks(vectors, constraints, divergence, values, basis, measurements, bounds, names, survey)
 
 
@@ -170,11 +170,16 @@ def refuse_linear(constraints: Constraints) -> None:
         first += len(block)
 
 
-def surveyed(runner: Runner, constraints: Constraints, terms: Terms) -> Survey:
+def surveyed(runner: Runner, constraints: Constraints, terms: Terms, pieces: list[Piece]) -> Survey:
     """Look at all rows once; an error names one whose vectors are no numbers to work with."""
     m = len(constraints)
     stride = 1 if m <= _ALL_SIZES else -(-m // _SIZES)
-    return _joined(runner.run(survey_of, terms, stride), constraints)
+    parts = runner.run(survey_of, terms, stride)
+    wrong = next((part.wrong for part in parts if part.wrong >= 0), -1)
+    if wrong >= 0:
+        reason = "its vectors have entries that are not finite, or whose squares overflow"
+        raise RowsError([constraints.stated(wrong)], after=f": {reason}{_place(wrong, pieces)}")
+    return _joined(parts)
 
 
 @np.errstate(all="ignore")
@@ -224,11 +229,20 @@ def cut(blocks: tuple[Block, ...], bounds: Array, vectors: Vectors) -> tuple[lis
     return found, starts
 
 
-def _joined(parts: list[Survey], constraints: Constraints) -> Survey:
-    wrong = next((part.wrong for part in parts if part.wrong >= 0), -1)
-    if wrong >= 0:
-        reason = ": its vectors have entries that are not finite, or whose squares overflow"
-        raise RowsError([constraints.stated(wrong)], after=reason)
+def _place(row: int, pieces: list[Piece]) -> str:
+    """Where the first vector is that is not finite, of those that a row names; nothing if all are."""
+    piece = [piece for piece in pieces if piece.start <= row][-1]
+    place = row - piece.start
+    for block in piece.blocks:
+        if place < len(block):
+            objects = np.asarray(block.object_ids[place], dtype=np.int64)
+            bad = ~np.isfinite(piece.vectors.take(objects)).all(axis=1)
+            return f" ({piece.vectors.place(int(objects[bad][0]))})" if bad.any() else ""
+        place -= len(block)
+    return ""
+
+
+def _joined(parts: list[Survey]) -> Survey:
     sizes = np.concatenate([np.empty(0), *(part.sizes for part in parts)])
     lost = np.concatenate([np.empty(0, np.int64), *(part.lost for part in parts)])
     median = float(np.median(sizes[sizes > 0])) if sizes.any() else 1.0
