@@ -170,6 +170,7 @@ class FixedRankLearner(Learner):
         X = self._training_data(X)
         rng = check_random_state(self.random_state)
         given = _side.read(X.shape[0], y, constraints, sample_ids, sample_weight=sample_weight)
+        _side.tell_of_equal(given, X)
         side = self._with_pairs(X, given, self.n_pairs, rng)
         rows, start, chosen = self._begin(X, rng)
         if self.checkpoint is not None and chosen.solver == "online":
@@ -211,6 +212,7 @@ class FixedRankLearner(Learner):
         X = self._training_data(X) if first else self._checked(X)
         rng = check_random_state(self.random_state)
         given = _side.read(X.shape[0], y, constraints, sample_ids, sample_weight=sample_weight)
+        _side.tell_of_equal(given, X)
         side = self._with_pairs(X, given, self.n_pairs, rng)
         if first:
             rows, start, chosen = self._begin(X, rng)
