@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from nearwise._common.checks import one_of, whole_number
+from nearwise._common.threads import LARGE_MATRIX, one_blas_thread
 from nearwise._common.types import Array
 from nearwise._common.warning import warn
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
@@ -314,6 +315,12 @@ class FixedRankLearner(Learner):
 
     def _begin(self, X: Any, rng: np.random.RandomState) -> tuple[Any, Array, shared.Settings]:
         """The rows on which the metric works, the start, and the settings; sets features and open bounds."""
+        with one_blas_thread(
+            X.shape[0] <= LARGE_MATRIX
+        ):  # rounding of a start may decide where a descent ends
+            return self._begun(X, rng)
+
+    def _begun(self, X: Any, rng: np.random.RandomState) -> tuple[Any, Array, shared.Settings]:
         self.features_: KernelFeatures | None = None
         if self.kernel is not None:
             n_basis = whole_number(self.n_basis, "n_basis")
