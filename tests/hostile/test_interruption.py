@@ -49,7 +49,7 @@ INTERRUPTED = [
 ]
 
 
-# Python drops what is raised in a generator that is being closed, with a note on standard error: the fit goes on
+# Python drops what is raised in a generator that is being closed, with a note on standard error
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(("learner", "times"), INTERRUPTED)
