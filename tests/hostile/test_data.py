@@ -9,6 +9,8 @@ import pytest
 from outcomes import LABELS, LEARNERS, ROWS, Case, Learned, N, Refused, check_case, crossed
 from sklearn.exceptions import ConvergenceWarning
 
+import nearwise as nw
+
 ONLINE = ("online LogDet", "online gradient", "online POLA")
 
 
@@ -150,6 +152,45 @@ def test_hostile_data(learner: str, case: str) -> None:
     before = X.copy()
     check_case(LEARNERS[learner], X, y, CASES[case].outcome_of(learner))
     np.testing.assert_array_equal(X, before)  # inputs are never changed
+
+
+# AutoLearner's kernels take part from 20 labelled rows on
+MANY, CLASSES = (
+    np.random.default_rng(4).normal(size=(30, 3)) + 2.0 * np.eye(3)[np.arange(30) % 3],
+    np.arange(30) % 3,
+)
+COMPETING: dict[str, Case] = {
+    "as they should be": Case(lambda: (MANY, CLASSES), Learned()),
+    "every point three times": Case(lambda: (np.repeat(MANY[:10], 3, axis=0), CLASSES), Learned()),
+    "all rows equal": Case(lambda: (np.ones((30, 3)), CLASSES), nothing_known(SAME)),
+    "a constant column": Case(lambda: (np.c_[MANY, np.full(30, 7.0)], CLASSES), Learned()),
+    "more columns than rows": Case(
+        lambda: (np.random.default_rng(1).normal(size=(30, 100)), CLASSES), Learned()
+    ),
+    "far from zero": Case(lambda: (MANY + 1e9, CLASSES), Learned()),
+    "an outlier": Case(lambda: (np.where(MANY.max() == MANY, 1e8, MANY), CLASSES), Learned()),
+    "1e-150": Case(lambda: (MANY * 1e-150, CLASSES), Learned()),
+    "1e150": Case(lambda: (MANY * 1e150, CLASSES), Learned()),
+    "1e-150 beside 1e150": Case(lambda: (MANY * [1e-150, 1.0, 1e150], CLASSES), Learned()),
+    "1e200": Case(lambda: (MANY * 1e200, CLASSES), Refused(TOO_LARGE)),
+    "a class of one object": Case(lambda: (MANY, np.where(np.arange(30) == 5, 9, CLASSES)), Learned()),
+    "some labels unknown": Case(lambda: (MANY, np.where(np.arange(30) < 8, np.nan, CLASSES)), Learned()),
+    "too few labels known": Case(
+        lambda: (MANY, np.where(np.arange(30) < 15, np.nan, CLASSES)),
+        Refused(r"kernel='\S+' cannot be learned: scores need 20 labelled rows"),
+    ),
+    "not a number": Case(
+        lambda: (np.where(MANY.max() == MANY, np.nan, MANY), CLASSES), Refused("Input X contains NaN")
+    ),
+}
+
+
+@pytest.mark.parametrize("case", COMPETING)
+@pytest.mark.parametrize("kernel", ["rbf", "linear+rbf"])
+def test_hostile_data_with_scores_of_a_kernel(kernel: str, case: str) -> None:
+    X, y = COMPETING[case].data()
+    make = lambda: nw.AutoLearner(kernel, penalty=1.0, random_state=0)  # noqa: E731
+    check_case(make, X, y, COMPETING[case].expected)
 
 
 @pytest.mark.parametrize("unit", [1e-150, 1e150])

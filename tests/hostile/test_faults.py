@@ -204,7 +204,16 @@ def test_memory_of_the_machine_and_of_a_limit() -> None:
         assert in_a_child(work) == 0
 
 
-SHARED = ("metric", "kernel", "fixed rank", "online LogDet", "regressor")
+SHARED = (
+    "metric",
+    "kernel",
+    "fixed rank",
+    "online LogDet",
+    "regressor",
+    "automatic",
+    "diagonal",
+    "neighbors",
+)
 
 
 @pytest.mark.parametrize("learner", SHARED)

@@ -49,7 +49,10 @@ INTERRUPTED = [
 ]
 
 
+# Python drops what is raised in a generator that is being closed, with a note on standard error
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:KernelReducer returns kernel PCA. W was 0 when it ended")
 @pytest.mark.parametrize(("learner", "times"), INTERRUPTED)
 def test_ctrl_c_at_any_call_leaves_the_old_model_or_a_new_one(learner: str, times: int) -> None:
     model = LEARNERS[learner]().fit(ROWS, LABELS)

@@ -189,6 +189,34 @@ def test_hostile_matrices(case: str, taker: str) -> None:
         np.testing.assert_array_equal(given, before)  # inputs are never changed
 
 
+DIAGONALS: dict[str, tuple[Any, str]] = {
+    "weights": ([1.0, 2.0, 3.0, 4.0, 5.0], GOOD),
+    "a diagonal matrix": (np.diag([1.0, 2.0, 3.0, 4.0, 5.0]), GOOD),
+    "weights of 1e-8 to 1e8": (np.logspace(-8, 8, ORDER), GOOD),
+    "some zeros": ([1.0, 0.0, 3.0, 0.0, 5.0], GOOD),
+    "zeros": (np.zeros(ORDER), "prior is zero, so no other matrix is at a finite divergence from it"),
+    "a negative one": ([1.0, 2.0, -3.0, 4.0, 5.0], "prior must be weights >= 0, got -3 for column 2"),
+    "not a number": ([1.0, np.nan, 3.0, 4.0, 5.0], r"prior\[1\] is nan; every entry must be finite"),
+    "infinity": ([1.0, np.inf, 3.0, 4.0, 5.0], r"prior\[1\] is inf; every entry must be finite"),
+    "too few": (np.ones(4), r"prior must be 5 weights like the columns, got shape \(4,\)"),
+    "complex": (np.ones(ORDER) + 1j, "prior must be real, got complex numbers"),
+    "words": (["a"] * ORDER, NO_NUMBERS),
+    "a full matrix": (PROPER, "with structure='diagonal' the prior must be d weights, or a diagonal matrix"),
+}
+
+
+@pytest.mark.parametrize("case", DIAGONALS)
+@pytest.mark.parametrize("divergence", ["logdet", "vonneumann", "frobenius"])
+def test_priors_of_diagonal_matrices(divergence: str, case: str) -> None:
+    given, text = DIAGONALS[case]
+    learner = nw.MetricLearner(divergence, structure="diagonal", prior=given, penalty=1.0)
+    if text == GOOD:
+        assert np.isfinite(learner.fit(FEATURES, constraints=OPEN).weights_).all()
+    else:
+        with pytest.raises(ValueError, match=text):
+            learner.fit(FEATURES, constraints=OPEN)
+
+
 BOOSTED: dict[str, tuple[Any, nw.Status | str]] = {
     "indefinite": (PROPER - 4 * np.eye(ORDER), nw.Status.SOLVED),
     "definite": (PROPER, nw.Status.INFEASIBLE),

@@ -212,6 +212,40 @@ def test_ids_that_occur_twice_and_ids_that_nobody_has(learner: str) -> None:
     )
 
 
+TWICE = np.vstack([ROWS[:1], ROWS[:1], ROWS[2:]])  # objects 0 and 1 are equal
+# constraints on them, and whether these can be met
+ON_EQUAL: dict[str, tuple[c.Constraints, bool]] = {
+    "similar": (c.similar([(0, 1), (2, 3)]) + c.dissimilar([(2, 4)]), True),
+    "at most": (c.at_most([(0, 1)], 1.0) + c.dissimilar([(2, 4)]), True),
+    "dissimilar": (c.dissimilar([(0, 1), (2, 4)]) + c.similar([(2, 3)]), False),
+    "at least": (c.at_least([(0, 1)], 1.0) + c.similar([(2, 3)]), False),
+    "at a distance": (c.equal([(0, 1)], 1.0) + c.similar([(2, 3)]), False),
+}
+ON_EQUAL_BY = {**GIVES_WAY, **{name: LEARNERS[name] for name in ("automatic", "diagonal", "blocks")}}
+
+
+@pytest.mark.parametrize("case", ON_EQUAL)
+@pytest.mark.parametrize("learner", ON_EQUAL_BY)
+def test_constraints_on_equal_objects(learner: str, case: str) -> None:
+    """What is near is met already; what shall be apart is left out in words, or refused where it is hard."""
+    side, reachable = ON_EQUAL[case]
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        fitted = ON_EQUAL_BY[learner]().fit(TWICE, constraints=side)
+    told = [str(warning.message) for warning in seen if warning.category is nw.LeftOutWarning]
+    assert len(told) == (not reachable)
+    assert all(
+        text.startswith("1 constraint is left out, because no matrix can meet it, as in row ")
+        for text in told
+    )
+    distances = fitted.distances(TWICE)
+    assert np.isfinite(distances).all()
+    assert distances[0, 1] == pytest.approx(0.0, abs=1e-6 * distances.max())
+    if learner in SOFT and learner != "reducer" and not reachable:
+        with pytest.raises(ValueError, match=r"^row \d: d\(0, 1\) .* its objects have the same features"):
+            SOFT[learner](math.inf).fit(TWICE, constraints=side)
+
+
 EMPTY: dict[str, Callable[[], c.Constraints]] = {
     "none": lambda: c.Constraints(),
     "empty lists": lambda: c.similar([]) + c.dissimilar([]),

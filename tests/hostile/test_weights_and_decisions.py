@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from outcomes import LABELS, LEARNERS, ROWS, Learned, N, Outcome, Refused, check_case
+from outcomes import LABELS, LEARNERS, ROWS, Learned, N, Outcome, Refused, check_case, crossed
 from sklearn.exceptions import NotFittedError
 
 import nearwise as nw
@@ -51,8 +51,10 @@ WEIGHTS: dict[str, tuple[Any, Outcome]] = {
 WEIGHED = [name for name in LEARNERS if name not in ("regressor", "neighbors")]
 
 
-@pytest.mark.parametrize("case", WEIGHTS)
-@pytest.mark.parametrize("learner", WEIGHED)
+@pytest.mark.parametrize(
+    ("learner", "case"),
+    crossed(WEIGHTS, ["the last class does not count", "one class counts", "1e300"], WEIGHED),
+)
 def test_weights_of_rows(learner: str, case: str) -> None:
     given, expected = WEIGHTS[case]
 

@@ -153,13 +153,13 @@ def refuse(X: Any, learner: object) -> None:
     """An error for rows on Dask or in files, which would be collected in memory without a word, or fail."""
     if is_dask(X):
         raise TypeError(
-            f"{type(learner).__name__} cannot use Dask arrays here: MetricLearner's fit, transform and "
-            "pair_distance can; if it fits in memory, X.compute() is an ordinary array"
+            f"{type(learner).__name__} cannot use Dask arrays here: fit, transform and pair_distance "
+            "of MetricLearner and FixedRankLearner can; if it fits in memory, X.compute() is an ordinary array"
         )
     if isinstance(X, Vectors) and not isinstance(X, np.ndarray):
         raise TypeError(
-            f"{type(learner).__name__} cannot use rows in files here: fit of MetricLearner and FixedRankLearner can; "
-            "X.take(rows) is an ordinary array of some rows"
+            f"{type(learner).__name__} cannot use rows in files here: fit of MetricLearner and "
+            "FixedRankLearner can; X.take(rows) is an ordinary array of some rows"
         )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from sklearn.utils import column_or_1d
 from sklearn.utils.validation import _check_sample_weight
 
@@ -31,6 +32,7 @@ from nearwise.model.left_out import left_out
 
 _GRADED_PAIRS = 50_000  # of all pairs of labelled objects, above which a sample is graded
 _SHOWN = 3  # unknown ids in a message
+_COMPARED = 1 << 22  # numbers of rows that are compared at a time
 
 
 class UnknownIdsWarning(UserWarning):
@@ -182,6 +184,25 @@ def without_unreachable(
     ]
     kept = Constraints(tuple(block for block in parts if len(block)))
     return replace(side, constraints=kept, n_dropped=side.n_dropped + int(lost.sum()))
+
+
+def tell_of_equal(side: SideInformation, X: Any) -> None:
+    """Say which constraints want equal rows apart, for a learner that keeps them and learns nothing there."""
+    lost, first = [], 0
+    for block in side.constraints.blocks:
+        if block.kind == "distance" and block.relation >= 0:
+            i, j = np.asarray(block.object_ids).T
+            step = max(_COMPARED // X.shape[1], 1)
+            for low in range(0, len(block), step):
+                differ = X[i[low : low + step]] - X[j[low : low + step]]
+                sizes = abs(differ).max(axis=1)
+                sizes = sizes.toarray() if sparse.issparse(sizes) else sizes
+                lost.append(first + low + np.flatnonzero(sizes.ravel() == 0.0))
+        first += len(block)
+    rows = np.concatenate([np.empty(0, np.int64), *lost])
+    if len(rows):
+        example = side.constraints.describe(int(rows[0]))
+        warn(left_out(side.constraints, rows, f", as in {example}, whose objects are equal"))
 
 
 def share_in_order(

@@ -144,6 +144,8 @@ def prior_weights(prior: Any, X: Any) -> Array | None:
         if not variance.any():
             raise ValueError("prior='covariance': all rows of X are equal, so their covariance is zero")
         return np.divide(1.0, variance, out=np.zeros(d), where=variance > 0)
+    if np.iscomplexobj(prior):
+        raise ValueError("prior must be real, got complex numbers")
     given = np.asarray(prior, dtype=np.float64)
     if given.shape == (d, d):
         if np.count_nonzero(given - np.diag(np.diag(given))):

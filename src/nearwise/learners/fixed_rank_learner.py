@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from nearwise._common.checks import one_of, whole_number
+from nearwise._common.threads import LARGE_MATRIX, one_blas_thread
 from nearwise._common.types import Array
 from nearwise._common.warning import warn
 from nearwise.distributed import Vectors
@@ -173,6 +174,7 @@ class FixedRankLearner(Learner):
         X, y, sample_ids, sample_weight = in_pieces.training(self, X, y, sample_ids, sample_weight)
         rng = check_random_state(self.random_state)
         given = _side.read(X.shape[0], y, constraints, sample_ids, sample_weight=sample_weight)
+        _side.tell_of_equal(given, X)
         side = self._with_pairs(X, given, self.n_pairs, rng)
         rows, start, chosen = self._begin(X, rng)
         if self.checkpoint is not None and chosen.solver == "online":
@@ -219,6 +221,7 @@ class FixedRankLearner(Learner):
         X = self._training_data(X) if first else self._checked(X)
         rng = check_random_state(self.random_state)
         given = _side.read(X.shape[0], y, constraints, sample_ids, sample_weight=sample_weight)
+        _side.tell_of_equal(given, X)
         side = self._with_pairs(X, given, self.n_pairs, rng)
         if first:
             rows, start, chosen = self._begin(X, rng)
@@ -324,6 +327,12 @@ class FixedRankLearner(Learner):
 
     def _begin(self, X: Any, rng: np.random.RandomState) -> tuple[Any, Array, shared.Settings]:
         """The rows on which the metric works, the start, and the settings; sets features and open bounds."""
+        with one_blas_thread(
+            X.shape[0] <= LARGE_MATRIX
+        ):  # rounding of a start may decide where a descent ends
+            return self._begun(X, rng)
+
+    def _begun(self, X: Any, rng: np.random.RandomState) -> tuple[Any, Array, shared.Settings]:
         self.features_: KernelFeatures | None = None
         if self.kernel is not None:
             n_basis = whole_number(self.n_basis, "n_basis")

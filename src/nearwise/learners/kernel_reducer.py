@@ -187,7 +187,10 @@ class KernelReducer(KernelLearner):
         self.eigenvalues_ = values
         self.kept_prior_ = len(values) == 0
         if self.kept_prior_:
-            cause = "W = 0 meets all constraints" if len(rows) else side.nothing_known
+            solved = (
+                "W = 0 meets all constraints" if self.status_ is Status.SOLVED else "W was 0 when it ended"
+            )
+            cause = solved if len(rows) else side.nothing_known
             warn(f"KernelReducer returns kernel PCA: {cause}", PriorKeptWarning)
             _, s, rotation = np.linalg.svd(features - features.mean(axis=0), full_matrices=False)
             values, V = np.ones(len(s)), rotation.T
