@@ -116,6 +116,17 @@ def test_random_problems_of_the_benchmark(seed: int) -> None:
             assert_never_rises(found[0], problem.evaluate(start)[0])
 
 
+@pytest.mark.parametrize("geometry", ["flat", "polar", "affine_invariant", "log_euclidean"])
+def test_targets_that_zero_fits_end_the_run(geometry: str) -> None:
+    """W = 0 has no cost, so that no share of it can be the rule."""
+    X = np.random.default_rng(0).normal(size=(30, 4))
+    for y, relations in ((np.zeros(30), None), (np.full(30, 0.01), "<=")):
+        model = nw.FixedRankRegressor(None, geometry, start=np.eye(4)).fit(X, y, relations=relations)
+        assert model.status_ is nw.Status.STATIONARY
+        assert model.n_iter_ < 100
+        assert model.result_.cost <= 1e-5 * np.mean(np.square(np.square(X).sum(axis=1))) / 2
+
+
 def test_what_the_data_do_not_see_does_not_grow() -> None:
     rng = np.random.default_rng(1)
     i, j = np.triu_indices(11, 1)
@@ -216,19 +227,83 @@ def test_a_step_down_comes_nearer_to_every_matrix_that_fits_its_sample() -> None
             assert np.linalg.norm(stream.point.factor - turned) < np.linalg.norm(G - turned)
 
 
-def test_no_sample_multiplies_w() -> None:
-    """A polar step of Psi = a v v^T within its reach, sqrt(3) of 6 rows, and of at most half of the trace."""
-    rng, geometry = np.random.default_rng(0), solvers.Polar()
-    for _ in range(100):
-        G = rng.normal(size=(6, 6)) * 10.0 ** rng.uniform(-1, 1, 6)
-        x = rng.normal(size=(1, 6))
-        y = np.square(x @ G).sum(axis=1) * 10.0 ** rng.uniform(1, 4)
-        problem = solvers.Regression(solvers.vector_forms(x, unit=1.0), y)
+GEOMETRIES = {
+    "flat": solvers.Flat(),
+    "polar": solvers.Polar(),
+    "affine_invariant": solvers.AffineInvariant(),
+    "straight": solvers.AffineInvariant(straight=True),
+    "log_euclidean": solvers.LogEuclidean(),
+}
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("kind", ["vectors", "matrices", "comparisons"])
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_a_step_adds_at_most_twice_the_trace_that_its_samples_ask_for(
+    name: str, kind: str, size: int
+) -> None:
+    """Samples of very different length, and a start nearly orthogonal to most: steps as long as may be."""
+    rng, geometry, grown = np.random.default_rng(0), GEOMETRIES[name], 0
+    d = 4
+    for _ in range(20):
+        G = np.linalg.qr(rng.normal(size=(d, d)))[0] * 10.0 ** rng.uniform(-3, 0, d)
+        y = 10.0 ** rng.uniform(-2, 3, size)
+        X = rng.standard_t(1.5, (2 * size, d))
+        forms: Any
+        if kind == "vectors":
+            forms = solvers.vector_forms(X[:size], unit=1.0)
+            asked = y / np.square(X[:size]).sum(axis=1)
+        elif kind == "matrices":
+            symmetric = np.einsum("ni,nj->nij", X[:size], X[:size])
+            y *= rng.choice([-1.0, 1.0], size)
+            symmetric *= np.sign(y)[:, None, None]
+            forms = solvers.matrix_forms(symmetric, unit=1.0)
+            asked = np.abs(y) / np.square(X[:size]).sum(axis=1)
+        else:  # rows 0, 1 and 0, 2 and so on, of which the second is to be longer by y
+            rows = np.vstack([np.zeros(d), X])
+            triplets = np.stack([np.zeros(size, int), 1 + np.arange(size), 1 + size + np.arange(size)], 1)
+            side = nw.constraints.closer(triplets, margin=y)
+            forms = solvers.constraint_forms(side.resolve(len(rows), None), rows, len(rows), unit=1.0)
+            asked, y = y / np.square(X[size:]).sum(axis=1), side.bounds
+        problem = solvers.Regression(forms, y)
         stream = solvers.pass_over(
-            problem, geometry, solvers.Stream(geometry.point(G)), solvers.Schedule(1e9, np.inf), 1, None
+            problem, geometry, solvers.Stream(geometry.point(G)), solvers.Schedule(1e9, np.inf), size, None
         )
-        new = geometry.factor(stream.point)
-        assert 1 < np.vdot(new, new) / np.vdot(G, G) <= 1 + 0.5 * np.expm1(np.sqrt(3)) / np.sqrt(3) + 1e-9
+        before, after = (np.square(geometry.factor(p)).sum() for p in (geometry.point(G), stream.point))
+        assert after <= before + 2 * asked.sum() + 1e-9 * before
+        grown += after > before
+    assert grown >= 5
+
+
+@pytest.mark.parametrize("name", ["flat", "polar"])
+def test_a_small_start_makes_no_stream_explode(name: str) -> None:
+    """Where W grows by factors, as in the polar geometry, long samples of little value would throw it far."""
+    for seed in (93, 601, 937):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_t(1.5, (100, 6))
+        y = np.square(X @ rng.normal(size=(6, 3))).sum(axis=1)
+        model = nw.FixedRankRegressor(
+            3, name, batch_size=1, start=1e-3 * np.eye(6, 3), annealing="none", random_state=0
+        )
+        bound = 1e-6 * 3
+        for row in range(0, 100, 10):
+            model.partial_fit(X[row : row + 10], y[row : row + 10])
+            bound += float(np.sum(2 * y[row : row + 10] / np.square(X[row : row + 10]).sum(axis=1)))
+            assert np.square(model.factor_).sum() <= bound
+
+
+def test_the_lengths_of_samples_bound_their_forms() -> None:
+    from scipy import sparse
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(5, 3))
+    dense, thin = (solvers.vector_forms(A, unit=2.0) for A in (X, sparse.csr_array(X)))
+    for forms in (dense, thin):
+        upward, downward = forms.sizes()
+        np.testing.assert_allclose(upward, np.square(X / 2).sum(axis=1))
+        assert not downward.any()
+    pairs = nw.constraints.equal([(0, 1), (2, 4)], 1.0)
+    np.testing.assert_array_equal(solvers.constraint_forms(pairs.resolve(5, None), None, 5).sizes()[0], 2.0)
 
 
 def test_w_grows_with_caution_and_shrinks_without() -> None:
@@ -261,7 +336,7 @@ def test_the_bend_is_that_of_predictions_that_go_straight_on(relation: Any) -> N
         return problem.residual(np.square(X @ (G + s * D)).sum(axis=1))
 
     change = (residual(1e-5) - residual(-1e-5)) / 2e-5
-    assert problem.bend(G, D) == pytest.approx(np.mean(change**2), rel=1e-6)
+    assert problem.at(G).along(D).bend() == pytest.approx(np.mean(change**2), rel=1e-6)
 
 
 def test_steps_shrink_with_the_factor_as_in_appendix_a() -> None:

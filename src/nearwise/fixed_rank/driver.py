@@ -156,7 +156,7 @@ class _Run(Loop[Step, Step, FixedRankRecord]):
                 self.why = f"cost or factor changed by at most {self.tol:g}"
                 return Status.STATIONARY
         if graded.cost <= self.least_cost:
-            self.why = f"the cost is at most {self.tol:g} of that of zero"
+            self.why = f"the cost is at most {self.tol:g} of that of zero, or of the start if zero has none"
             return Status.STATIONARY
         return None
 

@@ -57,6 +57,9 @@ class Forms(Protocol):
     def moment(self, Z: Array, active: NDArray[np.bool_] | None) -> Array:
         """An r x r matrix C with |D C^1/2|^2 about the mean square of `cross` per unit of D."""
 
+    def sizes(self) -> tuple[Array, Array]:
+        """Upper bounds of the largest eigenvalues of X_i and of -X_i, not below 0."""
+
     def subset(self, rows: Index | slice) -> Forms:
         """The forms of some samples, for a mini-batch."""
 
@@ -132,6 +135,18 @@ class Squares:
             rows = Z if active is None else Z[active]
             return np.asarray(rows.T @ rows) / max(len(rows), 1)
         return np.asarray(Z.T @ (np.abs(self._per_square(weights))[:, None] * Z)) / max(weights.sum(), 1.0)
+
+    def sizes(self) -> tuple[Array, Array]:
+        squares = self._squared_lengths()
+        if self.coefficient is None and self.sample is None:
+            return squares, np.zeros(self.count)
+        weighted = self._per_square(np.ones(self.count)) * squares
+        if self.sample is None:
+            return np.maximum(weighted, 0.0), np.maximum(-weighted, 0.0)
+        parts = [
+            np.bincount(self.sample, np.maximum(part, 0.0), self.count) for part in (weighted, -weighted)
+        ]
+        return np.asarray(parts[0], dtype=np.float64), np.asarray(parts[1], dtype=np.float64)
 
     def subset(self, rows: Index | slice) -> Squares:
         """Written out as rows of their own where there are features, which is fastest for few rows."""
@@ -222,7 +237,7 @@ class Squares:
             return len(self.first)
         return int(self.features.shape[0])
 
-    def _written_out(self, squares: Index) -> Any:
+    def _written_out(self, squares: Index | slice) -> Any:
         """The vectors z_t of some squares as rows."""
         F = self.features
         if self.first is None or self.second is None or self.sign is None:
@@ -231,6 +246,17 @@ class Squares:
         if sparse.issparse(F):
             return F[first] + sparse.diags_array(sign) @ F[second]
         return F[first] + sign[:, None] * F[second]
+
+    def _squared_lengths(self) -> Array:
+        """|z_t|^2."""
+        if self.features is None:
+            assert self.sign is not None
+            same = self.first == self.second
+            return np.asarray(np.where(same, np.square(1 + self.sign), 1 + np.square(self.sign)))
+        rows = self._written_out(slice(None)) / self.unit
+        if sparse.issparse(rows):
+            return np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
+        return np.asarray(np.einsum("ij,ij->i", rows, rows))
 
     def _per_square(self, weights: Array) -> Array:
         per_square = weights if self.sample is None else weights[self.sample]
@@ -281,6 +307,10 @@ class Matrices:
 
     def moment(self, Z: Array, active: NDArray[np.bool_] | None) -> Array:
         return np.asarray(Z.T @ Z)
+
+    def sizes(self) -> tuple[Array, Array]:
+        lengths = np.linalg.norm(self.flat, axis=1) / (self.unit * self.unit)
+        return lengths, lengths
 
     def subset(self, rows: Index | slice) -> Matrices:
         return replace(self, flat=self.flat[rows])

@@ -9,12 +9,14 @@ No stream makes a run explode: five rules make steps shorter than (23).
   any matrix that fits a sample x, and s a flat step not beyond y^ = y. With y^ > y, |G - H|^2 falls by
   4 s (y^ - y) (x^T G (G - H)^T x - s (y^ - y) |x|^2 y^), and x^T G H^T x <= sqrt(y^ y), so the step comes
   nearer to H, and as well to H Q for every orthogonal Q. With y^ < y that holds for some Q only.
-- None adds more than half of the trace of W to it: in the polar geometry, where W grows by factors, a sample
-  nearly orthogonal to what W sees would ask for a large one.
+- None adds more to the trace of W than twice what its samples ask for. A W with <W, X> = y has a trace of at
+  least y / |X|, so a sample with y^ < y asks for y / |X|, or y / |x|^2 (`Evaluated.missing`).
 - Where the cost of the mini-batch has not fallen by half of what the slope promises, a step is halved.
 
-With one sample x a step, y^ then ends between 0 and max(y^, 2 y), and in the flat geometry, where a step
-changes G only along x, |G|^2 grows by at most 2 max(y, 0) / |x|^2: over a stream by no more than their sum.
+So over any stream, in any geometry and with mini-batches of any size, the trace of W grows by at most the sum
+of 2 |y| / |X| over its samples: a step that would add more is halved until it does not, or left out. With one
+sample x a step, y^ ends between 0 and max(y^, 2 y). What no rule can promise is a small error on samples that
+are still to come, where W has kept what the start says.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ _SHORTEST = 2.0**-20  # the search goes on below 2^-3 where that is not short en
 _GATHERED = 32  # mini-batches whose rows are gathered at once
 _SEARCH_PASSES = 3  # over these samples: one would favour steps that shrink too soon
 _ENOUGH = 0.5  # of the fall that the slope promises: a parabola has it up to its lowest point, not beyond
-_GROWTH = 0.5  # of the trace of W, the most that one step adds to it to first order
+_GROWTH = 2.0  # of the trace that the samples of a mini-batch ask for, the most that its step adds to W
 _HALVINGS = 30  # of a step after which its own mini-batch has not fallen enough, before it is left out
 _SEARCH_BATCHES = 30  # mini-batches of the samples on which they are tried
 _WAIT = (
@@ -166,33 +168,40 @@ def pass_over(
 def _stepped(batch: Objective, geometry: Geometry, point: Any, schedule: Schedule, seen: int) -> Any:
     """The point after one step; the same point where none is found after which the batch is better enough."""
     G = geometry.factor(point)
-    cost, slope = batch.evaluate(G)
+    here = batch.at(G) if isinstance(batch, Regression) else None
+    cost, slope = batch.evaluate(G) if here is None else (here.cost, here.slope)
     gradient = geometry.gradient(point, slope)
     square = max(geometry.inner(point, gradient, gradient), 0.0)
     if not square > 0:
         return point
-    square_length = float(np.vdot(G, G))
-    step = schedule.at(seen, square_length)
-    if isinstance(batch, Regression) and isinstance(geometry, Flat | Polar):
+    trace = float(np.vdot(G, G))  # of W
+    step, line = schedule.at(seen, trace), None
+    if here is not None and isinstance(geometry, Flat | Polar):
         # their tangent vectors are changes of G, by which predictions and the trace of W change
-        step = min(step, _asked_for(batch, G, gradient, square))
-        growth = -2 * float(np.vdot(gradient, G))  # of the trace of W, per length of the step
-        if growth > 0:
+        line = here.along(gradient)
+        bend = line.bend()
+        if bend > 0:
+            step = min(step, batch.n_samples / (batch.n_samples + 1) * square / bend)
+        if np.vdot(gradient, G) < 0:  # the trace grows
             known = seen + batch.n_samples
-            step = min(step * known / (known + schedule.caution), _GROWTH * square_length / growth)
+            step *= known / (known + schedule.caution)
     step = min(step, geometry.reach(point) / float(np.sqrt(square)))
+    straight = line if isinstance(geometry, Flat) else None  # no further product with the data is needed
+    most: float | None = None  # that the trace may become
     for _ in range(_HALVINGS):
         new = geometry.retract(point, -step * gradient)
-        if batch.evaluate(geometry.factor(new))[0] <= cost - _ENOUGH * step * square:
-            return new
+        factor = geometry.factor(new)
+        new_cost = batch.evaluate(factor)[0] if straight is None else straight.cost(-step)
+        if new_cost <= cost - _ENOUGH * step * square:
+            new_trace = float(np.vdot(factor, factor))
+            if here is None or new_trace <= trace:
+                return new
+            if most is None:
+                most = trace + _GROWTH * here.missing()
+            if new_trace <= most:
+                return new
         step /= 2
     return point
-
-
-def _asked_for(batch: Regression, G: Array, gradient: Array, square: float) -> float:
-    """The share p / (p + 1) of the step with the lowest cost, were predictions linear in it."""
-    bend = batch.bend(G, gradient)
-    return batch.n_samples / (batch.n_samples + 1) * square / bend if bend > 0 else np.inf
 
 
 def searched_schedule(

@@ -65,31 +65,79 @@ class Regression:
         """The samples that pull; None where all do."""
         return None if self.relation is None else (self.relation == 0) | (residual != 0)
 
+    def at(self, factor: Array) -> Evaluated:
+        """All that one image of G tells."""
+        Z = self.forms.image(factor)
+        return Evaluated(self, factor, Z, self.residual(self.forms.cross(Z, Z)))
+
     def evaluate(self, factor: Array) -> tuple[float, Callable[[Array], Array]]:
         """The cost at G G^T, and S with S(D) = grad_W f D, where grad_W f = mean_i residual_i sym(X_i)."""
-        Z = self.forms.image(factor)
-        residual = self.residual(self.forms.cross(Z, Z))
-        weights = residual / max(len(residual), 1)
-
-        def slope(D: Array) -> Array:
-            image = Z if D is factor else self.forms.image(D)
-            return self.forms.pull(self.forms.weigh(weights, image))
-
-        return self.cost(residual), slope
-
-    def bend(self, factor: Array, D: Array) -> float:
-        """The second derivative of the cost along G + s D, were y^ linear in s: the mean of (dy^ / ds)^2."""
-        Z = self.forms.image(factor)
-        change = 2 * self.forms.cross(Z, self.forms.image(D))
-        active = self.active(self.residual(self.forms.cross(Z, Z)))
-        if active is not None:
-            change = change[active]
-        return float(change @ change) / max(self.n_samples, 1)
+        here = self.at(factor)
+        return here.cost, here.slope
 
     def subset(self, rows: Index | slice) -> Regression:
         """Some of the samples."""
         relation = None if self.relation is None else self.relation[rows]
         return Regression(self.forms.subset(rows), self.targets[rows], relation)
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluated:
+    """A cost at W = G G^T: the image of G and the residuals there."""
+
+    problem: Regression
+    factor: Array
+    image: Array
+    residual: Array
+
+    @property
+    def cost(self) -> float:
+        """That of `Regression`."""
+        return self.problem.cost(self.residual)
+
+    def slope(self, D: Array) -> Array:
+        """grad_W f D."""
+        forms = self.problem.forms
+        image = self.image if D is self.factor else forms.image(D)
+        return forms.pull(forms.weigh(self.residual / max(len(self.residual), 1), image))
+
+    def along(self, D: Array) -> Line:
+        """What the image of D tells besides."""
+        return Line(self, self.problem.forms.image(D))
+
+    def missing(self) -> float:
+        """The trace of W that samples ask for where y^ is on the wrong side: |y| / |X|, their sum.
+
+        No W with <W, X> = y has a trace below y / |X|, where |X| bounds the largest eigenvalue of X, or that
+        of -X for a negative y.
+        """
+        upward, downward = self.problem.forms.sizes()
+        y = self.problem.targets
+        size = np.where(y > 0, upward, downward)
+        wanting = (self.residual * y < 0) & (size > 0)
+        return float(np.sum(np.abs(y[wanting]) / size[wanting]))
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """The cost on G + s D: the image of D beside that of G."""
+
+    start: Evaluated
+    image: Array
+
+    def cost(self, s: float) -> float:
+        """At G + s D."""
+        problem, Z = self.start.problem, self.start.image + s * self.image
+        return problem.cost(problem.residual(problem.forms.cross(Z, Z)))
+
+    def bend(self) -> float:
+        """Its second derivative at s = 0, were y^ linear in s: the mean of (dy^ / ds)^2."""
+        problem = self.start.problem
+        change = 2 * problem.forms.cross(self.start.image, self.image)
+        active = problem.active(self.start.residual)
+        if active is not None:
+            change = change[active]
+        return float(change @ change) / max(problem.n_samples, 1)
 
 
 def vector_forms(X: Any, unit: float | None = None) -> Squares:

@@ -154,7 +154,7 @@ def refuse(X: Any, learner: object) -> None:
     if is_dask(X):
         raise TypeError(
             f"{type(learner).__name__} cannot use Dask arrays here: fit, transform and pair_distance "
-            "of MetricLearner and FixedRankLearner can; if it fits in memory, X.compute() is an ordinary array"
+            "of MetricLearner and FixedRankLearner can; what fits in memory is an array after X.compute()"
         )
     if isinstance(X, Vectors) and not isinstance(X, np.ndarray):
         raise TypeError(

@@ -124,13 +124,10 @@ def _batch(
     chosen: Settings,
     callback: Callable[[FixedRankRecord], Any] | None,
 ) -> FixedRankResult:
-    run = Run(
-        problem,
-        chosen.tol,
-        chosen.max_iter,
-        callback,
-        negligible=problem.cost(problem.residual(np.zeros(problem.n_samples))),
-    )
+    of_zero = problem.cost(problem.residual(np.zeros(problem.n_samples)))
+    # where W = 0 fits, costs fall towards 0 for ever; that of the start is then what they are compared with
+    whole = of_zero or problem.evaluate(start)[0]
+    run = Run(problem, chosen.tol, chosen.max_iter, callback, negligible=whole)
     geometry = chosen.geometry
     if chosen.solver == "armijo":
         return run.descend(geometry, start, Armijo())
