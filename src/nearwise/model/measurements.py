@@ -275,11 +275,12 @@ class InMemory:
         parts[d:] = norm[atoms.first[d:]] * norm[atoms.second[d:]]
         return _sum_by(atoms.row, np.abs(atoms.coefficient) * parts, self.n_rows)
 
-    def size_before_differences(self, dual: Array) -> float:
-        """sum_i |dual_i| |A_i| with |f_i| + |f_j| for the length of a difference f_i - f_j."""
+    @cached_property
+    def sizes_before_differences(self) -> Array:
+        """|A_i| with |f_i| + |f_j| for the length of a difference f_i - f_j."""
         atoms, norm = self.atoms, np.sqrt(np.einsum("ij,ij->i", self.features, self.features))
         of_atoms = np.abs(atoms.coefficient) * (norm[atoms.first] + norm[atoms.second]) ** 2
-        return float(np.abs(dual)[atoms.row] @ of_atoms)
+        return _sum_by(atoms.row, of_atoms, self.n_rows)
 
     @cached_property
     def is_definite(self) -> Mask:

@@ -84,27 +84,26 @@ class Recheck:
         )
         return found, y
 
-    def most_error(self, factor: Array, dual: Array) -> float:
-        """A bound on `error` from the sizes of features and factor alone.
+    def most_errors(self, factor: Array) -> Array:
+        """Bounds on `errors` from the sizes of features and factor alone.
 
-        It is inf where the prior is singular: features are what is left of larger ones there.
+        They are inf where the prior is singular: features are what is left of larger ones there.
         """
         rows = self.form.measurements
         if self.range is not None or not isinstance(rows, InMemory):
-            return np.inf
-        size = rows.size_before_differences(dual) + float(np.abs(dual) @ self._linear_sizes)
+            return np.full(rows.n_rows, np.inf)
+        sizes = rows.sizes_before_differences + self._linear_sizes
         terms = len(factor) + len(self.problem.features)
-        return _ROUNDINGS * (terms + 4) * size * float(np.sum(factor**2))
+        return np.asarray(_ROUNDINGS * (terms + 4) * float(np.sum(factor**2)) * sizes)
 
-    def error(self, factor: Array, dual: Array, values: Array) -> float:
-        """What the errors of values of M = factor factor^T may change in the objective: sum_i |y_i error_i|.
+    def errors(self, factor: Array, values: Array) -> Array:
+        """The errors of values of M = factor factor^T, without their signs.
 
         Features that are nearly dependent make M large where they measure little, and values that are small
         sums of large terms.
         """
         exact = self._values(self._rows.mapped(self._inside(factor)))
-        used = dual != 0
-        return float(np.abs(dual[used]) @ np.abs(exact.plus(-values).rounded[used]))
+        return np.abs(exact.plus(-values).rounded)
 
     @np.errstate(all="ignore")
     def confirms(self, dual: Array, bound: float) -> bool:

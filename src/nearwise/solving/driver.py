@@ -237,17 +237,23 @@ class _Run(Loop[Iterate, _Graded, Record]):
         return self.reduction.formulation.is_lost_to_rounding(point, dual, primal, self.tol)
 
     def _are_values_lost(self, factor: Array, dual: Array, found: Certificate) -> bool:
-        """Whether errors of values may be what closes the gap of a point that would count as solved."""
+        """Whether errors of values may close the gap of a point that counts as solved, or hide violations."""
         if self.recheck is None or not found.holds(self.tol):
             return False
-        limit = _UNSEEN * self.tol * max(abs(found.primal), self.problem.formulation.unit)
         lifted = self.problem.lift(factor)
-        if self.recheck.most_error(lifted, dual) <= limit:
+        if self._are_negligible(self.recheck.most_errors(lifted), dual, found):
             return False
-        values = self.problem.formulation.measurements.values_of_factor(factor)
-        error = self.recheck.error(lifted, dual, values)
+        errors = self.recheck.errors(lifted, self.problem.formulation.measurements.values_of_factor(factor))
         # numbers whose squares overflow have no exact sums, and nothing is known of the error
-        return bool(np.isfinite(error)) and error > limit
+        return bool(np.isfinite(errors).all()) and not self._are_negligible(errors, dual, found)
+
+    def _are_negligible(self, errors: Array, dual: Array, found: Certificate) -> bool:
+        losses, used = self.problem.formulation.losses, dual != 0
+        hard = losses.is_hard
+        costs = float(np.abs(dual[used]) @ errors[used])
+        hidden = float(np.max(errors[hard] / losses.references[hard], initial=0.0))
+        limit = max(abs(found.primal), self.problem.formulation.unit)
+        return costs <= _UNSEEN * self.tol * limit and hidden <= _UNSEEN * self.tol
 
     def _rechecked(self, factor: Array, dual: Array) -> tuple[Certificate, Array]:
         assert self.recheck is not None
