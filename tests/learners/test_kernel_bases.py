@@ -72,6 +72,15 @@ def test_objects_of_a_basis_are_never_drawn_twice_and_end_where_all_are_spanned(
     np.testing.assert_allclose(found.features @ found.features.T, doubled @ doubled.T, atol=1e-10)
 
 
+@pytest.mark.parametrize("learner", [nw.KernelLearner, nw.KernelReducer])
+def test_an_indefinite_kernel_is_refused_in_a_reduced_basis_too(learner: type) -> None:
+    K = rbf_kernel(X, gamma=0.2)
+    values, vectors = np.linalg.eigh(K)
+    values[-3] *= -1.0
+    with pytest.raises(ValueError, match="the kernel must be positive semidefinite, but"):
+        learner(kernel="precomputed", rank=20, random_state=0).fit((vectors * values) @ vectors.T, LABELS)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_principal_directions_are_those_of_the_span(seed: int) -> None:
     found = kernel_basis(RBF, X, "principal", 7, np.random.RandomState(seed))

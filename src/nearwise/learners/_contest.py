@@ -10,7 +10,6 @@ from nearwise._common.types import Array, Index
 from nearwise.learners._fits import Fit, Learned, prepared
 from nearwise.learners._grading import Grade, first_as_good
 from nearwise.learners._learning import Interrupted, Step, best_of
-from nearwise.learners._space import Outside
 
 BEFORE = "euclidean"  # the name of the prior of a linear candidate
 
@@ -51,24 +50,26 @@ class _Entry:
         return self.step.grade
 
 
-def most_promising(
-    spaces: Sequence[tuple[Array, Outside | None]], **how: Any
-) -> tuple[int, tuple[float, ...]]:
-    """The number of the features, with what is outside them, that do best after a first round.
+def most_promising(kinds: Sequence[dict[str, Any]], **how: Any) -> tuple[int, tuple[float, ...]]:
+    """The number of the kind of fit that does best after a first round, and the scores of all.
 
-    Of those that are no more than half a standard error apart, the first; and the scores of all, none where
-    nothing is held out or somebody asks to stop.
+    Of those that are no more than half a standard error apart, it is the first. Where nothing is held out or
+    somebody asks to stop, it is the last, and there are no scores.
+
+    Parameters
+    ----------
+    kinds : the arguments of `prepared` in which they differ
+    how : the others
     """
+    last = len(kinds) - 1
     grades = []
-    for features, outside in spaces:
+    for own in kinds:
         try:
-            grade = prepared(
-                features, compared=True, **(how | {"outside": outside, "checkpoint": None})
-            ).look()
+            grade = prepared(compared=True, **(how | own | {"checkpoint": None})).look()
         except Interrupted:
-            return 0, ()
+            return last, ()
         if grade is None:
-            return 0, ()
+            return last, ()
         grades.append(grade)
     chosen = first_as_good(range(len(grades)), lambda place: grades[place])
     return chosen, tuple(grade.score for grade in grades)

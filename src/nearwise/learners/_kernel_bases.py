@@ -121,7 +121,13 @@ def _landmarks(
                 continue
             k = len(chosen)
             factor[k] = (column - factor[:k, i] @ factor[:k]) / np.sqrt(left[i])
-            left = np.maximum(left - np.square(factor[k]), 0.0)
+            left = left - np.square(factor[k])
+            least = int(np.argmin(left))
+            if left[least] < -NEGATIVE_TOLERANCE / RANK_TOLERANCE * spanned:
+                raise ValueError(
+                    "the kernel must be positive semidefinite, but what its matrix leaves of object "
+                    f"{least} outside the span of others has the squared length {left[least]:.3g}"
+                )
             left[left <= spanned] = 0.0
             left[i] = 0.0
             chosen.append(int(i))

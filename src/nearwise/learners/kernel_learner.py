@@ -32,7 +32,7 @@ from nearwise.solving.result import Record
 FULL_OBJECTS = 100  # the largest number of objects for which the whole kernel is learned by default
 # of the learned part where not: of up to 1,000 objects, then with the root of their number, and at most
 DEFAULT_RANK, MOST_RANK = 55, 100
-GAMMAS = (0.3, 1.0)  # that gamma="auto" tries, times "scale"
+GAMMAS = (0.3, 1.0)  # that gamma="auto" tries, times "scale", which is the last
 _SCALED = ("rbf", "poly", "polynomial", "sigmoid", "laplacian")  # kernels whose gamma goes with the data's
 
 
@@ -164,16 +164,15 @@ class KernelLearner(Learner):
         gammas = self._gammas(X)
         places = [self._place(X, side, gamma, alpha) for gamma in gammas]
         with progress(self, X, y) as report:
-            place = places[0]
-            whole_side, how = self._how(place.features, side, place.prior, place.outside, drawn)
-            found, scores = 0, tuple[float, ...]()
+            place = places[-1]
+            used, how = self._how(place.features, side, place.prior, place.outside, drawn)
+            found, scores = len(places) - 1, tuple[float, ...]()
             if len(places) > 1:
-                spaces = [(place.features, place.outside) for place in places]
-                found, scores = most_promising(spaces, callback=report, **how)
+                found, scores = most_promising([other.own for other in places], callback=report, **how)
                 place = places[found]
-                how |= {"outside": place.outside, "prior": place.prior}
-            learned = learn(place.features, callback=report, **how)
-        self._keep_learned(learned, whole_side, report.n_iterations)
+                how |= place.own
+            learned = learn(callback=report, **({"features": place.features} | how))
+        self._keep_learned(learned, used, report.n_iterations)
         self.gamma_ = gammas[found]
         self.gamma_scores_ = tuple(zip(gammas, scores, strict=True)) if scores else ()
         self.metric_ = place.metric(symmetric_root(learned.factor))
@@ -296,7 +295,7 @@ class KernelLearner(Learner):
         unit = 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
         given = "gamma" in (self.kernel_params or {})
         open_to_choice = self.gamma == "auto" and "rbf" in names and not given and self.penalty != np.inf
-        return [factor * unit for factor in GAMMAS] if open_to_choice else [unit]
+        return [float(factor * unit) for factor in GAMMAS] if open_to_choice else [unit]
 
     def _kernel_basis(
         self, kernel: InputKernel, X: Any, codes: Index | None = None
@@ -353,6 +352,11 @@ class _Place:
     @property
     def prior(self) -> Array | None:
         return None if self.alpha == 1.0 else self.alpha * np.eye(self.features.shape[1])
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """What of the arguments of `learn` is about this place."""
+        return {"features": self.features, "prior": self.prior, "outside": self.outside}
 
     def metric(self, factor: Array) -> KernelMetric:
         training = self.features if self.kernel.is_precomputed else None

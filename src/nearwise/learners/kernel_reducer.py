@@ -139,7 +139,7 @@ class KernelReducer(KernelLearner):
         count = whole_number(self.n_components, "n_components")
         positive(self.trace_weight, "trace_weight")
         side = _side.read(X.shape[0], y, constraints, sample_ids, sample_weight=sample_weight)
-        kernel = self._input_kernel(X, self._gammas(X)[0])
+        kernel = self._input_kernel(X, self._gammas(X)[-1])
         basis = self._kernel_basis(kernel, X, side.codes)
         scale = _unit_scale(basis.features)
         directions = scale * self._directions(X, y, scale * basis.features, side, count)
