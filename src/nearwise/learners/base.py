@@ -363,8 +363,9 @@ def refuse_dask(X: Any, learner: object) -> None:
     """An error for a Dask array or dataframe, which would be collected in memory without a word."""
     if is_dask(X):
         raise TypeError(
-            f"{type(learner).__name__} cannot use Dask arrays here: MetricLearner's fit, transform and "
-            "pair_distance can; if it fits in memory, X.compute() is an ordinary array"
+            f"{type(learner).__name__} cannot use Dask arrays here: fit of MetricLearner and of "
+            "FixedRankLearner, transform and pair_distance can; if it fits in memory, X.compute() is an "
+            "ordinary array"
         )
 
 
