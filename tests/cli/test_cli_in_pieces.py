@@ -166,6 +166,29 @@ def test_coordinates_are_written_in_parts(
     assert "has no column 'a'" in capsys.readouterr().err
 
 
+def test_writing_coordinates_leaves_no_file_mapped(folder: Path) -> None:
+    """Pages of a mapping would count as memory, as many as the file has."""
+    from nearwise import study
+    from nearwise.study import in_pieces
+
+    fitted = nw.MetricLearner(penalty=0.05, random_state=0).fit(X.astype(np.float64), Y)
+    nw.save(fitted, "m.safetensors")
+    for k, rows in enumerate((X[:100], X[100:100], X[100:])):
+        np.save(f"part{k}.npy", rows)
+    vectors = in_pieces.open_files([f"part{k}.npy" for k in range(3)])
+    in_pieces.write_coordinates(study.load("m.safetensors"), vectors, "out.npy")
+    np.testing.assert_array_equal(np.load("out.npy"), fitted.transform(X.astype(np.float64)))
+    assert all("_map" not in vars(part) for part in vectors.parts)
+    wrong = X.copy()
+    wrong[130, 2] = np.nan
+    np.save("part2.npy", wrong[100:])
+    with pytest.raises(study.Refused, match=r"row 30 of \S+part2\.npy: entry 2 is nan"):
+        in_pieces.write_coordinates(
+            study.load("m.safetensors"), in_pieces.open_files(["part0.npy", "part2.npy"]), "bad.npy"
+        )
+    assert not Path("bad.npy").exists()
+
+
 def test_coordinates_of_a_folder_keep_the_ids(folder: Path) -> None:
     frame = pd.DataFrame(X, columns=[f"x{k}" for k in range(4)])
     fitted = nw.MetricLearner(penalty=0.05, random_state=0).fit(frame, Y)

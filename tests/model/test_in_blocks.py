@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from nearwise import Frobenius, LogDet, Problem, VonNeumann, constraints as c, solve, solvers
+from nearwise.distributed.running import InThreads
 from nearwise.distributed.vectors import Stacked
 from nearwise.model import bound_in_blocks, pieces
+from nearwise.model.formulation import prior_point
 from nearwise.model.left_out import LeftOutWarning
 from nearwise.model.local import drawn_rows
 from nearwise.solving import newton
@@ -143,6 +145,26 @@ def test_first_points_come_from_some_of_many_pieces(
 
 @pytest.mark.long
 @pytest.mark.usefixtures("cut_small")
+def test_multipliers_outside_the_domain_of_the_dual_cost_no_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They prove nothing; the bound of a point without them is that of multipliers 0, the number 0."""
+    jobs: list[str] = []
+    run = InThreads.run
+
+    def counted(self: InThreads, job: object, *arguments: object, **more: object) -> list[object]:
+        jobs.append(job.__name__)  # type: ignore[attr-defined]
+        return run(self, job, *arguments, **more)  # type: ignore[arg-type]
+
+    problem = Problem(Stacked([X]), c.at_least(PAIRS, 1e5), penalty=1.0)  # far from the prior
+    monkeypatch.setattr(InThreads, "run", counted)
+    form = problem.formulation
+    point = prior_point(form)
+    assert not np.isfinite(form.distance_to_mirror(point.factor, point.pullback))
+    found = form.certificate(point)
+    assert found.gap == 1.0
+    assert found.dual == pytest.approx(0.0, abs=1e-12 * found.primal)
+    assert jobs == ["evaluate"]
+
+
 def test_priors_and_starts() -> None:
     prior = np.diag([1.0, 0.5, 2.0, 0.0, 1.0])
     side = c.at_most(PAIRS[:200], 20.0) + c.at_least(PAIRS[200:], 40.0)

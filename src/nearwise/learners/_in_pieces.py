@@ -245,18 +245,30 @@ def _nearest_in(
 
     labelled = np.flatnonzero(codes >= 0)
     refuse_not_finite(rows[labelled], first + labelled)
+    labelled = labelled[np.argsort(codes[labelled], kind="stable")]  # so that a class is a run of columns
     others = (rows[labelled] - centre) @ factor
     count = min(N_NEIGHBORS, len(labelled))
-    found = [(np.empty((len(asking), count)), np.empty((len(asking), count), np.int64)) for _ in range(2)]
+    found = [
+        (np.full((len(asking), count), np.inf), np.zeros((len(asking), count), np.int64)) for _ in range(2)
+    ]
     step = max(_AT_A_TIME // max(len(labelled), 1), 1)
-    for low in range(0, len(asking) if count else 0, step):
-        part = slice(low, low + step)
-        distances = euclidean_distances(coordinates[part], others, squared=True)
-        distances[asking[part, None] == first + labelled] = np.inf
-        same = own[part, None] == codes[labelled]
-        for kind, wanted in ((0, same), (1, ~same)):
-            open_to = np.where(wanted, distances, np.inf)
-            near = np.argpartition(open_to, count - 1, axis=1)[:, :count]
-            found[kind][0][part] = np.take_along_axis(open_to, near, axis=1)
-            found[kind][1][part] = first + labelled[near]
+    for code in np.unique(own) if count else ():
+        members = np.flatnonzero(own == code)
+        begin, end = np.searchsorted(codes[labelled], [code, code + 1])
+        for low in range(0, len(members), step):
+            part = members[low : low + step]
+            distances = euclidean_distances(coordinates[part], others, squared=True)
+            distances[asking[part, None] == first + labelled] = np.inf
+            _keep_nearest(found[0], part, distances[:, begin:end], first + labelled[begin:end])
+            distances[:, begin:end] = np.inf
+            _keep_nearest(found[1], part, distances, first + labelled)
     return found
+
+
+def _keep_nearest(found: tuple[Array, Index], part: Index, distances: Array, rows: Index) -> None:
+    """Of some objects, the nearest rows and their distances; what is left over stays infinitely far."""
+    count = min(found[0].shape[1], len(rows))
+    if count:
+        near = np.argpartition(distances, count - 1, axis=1)[:, :count]
+        found[0][part, :count] = np.take_along_axis(distances, near, axis=1)
+        found[1][part, :count] = rows[near]

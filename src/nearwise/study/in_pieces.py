@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from nearwise._common.files import whole_file
 from nearwise._common.refused import Refused
-from nearwise._common.types import Array, Index
+from nearwise._common.types import Array
 from nearwise.data import side_files
 from nearwise.data.side_files import Objects, Reading
 from nearwise.distributed.files import files_of, open_vectors
-from nearwise.distributed.vectors import Stacked
+from nearwise.distributed.vectors import NotFiniteError, Stacked, refuse_not_finite
 from nearwise.model.blocks import Constraints
 from nearwise.study.fitted import Fitted
 from nearwise.study.fitting import Contradiction, Fit, Settings, Watch, estimator, notices_of
@@ -73,34 +73,52 @@ def write_coordinates(fitted: Fitted, vectors: Stacked, target: str, whole: bool
         )
     n = len(vectors)
     step = max(_NUMBERS // vectors.shape[1], 1)
-    parts = (np.arange(low, min(low + step, n)) for low in range(0, n, step))
-    blocks = ((rows, fitted.transform(vectors.take(rows).astype(np.float64), whole)) for rows in parts)
+    starts = range(0, n, step)
+    blocks = ((low, fitted.transform(_part(vectors, low, low + step), whole)) for low in starts)
     first = next(blocks)
     width = first[1].shape[1]
     names = [f"{type(fitted.learner).__name__.lower()}{k}" for k in range(width)]
     with whole_file(target) as path:
         if target.lower().endswith(".npy"):
-            out = np.lib.format.open_memmap(path, "w+", np.float64, (n, width))
-            for rows, coordinates in itertools.chain([first], blocks):
-                out[rows[0] : rows[-1] + 1] = coordinates
-            out.flush()
+            _write_npy(path, (n, width), itertools.chain([first], blocks))
         else:
             _write_parquet(path, names, itertools.chain([first], blocks), vectors.ids)
     return names
 
 
+def _part(vectors: Stacked, low: int, high: int) -> Array:
+    """Consecutive rows in double precision; an error names one that is no finite number."""
+    rows = vectors.between(low, high).astype(np.float64)
+    try:
+        refuse_not_finite(rows, np.arange(low, low + len(rows)))
+    except NotFiniteError as error:
+        raise Refused(str(error.at(vectors))) from None
+    return rows
+
+
+def _write_npy(path: Path, shape: tuple[int, int], blocks: Iterable[tuple[int, Array]]) -> None:
+    """One part after the other: pages of a memory-mapped file would count as memory."""
+    header = {"descr": np.dtype(np.float64).str, "fortran_order": False, "shape": shape}
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        for _, coordinates in blocks:
+            file.write(np.ascontiguousarray(coordinates, dtype=np.float64).data)
+
+
 def _write_parquet(
-    path: Path, names: list[str], blocks: Iterable[tuple[Index, Array]], ids: NDArray[Any] | None
+    path: Path, names: list[str], blocks: Iterable[tuple[int, Array]], ids: NDArray[Any] | None
 ) -> None:
     import pyarrow as pa
     from pyarrow import parquet
 
     writer = None
     try:
-        for rows, coordinates in blocks:
-            columns: dict[str, Any] = {} if ids is None else {"id": ids[rows].astype(str).tolist()}
+        for low, coordinates in blocks:
+            own = None if ids is None else ids[low : low + len(coordinates)]
+            columns: dict[str, Any] = {} if own is None else {"id": own.astype(str).tolist()}
             table = pa.table(columns | dict(zip(names, coordinates.T, strict=True)))
-            writer = writer or parquet.ParquetWriter(path, table.schema)
+            # numbers that never repeat need no dictionary, and the search for one takes long
+            writer = writer or parquet.ParquetWriter(path, table.schema, use_dictionary=False)
             writer.write_table(table)
     finally:
         if writer is not None:
