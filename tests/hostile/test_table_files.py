@@ -125,7 +125,10 @@ def test_sizes_are_checked_before_memory_is_set_aside(
 def test_a_real_bomb_of_four_gigabytes(tmp_path: Path) -> None:
     """Without any monkey: 4 MB that unpack to 4 GB."""
     path = tmp_path / "bomb.npz"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("X.npy", "w") as file:
+    with (
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("X.npy", "w", force_zip64=True) as file,
+    ):
         file.write(npy((2**29, 1)))
         for _ in range(2**8):
             file.write(bytes(2**24))
