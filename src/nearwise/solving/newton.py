@@ -149,6 +149,7 @@ class _Run:
         self.rng = np.random.default_rng(settings.seed)
         r = len(form.prior)
         unknowns = r * (r + 1) // 2
+        self.is_determined = form.measurements.n_rows >= unknowns
         self.hessian_rows = settings.hessian_rows or max(3 * unknowns, 4096)
         self.cost = _AugmentedLosses(form.losses, settings.stiffness, unknowns)
         if start is not None:
@@ -183,8 +184,10 @@ class _Run:
     def _tighten(self, forced: bool = False) -> bool:
         """Raise the share of the penalties, update the multipliers, lower the smoothing: whichever is due."""
         tightened = False
-        small = 0.3 * max(abs(self.merit), self.form.unit)
-        settled = self.inner_gap <= small or self.predicted <= 0.2 * max(abs(self.merit), self.form.unit)
+        size = max(abs(self.merit), self.form.unit)
+        settled = self.inner_gap <= 0.3 * size
+        # a promise of little gain counts where the rows determine M: few rows at a large share are far away
+        settled |= self.is_determined and self.predicted <= 0.2 * size
         if self.cost.share < 1 and (forced or settled):
             self.cost.raise_share(10 * self.cost.share)
             tightened = True
