@@ -160,7 +160,9 @@ def _contradiction(written: WrittenForm, form: Formulation) -> Iterator[Array | 
     are left out as long as the others still have a proof: half of them, then fewer, at last one by one.
     """
     for ray in _small_proofs(written, form):
-        if (proof := form.proof(ray)) is not None:
+        with np.errstate(all="ignore"):  # of rows that hardly measure anything, which prove nothing
+            proof = form.proof(ray)
+        if proof is not None:
             yield proof
             return
     hard = np.flatnonzero(form.losses.is_hard)
@@ -188,7 +190,8 @@ def _contradiction(written: WrittenForm, form: Formulation) -> Iterator[Array | 
     yield proof
 
 
-def _small_proofs(written: WrittenForm, form: Formulation) -> Iterator[Array]:
+@np.errstate(all="ignore")
+def _small_proofs(written: WrittenForm, form: Formulation) -> list[Array]:
     """Multipliers of one or two hard rows that may contradict themselves or each other, the clearest first.
 
     Such as a distance that is less than itself, or two bounds on one distance: beside bounds that are larger
@@ -199,8 +202,8 @@ def _small_proofs(written: WrittenForm, form: Formulation) -> Iterator[Array]:
     b = (losses.bounds if offsets is None else losses.bounds - offsets)[rows]
     relation, definite = losses.relations[rows], losses.is_definite[rows]
     forbids_zero = np.where(relation == 0, b != 0, b * relation > 0)
-    for place in np.flatnonzero(forbids_zero & ~(definite & (b > 0))):
-        yield _ray(form, [rows[place]], [-np.sign(b[place])])
+    alone = np.flatnonzero(forbids_zero & ~(definite & (b > 0)))
+    rays = [_ray(form, [rows[place]], [-np.sign(b[place])]) for place in alone]
     matrices = written.rows.only(rows).in_basis(np.eye(written.rows.order))
     norms = np.maximum(np.linalg.norm(matrices, axis=0), _SMALLEST)
     unit = matrices / norms
@@ -216,7 +219,8 @@ def _small_proofs(written: WrittenForm, form: Formulation) -> Iterator[Array]:
         places = np.flatnonzero(allowed & (total < 0))
         found += [(share[k], first[k], sign, second[k], other[k]) for k in places]
     for _, i, at_i, j, at_j in sorted(found)[:_PAIRS_TRIED]:
-        yield _ray(form, [rows[i], rows[j]], [at_i / norms[i], at_j / norms[j]])
+        rays.append(_ray(form, [rows[i], rows[j]], [at_i / norms[i], at_j / norms[j]]))
+    return rays
 
 
 def _ray(form: Formulation, rows: list[int], multipliers: list[float]) -> Array:
