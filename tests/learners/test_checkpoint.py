@@ -20,7 +20,7 @@ LEARNERS: dict[str, Callable[..., Any]] = {
     "frobenius, random pairs": lambda **own: nw.MetricLearner(
         "frobenius", penalty=1.0, pairs="random", random_state=0, **own
     ),
-    "kernel": lambda **own: nw.KernelLearner(rank=30, random_state=0, **own),
+    "kernel": lambda **own: nw.KernelLearner(gamma="scale", rank=30, random_state=0, **own),
     "fixed rank": lambda **own: nw.FixedRankLearner(rank=2, random_state=0, **own),
 }
 

@@ -50,29 +50,31 @@ class _Entry:
         return self.step.grade
 
 
-def most_promising(kinds: Sequence[dict[str, Any]], **how: Any) -> tuple[int, tuple[float, ...]]:
+def most_promising(
+    kinds: Sequence[dict[str, Any]], **how: Any
+) -> tuple[int, tuple[float, ...], Learned | None]:
     """The number of the kind of fit that does best after a first round, and the scores of all.
 
-    Of those that are no more than half a standard error apart, it is the first. Where nothing is held out or
-    somebody asks to stop, it is the last, and there are no scores.
+    Of those that are no more than half a standard error apart, it is the first. Where nothing is held out, it
+    is the last, and there are no scores; where somebody asks to stop, what was learned so far comes third.
 
     Parameters
     ----------
     kinds : the arguments of `prepared` in which they differ
     how : the others
     """
-    last = len(kinds) - 1
     grades = []
-    for own in kinds:
+    for place, own in enumerate(kinds):
+        fit = prepared(compared=True, **(how | own | {"checkpoint": None}))
         try:
-            grade = prepared(compared=True, **(how | own | {"checkpoint": None})).look()
-        except Interrupted:
-            return last, ()
+            grade = fit.look()
+        except Interrupted as stop:
+            return place, (), fit.stopped(stop)
         if grade is None:
-            return last, ()
+            return len(kinds) - 1, (), None
         grades.append(grade)
     chosen = first_as_good(range(len(grades)), lambda place: grades[place])
-    return chosen, tuple(grade.score for grade in grades)
+    return chosen, tuple(grade.score for grade in grades), None
 
 
 def compete(candidates: Iterable[Candidate], **how: Any) -> Won:

@@ -217,9 +217,7 @@ class Fit:
         """Learn with the penalty of a step, by default of the best."""
         memory, best = self.run.checkpoint, self.best if step is None else step
         fixed = None if isinstance(self.penalty, str) else self.penalty
-        if len(self.drawn) == 0:
-            return self.before()
-        if best is not None and best.share == 0.0 and fixed is None:
+        if len(self.drawn) == 0 or (best is not None and best.share == 0.0 and fixed is None):
             if memory is not None:
                 memory.remove()
             return self.before()

@@ -166,12 +166,14 @@ class KernelLearner(Learner):
         with progress(self, X, y) as report:
             place = places[-1]
             used, how = self._how(place.features, side, place.prior, place.outside, drawn)
-            found, scores = len(places) - 1, tuple[float, ...]()
+            found, scores, learned = len(places) - 1, tuple[float, ...](), None
             if len(places) > 1:
-                found, scores = most_promising([other.own for other in places], callback=report, **how)
+                kinds = [other.own for other in places]
+                found, scores, learned = most_promising(kinds, callback=report, **how)
                 place = places[found]
                 how |= place.own
-            learned = learn(callback=report, **({"features": place.features} | how))
+            if learned is None:
+                learned = learn(callback=report, **({"features": place.features} | how))
         self._keep_learned(learned, used, report.n_iterations)
         self.gamma_ = gammas[found]
         self.gamma_scores_ = tuple(zip(gammas, scores, strict=True)) if scores else ()
