@@ -99,7 +99,7 @@ def test_the_choice_is_compared_with_the_better_solver() -> None:
     for row in cells:
         better = min(row["Newton, s"], row["projections, s"])
         assert row["chosen / better"] == pytest.approx(row["chosen, s"] / better)
-        assert row["by"] in ("Newton", "CyclicProjections", "InteriorPoint")
+        assert row["by"] in ("Newton", "CyclicProjections", "InteriorPoint", "DualNewton")
     assert worst["chosen / better"] == max(row["chosen / better"] for row in cells)
 
 

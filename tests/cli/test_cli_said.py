@@ -89,12 +89,10 @@ def test_384_features_are_learned_in_100_dimensions_and_that_is_said(run: Run) -
 def test_rows_outside_the_basis_of_a_kernel_are_told(run: Run) -> None:
     X, y = load_digits(return_X_y=True)
     notes, text = run(X[:300], y[:300], "--kernel rbf --penalty 1")
-    said = (
-        "only the span of 100 of 240 rows was learned, the default for so many rows; outside it the kernel is"
-    )
-    assert f"{said} as before (rank K takes K rows)" in notes
-    assert ", 100 of 240 rows in the basis\n" in text
-    notes, text = run(X[:150], y[:150], "--kernel rbf --penalty 1")
+    said = "only 55 dimensions in the span of 165 of 240 rows were learned, the default for so many rows"
+    assert f"{said}; outside them the kernel is as before (rank K learns K)" in notes
+    assert ", 165 of 240 rows in the basis\n" in text
+    notes, text = run(X[:120], y[:120], "--kernel rbf --penalty 1")
     assert not any("span" in note for note in notes)
 
 

@@ -70,7 +70,7 @@ def test_an_interrupted_fit_ends_the_same(
     name: str, share: float, wine: tuple[Any, Any], straight: Callable[[str], Any], tmp_path: Path
 ) -> None:
     make, file, whole = LEARNERS[name], tmp_path / "fit.checkpoint", straight(name)
-    stopped = make(checkpoint=file, callback=_StopAfter(1 + int(share * whole.n_iter_))).fit(*wine)
+    stopped = make(checkpoint=file, callback=_StopAfter(1 + int(share * (whole.n_iter_ - 1)))).fit(*wine)
     assert stopped.status_ is nw.Status.INTERRUPTED
     assert file.exists()
     resumed = make(checkpoint=str(file)).fit(*wine)

@@ -84,7 +84,7 @@ def by_neighbors(scoring: str, found: Codes, own: Codes, weights: Array | None) 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A mean as a part of a score: what its members have, their weights, and the weight of the part.
+    """A mean as a part of a score: what its members have, their weights, that of the part, and the mean.
 
     `samples` is the number of samples that the mean depends on: an area under the ROC curve depends on near
     and on far pairs, and each of the two means over one of them moves by what the other sample has, too.
@@ -93,11 +93,8 @@ class Part:
     values: Array
     weights: Array
     total: float
+    mean: float
     samples: int = 1
-
-    @property
-    def mean(self) -> float:
-        return float(np.average(self.values, weights=self.weights))
 
 
 def area_under_roc(near: Array, far: Array, near_weights: Array, far_weights: Array) -> tuple[Part, Part]:
@@ -107,10 +104,12 @@ def area_under_roc(near: Array, far: Array, near_weights: Array, far_weights: Ar
     pair the share of the similar ones that are nearer; equal distances count half.
     """
     total = float(near_weights.sum() + far_weights.sum())
-    beyond = 1.0 - _share_below(near, far, far_weights)
+    not_beyond, nearer = _below(near, far, far_weights), _below(far, near, near_weights)
+    # of whole weights a sum of whole numbers, which does not depend on their order
+    area = float(far_weights @ nearer) / float(near_weights.sum() * far_weights.sum())
     return (
-        Part(beyond, near_weights, total / 2, samples=2),
-        Part(_share_below(far, near, near_weights), far_weights, total / 2, samples=2),
+        Part(1.0 - not_beyond / far_weights.sum(), near_weights, total / 2, area, samples=2),
+        Part(nearer / near_weights.sum(), far_weights, total / 2, area, samples=2),
     )
 
 
@@ -136,10 +135,10 @@ def together(parts: Sequence[Part], units: Sequence[Index] | None = None, n_unit
     return Grade(score, score + n_units * contributions)
 
 
-def _share_below(values: Array, others: Array, weights: Array) -> Array:
-    """Of the others, by weight, how many are smaller than each value; equal ones count half."""
+def _below(values: Array, others: Array, weights: Array) -> Array:
+    """The weight of the others that are smaller than each value; equal ones count half."""
     order = np.argsort(others, kind="stable")
     sums: NDArray[np.float64] = np.concatenate([[0.0], np.cumsum(weights[order])])
     ordered = others[order]
     below, upto = (np.searchsorted(ordered, values, side) for side in ("left", "right"))
-    return np.asarray((sums[below] + sums[upto]) / (2.0 * sums[-1]))
+    return np.asarray((sums[below] + sums[upto]) / 2.0)

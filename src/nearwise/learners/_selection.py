@@ -162,7 +162,8 @@ def _without_constraints(
             M = np.diag(np.square(root)) if root.ndim == 1 else root @ root.T
             violations = problem.formulation.losses.violations(problem.values(M))
             counts = problem.constraints.weights
-            parts.append(Part(1.0 - np.minimum(violations, 1.0), counts, float(counts.sum())))
+            kept, total = 1.0 - np.minimum(violations, 1.0), float(counts.sum())
+            parts.append(Part(kept, counts, total, float(counts @ kept) / total))
         return together(parts)
 
     return Trial(features, np.arange(n), None, Constraints(tuple(kept)), grade)

@@ -21,6 +21,7 @@ from nearwise._common.errors import RowsError
 from nearwise._common.reading import A_WEIGHT, id_list, is_weight, regular_array, show
 from nearwise._common.types import Array, Codes, Index
 from nearwise._common.warning import warn
+from nearwise.distributed import Vectors
 from nearwise.learners._grading import Part, area_under_roc, together
 from nearwise.learners._space import Outside
 from nearwise.learners._structure import Structure
@@ -187,7 +188,12 @@ def without_unreachable(
 
 
 def tell_of_equal(side: SideInformation, X: Any) -> None:
-    """Say which constraints want equal rows apart, for a learner that keeps them and learns nothing there."""
+    """Say which constraints want equal rows apart, for a learner that keeps them and learns nothing there.
+
+    Rows in pieces are not looked at, which would take a pass over all of them.
+    """
+    if isinstance(X, Vectors):
+        return
     lost, first = [], 0
     for block in side.constraints.blocks:
         if block.kind == "distance" and block.relation >= 0:
@@ -248,7 +254,8 @@ def parts_in_order(
         if len(rows):
             margin = squared_distances(*rows[:, 2:].T)
             margin -= squared_distances(*rows[:, :2].T)
-            parts.append(Part((np.sign(margin) + 1.0) / 2.0, weight, float(weight.sum())))
+            holds, total = (np.sign(margin) + 1.0) / 2.0, float(weight.sum())
+            parts.append(Part(holds, weight, total, float(weight @ holds) / total))
     return parts
 
 

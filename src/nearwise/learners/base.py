@@ -307,7 +307,9 @@ class Learner(
     def _training_data(self, X: Any) -> Any:
         _in_pieces.refuse(X, self)
         refuse_tuples(X)
-        X = validate_data(self, X, accept_sparse=self._accept_sparse, dtype=np.float64, ensure_min_samples=2)
+        X = validate_data(  # by rows, so that products of equal numbers are rounded the same
+            self, X, accept_sparse=self._accept_sparse, dtype=np.float64, order="C", ensure_min_samples=2
+        )
         if not self._takes_a_kernel:
             _range.refuse_huge(X)
             _range.refuse_tiny(X)

@@ -21,6 +21,7 @@ from nearwise.fixed_rank.geometry import Flat, Geometry, Polar
 from nearwise.fixed_rank.online import Passes, Schedule, Stream, searched_schedule
 from nearwise.fixed_rank.regression import Regression, largest_entry
 from nearwise.fixed_rank.runs import Run
+from nearwise.learners._checkpoint import Checkpoint
 from nearwise.linalg.directions import turned, with_fixed_signs
 
 GEOMETRIES = ("flat", "polar", "affine_invariant", "log_euclidean")
@@ -116,6 +117,20 @@ def batch(
     with quiet_blas(problem):
         found = _batch(problem, start, chosen, callback)
         return replace(found, factor=turned(found.factor, start))
+
+
+def batch_with(
+    memory: Checkpoint | None, problem: Regression, start: Array, chosen: Settings, callback: Any
+) -> FixedRankResult:
+    """The same, in legs that a checkpoint keeps, if there is one."""
+    if memory is None:
+        return batch(problem, start, chosen, callback)
+
+    def solved(factor: Array | None, max_iter: int) -> FixedRankResult:
+        limited = replace(chosen, max_iter=max_iter)
+        return batch(problem, start if factor is None else factor, limited, callback)
+
+    return memory.last(solved, start, chosen.max_iter, FixedRankRecord)
 
 
 def _batch(

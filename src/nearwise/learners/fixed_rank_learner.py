@@ -174,9 +174,9 @@ class FixedRankLearner(Learner):
         X, y, sample_ids, sample_weight = in_pieces.training(self, X, y, sample_ids, sample_weight)
         rng = check_random_state(self.random_state)
         given = _side.read(X.shape[0], y, constraints, sample_ids, sample_weight=sample_weight)
-        _side.tell_of_equal(given, X)
         side = self._with_pairs(X, given, self.n_pairs, rng)
         rows, start, chosen = self._begin(X, rng)
+        _side.tell_of_equal(given, X)
         if self.checkpoint is not None and chosen.solver == "online":
             raise ValueError("checkpoint is not for solver='online': save the learner between partial_fits")
         problem, units = self._problem(side, rows, None)
@@ -280,16 +280,9 @@ class FixedRankLearner(Learner):
     ) -> FixedRankResult:
         if isinstance(problem, RegressionInPieces):
             return in_pieces.batch(problem, start, chosen, callback, self.checkpoint, self.random_state)
-        settings = (self.geometry, self.subspace_weight, chosen.solver, chosen.tol)
-        memory = open_checkpoint(self.checkpoint, self.random_state, problem, start, *settings)
-        if memory is None:
-            return shared.batch(problem, start, chosen, callback)
-
-        def solved(factor: Array | None, max_iter: int) -> FixedRankResult:
-            limited = replace(chosen, max_iter=max_iter)
-            return shared.batch(problem, start if factor is None else factor, limited, callback)
-
-        return memory.last(solved, start, chosen.max_iter, FixedRankRecord)
+        settings = (problem, start, self.geometry, self.subspace_weight, chosen.solver, chosen.tol)
+        memory = open_checkpoint(self.checkpoint, self.random_state, *settings)
+        return shared.batch_with(memory, problem, start, chosen, callback)
 
     @property
     def start_metric_(self) -> Metric | InputKernel:
@@ -327,9 +320,8 @@ class FixedRankLearner(Learner):
 
     def _begin(self, X: Any, rng: np.random.RandomState) -> tuple[Any, Array, shared.Settings]:
         """The rows on which the metric works, the start, and the settings; sets features and open bounds."""
-        with one_blas_thread(
-            X.shape[0] <= LARGE_MATRIX
-        ):  # rounding of a start may decide where a descent ends
+        # rounding of a start may decide where a descent ends
+        with one_blas_thread(X.shape[0] <= LARGE_MATRIX):
             return self._begun(X, rng)
 
     def _begun(self, X: Any, rng: np.random.RandomState) -> tuple[Any, Array, shared.Settings]:
@@ -378,9 +370,8 @@ class FixedRankLearner(Learner):
         self.units_ = units
         self.result_ = None if found is None else units.result(found)
         factor = start if self.result_ is None else self.result_.factor
-        self.metric_ = (
-            Metric(factor) if self.features_ is None else LowRankKernelMetric(self.features_, factor)
-        )
+        features = self.features_
+        self.metric_ = Metric(factor) if features is None else LowRankKernelMetric(features, factor)
         self.rank_ = factor.shape[1]
         self.status_ = Status.STATIONARY if found is None else found.status
         self.n_iter_ = 0 if found is None else found.n_iter

@@ -13,6 +13,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -245,7 +246,9 @@ def fit(
     choosing = watch.phase == CHOOSING and not learner.penalty_scores_
     if choosing and labels is not None and learner.result_ is not None:
         learner.result_ = _unnamed(learner.result_)
-    resume = "" if settings.checkpoint is None else f", and {settings.checkpoint} to go on from"
+    # where the scale of a kernel was being chosen there is none yet
+    kept = settings.checkpoint is not None and Path(settings.checkpoint).exists()
+    resume = f", and {settings.checkpoint} to go on from" if kept else ""
     phase = CHOOSING if choosing else LEARNING
     stopped = f"{watch.stopped} while {phase}; the best found so far is kept{resume}"
     return Fit(model, rows, seconds, stopped, choosing, notices, watch.out_of_time)

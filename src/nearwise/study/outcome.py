@@ -129,8 +129,9 @@ class Outcome:
             return ""
         count, most = reduced
         if self.fit.spans_rows:
-            learned = f"only the span of {count:,} of {most:,} rows was learned, the default for so many rows"
-            return f"{learned}; outside it the kernel is as before (rank K takes K rows)"
+            dimensions = numbered(self.fit.learner.rank_, "dimensions")
+            learned = f"only {dimensions} in the span of {count:,} of {most:,} rows were learned, the default"
+            return f"{learned} for so many rows; outside them the kernel is as before (rank K learns K)"
         learned = f"only {count:,} of {most:,} dimensions were learned, the default"
         if self.settings.method == "fixed-rank":
             return f"{learned} of the method fixed-rank; the others do not count (rank K learns K)"
