@@ -37,7 +37,7 @@ from nearwise.model.blocks import Constraints
 TARGETS = {
     "sweeps to 0.0001": Target(6),
     "sweeps to 1e-06": Target(10),
-    "VonNeumann / LogDet": Target(3),
+    "VonNeumann / LogDet": Target(2),
     "ITML / ours": Target(100, at_least=True),
     "cvxpy / ours": Target(50, at_least=True),
     "peak memory, GB": Target(1.5),
