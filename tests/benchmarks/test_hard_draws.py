@@ -36,6 +36,7 @@ UNDECIDED = {
 HONEST = {  # whether they are decided is a matter of rounding, and of the processor
     "101:w89": "bounds of 1e27, whose last digit costs more than the tolerance",
     "88101:104": "nearly dependent features: errors of values, small sums of large terms, closed the gap",
+    "7772002:w271": "bounds whose squares overflow",
 }
 
 

@@ -144,7 +144,7 @@ class _Run(Loop[Iterate, _Graded, Record]):
         for stage in plan:
             begin = len(self.history)
             with contextlib.suppress(np.linalg.LinAlgError):
-                for point in itertools.islice(stage.points, stage.most):
+                for point in itertools.islice(_quiet(stage.points), stage.most):
                     yield replace(point, solver=point.solver or stage.solver, note=stage.note or point.note)
                     if stage.is_slow is not None and stage.is_slow(self.history[begin:]):
                         break
@@ -373,3 +373,14 @@ def _check_limits(
     for name, function in called.items():
         if function is not None and not callable(function):
             raise TypeError(f"{name} must be callable, got {type(function).__name__}")
+
+
+def _quiet(points: Iterator[Iterate]) -> Iterator[Iterate]:
+    """The same points: what overflows on the way shows in their certificates, not in NumPy's warnings."""
+    points = iter(points)
+    while True:
+        with np.errstate(all="ignore"):
+            point = next(points, None)
+        if point is None:
+            return
+        yield point

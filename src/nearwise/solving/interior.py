@@ -16,6 +16,7 @@ import numpy as np
 from nearwise._common.types import Array, Index, Mask
 from nearwise.model.divergences import Frobenius, LogDet, VonNeumann
 from nearwise.model.formulation import Formulation, Iterate, bare_prior_point
+from nearwise.model.losses import Losses
 from nearwise.solving._interior_run import WINDOW, Run
 from nearwise.solving._written import WrittenForm, WrittenRows
 from nearwise.solving.dual import polished
@@ -245,13 +246,7 @@ def _proof_from(
     cone, finds from a prior that is larger than all bounds ask for. They depend neither on the divergence nor
     on the prior.
     """
-    few = written.rows.only(rows)
-    turned = few.turned(_equalising(few))
-    losses, sizes = form.losses.only(rows), np.where(turned.sizes > 0, turned.sizes, 1.0)
-    largest = float(np.max(np.abs(losses.bounds) / sizes, initial=0.0)) or 1.0
-    unit = np.maximum(np.abs(losses.bounds), 1e-6 * largest * sizes)
-    soft = replace(losses, divergence=Frobenius(), penalties=np.maximum(_DEAR * share, 1.0) / unit**2)
-    feasibility = WrittenForm(LogDet(), np.full_like(form.prior, 100 * largest), turned, soft)
+    feasibility, losses = _feasibility(written, form, rows, share)
     larger = _enlargement(feasibility)
     for start in range(starts):
         run = Run(feasibility, larger**start)
@@ -266,3 +261,18 @@ def _proof_from(
             if run.count % WINDOW == 0:
                 yield None  # so that limits are looked at
     return None
+
+
+@np.errstate(all="ignore")
+def _feasibility(
+    written: WrittenForm, form: Formulation, rows: Index, share: Array
+) -> tuple[WrittenForm, Losses]:
+    """The least squares of the violations of some rows, as a problem, and the rows' own losses."""
+    few = written.rows.only(rows)
+    turned = few.turned(_equalising(few))
+    losses, sizes = form.losses.only(rows), np.where(turned.sizes > 0, turned.sizes, 1.0)
+    largest = float(np.max(np.abs(losses.bounds) / sizes, initial=0.0)) or 1.0
+    unit = np.maximum(np.abs(losses.bounds), 1e-6 * largest * sizes)
+    soft = replace(losses, divergence=Frobenius(), penalties=np.maximum(_DEAR * share, 1.0) / unit / unit)
+    feasibility = WrittenForm(LogDet(), np.full_like(form.prior, 100 * largest), turned, soft)
+    return feasibility, losses
