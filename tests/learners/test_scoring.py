@@ -83,11 +83,11 @@ def test_the_simplest_of_those_that_noise_does_not_tell_apart_is_taken() -> None
         return Grade(float(each.mean()), each)
 
     clear = [grade(0.0), grade(0.2), grade(0.1)]
-    assert first_as_good(clear, lambda one: one) is clear[1]
+    assert first_as_good(clear) == 1
     close = [grade(0.0), clear[1], Grade(clear[1].score + 1e-4, clear[1].each + 1e-4 * rng.normal(size=400))]
     close[2] = Grade(close[2].score, clear[1].each + (rng.normal(scale=0.1, size=400)))
-    assert first_as_good(close, lambda one: one, noise=2.0) is close[1]
-    assert first_as_good(close, lambda one: one, noise=0.0) is max(close, key=lambda one: one.score)
+    assert first_as_good(close, noise=2.0) == 1
+    assert first_as_good(close, noise=0.0) == np.argmax([one.score for one in close])
 
 
 @pytest.mark.parametrize("scoring", ["neighbors", "accuracy", "balanced_accuracy", "roc_auc"])

@@ -12,6 +12,7 @@ from scipy import sparse
 
 from nearwise._common.types import Array, Index
 from nearwise.fixed_rank.forms import Forms, Matrices, Squares
+from nearwise.linalg.magnitudes import largest_entry
 from nearwise.model.atoms import constraint_atoms
 from nearwise.model.blocks import Block
 
@@ -191,11 +192,6 @@ def constraint_forms(
         None if one_each else np.repeat(np.arange(count), np.diff(squares.start)),
         (1.0 if features is None else _unit(features)) if unit is None else unit,
     )
-
-
-def largest_entry(numbers: Array) -> float:
-    """The largest magnitude, without a copy of the array."""
-    return max(float(np.max(numbers, initial=0.0)), -float(np.min(numbers, initial=0.0)))
 
 
 def root_mean_square(numbers: Array) -> float:

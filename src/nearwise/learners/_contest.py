@@ -73,8 +73,7 @@ def most_promising(
         if grade is None:
             return len(kinds) - 1, (), None
         grades.append(grade)
-    chosen = first_as_good(range(len(grades)), lambda place: grades[place])
-    return chosen, tuple(grade.score for grade in grades), None
+    return first_as_good(grades), tuple(grade.score for grade in grades), None
 
 
 def compete(candidates: Iterable[Candidate], **how: Any) -> Won:
@@ -101,7 +100,7 @@ def compete(candidates: Iterable[Candidate], **how: Any) -> Won:
     assert first is not None
     if not entries:
         return Won(first[0], _finished(first[1]))
-    won = first_as_good(entries, lambda entry: entry.grade)
+    won = entries[first_as_good([entry.grade for entry in entries])]
     return Won(won.name, _finished(won.fit, won.step), _scores(entries))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,10 +25,14 @@ from nearwise.learners._pairs import local_pairs, random_pairs, with_bounds
 from nearwise.learners._selection import Trial
 from nearwise.learners._side import weighed
 from nearwise.learners._space import Outside, Space, mapped
-from nearwise.learners._structure import AnyProblem, AnyResult, Structure, solved
+from nearwise.learners._structure import AnyProblem, AnyResult, Structure
+from nearwise.learners.input_kernels import in_parts, paired_squared_distances
 from nearwise.model.blocks import Constraints
+from nearwise.model.diagonal import DiagonalProblem
 from nearwise.model.divergences import Divergence
 from nearwise.model.problem import Problem
+from nearwise.solving.diagonal import solve_diagonal
+from nearwise.solving.driver import solve
 from nearwise.solving.result import Record, Status
 
 PATH = (0.25, 1.0, 4.0, 16.0, 64.0)  # penalties tried, per degree of freedom
@@ -79,7 +84,7 @@ class Task:
         if self.pairs == "random":
             return random_pairs(self.codes, prior, self.n_pairs, rng, self.weights) + given
         drawn = local_pairs(self.codes, self._space(factor), prior, self.n_pairs, rng)
-        return weighed(drawn, self.weights) + given
+        return (drawn if self.weights is None else weighed(drawn, self.weights)) + given
 
     def _space(self, factor: Array) -> Space | SpaceInPieces:
         if isinstance(self.features, Vectors):
@@ -124,11 +129,7 @@ class Run:
             start = self._coarse(self._stated(task, drawn, first), first)
             drawn = task.side(start)
         gamma = penalty if penalty is not None else per_row(share, task, drawn)
-        problem = self._stated(task, drawn, gamma)
-
-        def last(start: Array | None, max_iter: int | None) -> Any:
-            return self._solve(problem, gamma, self.tol, max_iter, start)
-
+        last: Callable[..., Any] = partial(self._solve, self._stated(task, drawn, gamma), gamma, self.tol)
         if self.checkpoint is None:
             result = last(start, self.max_iter)
         else:
@@ -175,7 +176,7 @@ class Run:
     def _coarse(self, problem: AnyProblem, penalty: float, start: Array | None = None) -> Array:
         def run() -> AnyResult:
             tol = max(self.tol, _COARSE)
-            result = self._solve(problem, penalty, tol, self.coarse_limit, start)
+            result = self._solve(problem, penalty, tol, start, self.coarse_limit)
             if result.status is Status.INTERRUPTED:
                 raise Interrupted(result, penalty)
             return result
@@ -197,13 +198,16 @@ class Run:
         problem: AnyProblem,
         penalty: float,
         tol: float,
-        max_iter: int | None,
         start: Array | None,
+        max_iter: int | None,
     ) -> AnyResult:
         if self.checkpoint is not None and isinstance(problem, Problem):
             problem = problem.keeping(self.checkpoint.passes)
         gamma = penalty * problem.penalty_unit  # only LogDet's penalty has no unit
-        return solved(problem.with_penalty(gamma), tol, max_iter, self.callback, start)
+        priced = problem.with_penalty(gamma)
+        if isinstance(priced, DiagonalProblem):
+            return solve_diagonal(priced, tol, max_iter, self.callback, start)
+        return solve(priced, None, tol, max_iter, None, self.callback, start)
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,7 +221,7 @@ class Step:
 
 def best_of(steps: list[Step]) -> Step:
     """Of those whose score is that of the highest up to noise, the one nearest to the prior."""
-    return first_as_good(steps, lambda step: step.grade)
+    return steps[first_as_good([step.grade for step in steps])]
 
 
 class Interrupted(Exception):
@@ -235,7 +239,8 @@ def per_row(share: float, task: Task, side: Constraints) -> float:
     weight 2 counts as two.
     """
     total = float(side.weights.sum())
-    return share * min(task.freedom, total) / total / _learned_share(task, side) ** 2
+    learned = 1.0 if task.outside is None else _learned_share(task, task.outside, side)
+    return share * min(task.freedom, total) / total / learned**2
 
 
 def are_equal(features: Array | Vectors) -> bool:
@@ -246,14 +251,15 @@ def are_equal(features: Array | Vectors) -> bool:
     return bool((abs(highest - lowest)).max() == 0.0) if features.shape[1] else True
 
 
-def _learned_share(task: Task, side: Constraints) -> float:
+def _learned_share(task: Task, outside: Outside, side: Constraints) -> float:
     """How much of the median distance that is bounded can be learned."""
     pairs = [np.asarray(b.ids)[:, -2:] for b in side.blocks if b.kind in ("distance", "comparison")]
-    if task.outside is None or isinstance(task.features, Vectors) or not pairs:
+    if not pairs:
         return 1.0
-    learned = np.median(Space(task.features @ task.root).distances(np.concatenate(pairs)))
-    whole = np.median(Space(task.features @ task.root, task.outside).distances(np.concatenate(pairs)))
-    return max(float(learned / whole), _LEAST_SHARE) if whole > 0 else 1.0
+    i, j = np.concatenate(pairs).T
+    learned = in_parts(paired_squared_distances, mapped(task.features, task.root), i, j)
+    whole = np.median(learned + outside.distances(i, j))
+    return max(float(np.median(learned) / whole), _LEAST_SHARE) if whole > 0 else 1.0
 
 
 def in_range(

@@ -90,12 +90,13 @@ def _without_objects(
     # Every class is in the part that is learned from; classes of one object are in no other.
     if np.bincount(codes[learned_from]).max() < 2 or len(np.unique(codes[learned_from])) < 2:
         return None
-    # objects without a class cannot be asked for theirs, but constraints speak of some
     rows = learned_from
-    if len(labelled) < len(codes):
-        named = np.concatenate([learned_from, *(block.object_ids.ravel() for block in constraints.blocks)])
+    if (
+        constraints.blocks
+    ):  # objects without a class cannot be asked for theirs, but constraints speak of some
+        named = np.concatenate([block.object_ids.ravel() for block in constraints.blocks])
         rows = np.union1d(learned_from, named[codes[named] < 0])
-    inside = constraints.restricted_to(rows)[0].resolve(len(rows), rows)
+        constraints = Constraints(constraints.restricted_to(rows)[0].resolve(len(rows), rows))
 
     if made_from is not None:
         features = made_from(learned_from)
@@ -123,7 +124,7 @@ def _without_objects(
         found = row_of[space.nearest(place[asking], place[learned_from], count)]
         return by_neighbors(measure, codes[found], codes[asking], of_asking)
 
-    return Trial(features, rows, codes[rows], Constraints(inside), grade)
+    return Trial(features, rows, codes[rows], constraints, grade)
 
 
 def _without_constraints(

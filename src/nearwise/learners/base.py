@@ -33,7 +33,7 @@ from nearwise.learners._space import Outside
 from nearwise.learners._structure import AnyResult, Structure
 from nearwise.learners.decisions import PairDecisions
 from nearwise.learners.diagonal_metric import DiagonalMetric
-from nearwise.learners.kernel_features import is_precomputed
+from nearwise.learners.input_kernels import is_precomputed
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence, Frobenius, LogDet, VonNeumann
 from nearwise.solving.result import CONTRADICTION, Status
@@ -153,7 +153,7 @@ class Learner(
                     f"fitted with {self.n_features_in_}"
                 )
             X = check_array(vectors.reshape(-1, vectors.shape[2]), input_name="pairs")
-            _range.refuse_huge(X, "pairs")
+            _range.refuse_extreme(X, "pairs")
             rows = np.arange(len(X)).reshape(-1, 2)
         else:
             X = self._checked(X)
@@ -311,8 +311,7 @@ class Learner(
             self, X, accept_sparse=self._accept_sparse, dtype=np.float64, order="C", ensure_min_samples=2
         )
         if not self._takes_a_kernel:
-            _range.refuse_huge(X)
-            _range.refuse_tiny(X)
+            _range.refuse_extreme(X, tiny=True)
         return X
 
     def _fitted_metric(self) -> LearnedMetric:
@@ -324,7 +323,7 @@ class Learner(
         _in_pieces.refuse(X, self)
         X = validate_data(self, X, accept_sparse=self._accept_sparse, dtype=dtype, reset=False)
         if not self._takes_a_kernel:
-            _range.refuse_huge(X)
+            _range.refuse_extreme(X)
         return X
 
     @property
