@@ -6,7 +6,6 @@ Ids become int64 or str arrays, numbers float64 arrays, and matrices symmetric o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from numbers import Integral
 from typing import Any, NoReturn
 
@@ -203,9 +202,7 @@ def refuse_duplicates(ids: Ids, name: str) -> None:
 
 def row_finder(n_objects: int, sample_ids: ArrayLike | None) -> Callable[[Ids], NDArray[np.int64]]:
     """The function that turns an array of ids into row numbers, -1 for an unknown id."""
-    if sample_ids is None:
-        return partial(_row_numbers, n_objects)
-    known = id_list(sample_ids, "sample_ids")
+    known = np.arange(n_objects) if sample_ids is None else id_list(sample_ids, "sample_ids")
     if len(known) != n_objects:
         raise ValueError(f"sample_ids has {len(known)} entries, but there are {n_objects} objects")
     refuse_duplicates(known, "sample_ids")
@@ -215,19 +212,12 @@ def row_finder(n_objects: int, sample_ids: ArrayLike | None) -> Callable[[Ids], 
     def find(ids: Ids) -> NDArray[np.int64]:
         if ids.dtype.kind != known.dtype.kind or n_objects == 0:
             return np.full(ids.shape, -1, np.int64)
+        if sample_ids is None:
+            return np.where((ids >= 0) & (ids < n_objects), ids, -1)
         place = np.minimum(np.searchsorted(ordered, ids), n_objects - 1)
         return np.where(ordered[place] == ids, order[place], -1)
 
     return find
-
-
-def _row_numbers(n_objects: int, ids: Ids) -> NDArray[np.int64]:
-    """The ids themselves where they are row numbers, without a copy where all are."""
-    if ids.dtype != np.int64:
-        return np.full(ids.shape, -1, np.int64)
-    if not ids.size or (ids.min() >= 0 and ids.max() < n_objects):
-        return ids
-    return np.where((ids >= 0) & (ids < n_objects), ids, -1)
 
 
 def show(identifier: Any) -> str:

@@ -271,14 +271,19 @@ class Constraints:
                     "ids in linear() says which of them they are"
                 )
             shares = block.of_kind.shares_objects
+            known = block.ids is None if shares else _are_below(n_objects, ids)
+            if sample_ids is None and known:
+                resolved.append(block)
+                first += len(block)
+                continue
             index = find(ids)
             unknown = np.argwhere(index < 0)
             if len(unknown):
                 row = first if shares else first + int(unknown[0, 0])
                 wrong = reading.show(ids[tuple(unknown[0])])
                 raise RowsError([self.stated(row)], after=f": the id {wrong} is not {place}")
-            rows = None if shares and np.array_equal(index, np.arange(n_objects)) else index
-            resolved.append(block if rows is block.ids else replace(block, ids=rows))
+            in_order = shares and np.array_equal(index, np.arange(n_objects))
+            resolved.append(replace(block, ids=None if in_order else index))
             first += len(block)
         return tuple(resolved)
 
@@ -301,3 +306,8 @@ class Constraints:
                 kept.append(replace(block, ids=ids).part(rows))
         restricted = Constraints(tuple(kept))
         return restricted, len(self) - len(restricted)
+
+
+def _are_below(n: int, ids: Ids) -> bool:
+    """Whether ids are row numbers of n objects."""
+    return ids.dtype == np.int64 and (not ids.size or bool(ids.min() >= 0 and ids.max() < n))
