@@ -83,6 +83,7 @@ class Learner(
 
     metric_: Any
     start_metric_: Any
+    _told_as = ""  # the name in warnings of a learner that fits for another one
 
     def transform(self, X: Any) -> NDArray[Any]:
         """Coordinates of new objects, in which the Euclidean distance is the learned one.
@@ -286,7 +287,7 @@ class Learner(
         self._report(learned, side)
 
     def _report(self, learned: Learned, side: _side.SideInformation) -> None:
-        name = type(self).__name__
+        name = self._told_as or type(self).__name__
         if learned.n_constraints == 0:
             dropped = self.n_constraints_dropped_
             left_out = "are left out: they name unknown objects, or equal ones"
