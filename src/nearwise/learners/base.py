@@ -256,6 +256,8 @@ class Learner(
         elif outside is not None:
             # hard constraints hold for what the basis contributes, or for nothing
             side, outside = side.inside(outside), None
+        # labels that tell nothing grade nothing either, which matters only where something is learned
+        gradable = side.codes is not None or bool(side.useless and not len(side.constraints))
         return side, {
             "codes": side.codes,
             "constraints": side.constraints if len(side.constraints) else None,
@@ -271,7 +273,7 @@ class Learner(
             "outside": outside,
             "weights": side.weights,
             "structure": structure,
-            "scoring": scoring_wanted(getattr(self, "scoring", "auto"), side.codes is not None),
+            "scoring": scoring_wanted(getattr(self, "scoring", "auto"), gradable),
         }
 
     def _keep_learned(self, learned: Learned, side: _side.SideInformation, n_iterations: int) -> None:
