@@ -41,6 +41,7 @@ _GATHERED = 32  # mini-batches whose rows are gathered at once
 _SEARCH_PASSES = 3  # over these samples: one would favour steps that shrink too soon
 _ENOUGH = 0.5  # of the fall that the slope promises: a parabola has it up to its lowest point, not beyond
 _GROWTH = 2.0  # of the trace that the samples of a mini-batch ask for, the most that its step adds to W
+_ROUNDING = 1e-12
 _MOVING_FACTORS = (Flat, Polar)
 _HALVINGS = 30  # of a step after which its own mini-batch has not fallen enough, before it is left out
 _SEARCH_BATCHES = 30  # mini-batches of the samples on which they are tried
@@ -190,7 +191,8 @@ def _stepped(
         bend = line.bend()
         if bend > 0:
             step = min(step, batch.n_samples / (batch.n_samples + 1) * square / bend)
-        if np.vdot(gradient, G) < 0:  # the trace grows
+        growth = -float(np.vdot(gradient, G))  # of the trace; of a start that fits best, 0 but for rounding
+        if growth > _ROUNDING * math.sqrt(trace * float(np.vdot(gradient, gradient))):
             known = seen + batch.n_samples
             step *= known / (known + schedule.caution)
     else:
