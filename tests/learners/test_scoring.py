@@ -134,6 +134,14 @@ def test_a_learner_chooses_by_what_it_is_asked_for(learner: type) -> None:
     assert learner(scoring="roc_auc", penalty=1.0).fit(X, constraints=side).n_constraints_used_ == 12
 
 
+@pytest.mark.parametrize("learner", [nw.MetricLearner, nw.KernelLearner, nw.AutoLearner])
+def test_labels_that_tell_nothing_leave_the_prior_whatever_the_scoring(learner: type) -> None:
+    X = np.random.default_rng(0).normal(size=(12, 3))
+    with pytest.warns(nw.PriorKeptWarning, match="all 12 labels are 0"):
+        found = learner(scoring="balanced_accuracy").fit(X, np.zeros(12, int))
+    assert found.kept_prior_
+
+
 @pytest.mark.long
 def test_rare_classes_count_where_they_are_asked_for() -> None:
     """Noise that hides a rare class is worth removing only where that class counts like the others."""

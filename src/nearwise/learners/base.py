@@ -83,6 +83,7 @@ class Learner(
 
     metric_: Any
     start_metric_: Any
+    _told_as = ""  # the name in warnings of a learner that fits for another one
 
     def transform(self, X: Any) -> NDArray[Any]:
         """Coordinates of new objects, in which the Euclidean distance is the learned one.
@@ -255,6 +256,8 @@ class Learner(
         elif outside is not None:
             # hard constraints hold for what the basis contributes, or for nothing
             side, outside = side.inside(outside), None
+        # labels that tell nothing grade nothing either, which matters only where something is learned
+        gradable = side.codes is not None or bool(side.useless and not len(side.constraints))
         return side, {
             "codes": side.codes,
             "constraints": side.constraints if len(side.constraints) else None,
@@ -270,7 +273,7 @@ class Learner(
             "outside": outside,
             "weights": side.weights,
             "structure": structure,
-            "scoring": scoring_wanted(getattr(self, "scoring", "auto"), side.codes is not None),
+            "scoring": scoring_wanted(getattr(self, "scoring", "auto"), gradable),
         }
 
     def _keep_learned(self, learned: Learned, side: _side.SideInformation, n_iterations: int) -> None:
@@ -286,7 +289,7 @@ class Learner(
         self._report(learned, side)
 
     def _report(self, learned: Learned, side: _side.SideInformation) -> None:
-        name = type(self).__name__
+        name = self._told_as or type(self).__name__
         if learned.n_constraints == 0:
             dropped = self.n_constraints_dropped_
             left_out = "are left out: they name unknown objects, or equal ones"

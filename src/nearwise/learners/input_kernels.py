@@ -46,6 +46,10 @@ class InputKernel:
 
         n, m = X.shape[0], X.shape[0] if Y is None else Y.shape[0]
         foresee(8 * n * m, f"the kernel matrix of {n:,} by {m:,} objects")
+        if self.name == "rbf" and not sparse.issparse(X) and not sparse.issparse(Y):
+            # of differences only: without what all rows share, their squares lose no digits
+            centre = (X if Y is None else Y).mean(axis=0)
+            X, Y = X - centre, None if Y is None else Y - centre
         return np.asarray(pairwise_kernels(X, Y, metric=self.name, **self.parameters), dtype=np.float64)
 
     def paired(self, X: Any, Y: Any) -> Array:
