@@ -107,6 +107,8 @@ def _without_objects(
         place[looked_at] = np.arange(len(looked_at))
     row_of = np.empty(known.shape[0], np.int64)
     row_of[place[learned_from]] = learned_from
+    if not sparse.issparse(known):  # distances between rows round less when they are centred
+        known = known - known.mean(axis=0)
 
     measure = "neighbors" if scoring == "auto" else scoring
     of_asking = None if weights is None else weights[asking]
@@ -116,7 +118,10 @@ def _without_objects(
     pair_weights = [_products(of_asking, pairs) for pairs in drawn]
 
     def grade(factor: Array | None) -> Grade:
-        space = Space(_centred(known, factor), outside)
+        coordinates = known if factor is None else mapped(known, factor)
+        if sparse.issparse(known) and not sparse.issparse(coordinates):
+            coordinates = coordinates - coordinates.mean(axis=0)
+        space = Space(coordinates, outside)
         if drawn:
             near, far = (space.distances(place[asking][pairs]) for pairs in drawn)
             return together(area_under_roc(near, far, *pair_weights), drawn, len(asking))
@@ -168,15 +173,6 @@ def _without_constraints(
         return together(parts)
 
     return Trial(features, np.arange(n), None, Constraints(tuple(kept)), grade)
-
-
-def _centred(features: Any, factor: Array | None) -> Any:
-    """Features in the coordinates of a metric; distances between them round less when they are centred."""
-    if sparse.issparse(features):
-        rows = features if factor is None else mapped(features, factor)
-        return rows if sparse.issparse(rows) else rows - rows.mean(axis=0)
-    centred = features - features.mean(axis=0)
-    return centred if factor is None else mapped(centred, factor)
 
 
 def _products(weights: Array | None, pairs: Index) -> Array:
