@@ -33,6 +33,7 @@ UNDECIDED = {
     "202:30": "the same for a kernel",
     "202:w95": "soft rows of no weight beside hard ones",
     "31:w187": "a penalty of 1e27 on a small bound, von Neumann",
+    "901001:w160": "bounds whose squares vanish: their certificate in twice the precision was not a number",
     "404:226": "collinear features, 44 hard rows, von Neumann",
 }
 HONEST = {  # whether they are decided is a matter of rounding, and of the processor

@@ -184,7 +184,7 @@ def _beyond_rounding(case: Case, result: nw.Result, truth: Truth) -> tuple[float
         near = replace(case, prior=_rounded(rng, case.prior)) if _has_rounding(case) else case
         exact = Definition(near)
         B = exact.factor(result)
-        noise = exact.exact.array(1.0 + 2 * _ULP * rng.uniform(-1, 1, B.shape))
+        noise = exact.exact.array(2 * _ULP * rng.uniform(-1, 1, B.shape)) + 1  # which doubles cannot hold
         dual = result.dual * (1.0 + 2 * _ULP * rng.uniform(-1, 1, len(result.dual)))
         found = exact.certificate(B * noise, dual)
         if np.isfinite(found.gap):
