@@ -205,10 +205,10 @@ def vectors_of(data: Any, client: Any = None) -> Vectors | None:
         there is none, Dask's own threads; for files, which other machines may not see, threads of this
         process.
     """
-    if isinstance(data, Vectors) and not isinstance(data, np.ndarray):
+    if isinstance(data, np.ndarray):
+        return Stacked([_mapped(data)], client=client) if isinstance(data, np.memmap) else None
+    if isinstance(data, Vectors):
         return data
-    if isinstance(data, np.memmap):
-        return Stacked([_mapped(data)], client=client)
     if is_dask(data):
         from nearwise.distributed.on_dask import chunked
 

@@ -124,7 +124,7 @@ def constraint_atoms(
     n = len(objects)
     rows = features[objects]
     if len(used) > n:
-        rows = np.pad(rows, ((0, len(used) - n), (0, 0)))
+        rows = np.concatenate([rows, np.zeros((len(used) - n, rows.shape[1]))])
     if not as_they_are:
         rows, atoms = _without_offset(rows, atoms)
     projected = rows if basis is None else rows @ basis
@@ -146,24 +146,27 @@ def _parts(blocks: tuple[Block, ...], features: Array, sizes: Array | None) -> l
 
     Blocks of matrices on other objects than all of them stay alone.
     """
-    start = np.cumsum([0, *map(len, blocks)])
     by_kind: dict[tuple[str, int], list[int]] = {}
     for place, block in enumerate(blocks):
         alone = block.matrices and block.ids is not None
         by_kind.setdefault((block.kind, place if alone else -1), []).append(place)
+    together = np.empty(len(blocks), dtype=np.int64)  # which of them each block is in
+    for group, places in enumerate(by_kind.values()):
+        together[places] = group
+    of_row = together.repeat([len(block.bounds) for block in blocks])
     parts: list[Part] = []
-    for places in by_kind.values():
+    for group, places in enumerate(by_kind.values()):
         block = blocks[places[0]]
         if len(places) > 1:
             block = replace(
                 block,
-                ids=None if block.ids is None else np.concatenate([blocks[k].object_ids for k in places]),
+                ids=None if block.ids is None else np.concatenate([blocks[k].ids for k in places]),
                 bounds=np.concatenate([blocks[k].bounds for k in places]),
                 matrices=tuple(itertools.chain.from_iterable(blocks[k].matrices for k in places)),
                 weights=None,
             )
         part = block.of_kind.atoms(block, features, sizes)
-        row = np.concatenate([np.arange(start[place], start[place + 1]) for place in places])
+        row = np.flatnonzero(of_row == group)
         parts.append(replace(part, row=row[part.row], definite=row[part.definite]))
     return parts
 

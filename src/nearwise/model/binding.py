@@ -16,6 +16,7 @@ from nearwise._common.reading import finite, symmetric
 from nearwise._common.types import Array, Index, Mask
 from nearwise._common.warning import warn
 from nearwise.linalg.eigenpairs import eigenpairs
+from nearwise.linalg.medians import median
 from nearwise.model.atoms import is_rounding
 from nearwise.model.blocks import Constraints, Stated
 from nearwise.model.bounds import ALL_EQUAL, NO_MARGIN, of_sample, sampled_pairs
@@ -68,20 +69,23 @@ class BoundProblem:
         hard = np.flatnonzero(self.lost & np.isinf(penalties))
         if hard.size:
             raise self._always_zero(int(hard[0]))
-        # The value of a lost row is always 0: as an upper bound it always holds, and costs nothing.
-        relations = np.where(self.lost, np.int8(-1), self.constraints.relations)
-        bounds = np.where(self.lost, np.abs(self.bounds), self.bounds)
+        relations, bounds = self.constraints.relations, self.bounds
+        if self.lost.any():  # the value is always 0: as an upper bound it always holds, and costs nothing
+            relations = np.where(self.lost, np.int8(-1), relations)
+            bounds = np.where(self.lost, np.abs(bounds), bounds)
         reference, sizes = reference_of(self.prior, self.divergence), self.sizes
-        rows = Weighed(self.constraints.relations, self.measurements.is_definite, sizes, bounds, penalties)
+        measured = sizes > 0
+        middle = 1.0 if measured.all() or not measured.any() else median(sizes[measured])
+        rows = Weighed(relations, self.measurements.is_definite, sizes, bounds, penalties)
         refuse_incomparable(rows, self.divergence, reference, self.constraints.stated)
         return Losses(
             self.divergence,
             relations,
             bounds,
             penalties,
-            np.where(sizes > 0, sizes, np.median(sizes[sizes > 0]) if sizes.any() else 1.0),
+            np.where(measured, sizes, middle),
             self.measurements.is_definite,
-            sizes == 0,
+            None if measured.all() else ~measured,
         )
 
     def tell_of_lost(self) -> None:
@@ -241,8 +245,8 @@ def _checked_penalties(penalty: ArrayLike, constraints: Constraints) -> Array:
         raise ValueError(
             f"penalty must be one number or {len(constraints)} (one per constraint), got shape {gamma.shape}"
         )
-    wrong = np.flatnonzero(~(np.atleast_1d(gamma) > 0))
-    if wrong.size:
+    if not (gamma > 0).all():
+        wrong = np.flatnonzero(~(np.atleast_1d(gamma) > 0))
         place = f"[{wrong[0]}]" if gamma.ndim else ""
         raise ValueError(
             f"penalty{place} must be positive (inf for hard), got {np.atleast_1d(gamma)[wrong[0]]}"
@@ -275,14 +279,15 @@ def checked_prior(prior: ArrayLike | None, r: int, divergence: Divergence) -> tu
     if divergence.indefinite_prior:
         found = np.linalg.eigh(M0)
         return found[0], found[1]
-    values, vectors = eigenpairs(M0)
+    diagonal = M0.diagonal()
+    is_diagonal = np.count_nonzero(M0) == np.count_nonzero(diagonal)  # eigenvalues are exact, however small
+    values, vectors = (diagonal, np.eye(r)) if is_diagonal else eigenpairs(M0)
     _refuse_negative(values, "prior")
-    if values.max() <= 0 and confines(divergence):
+    confined = confines(divergence)
+    if confined and values.max() <= 0:
         raise ValueError("prior is zero, so no other matrix is at a finite divergence from it")
-    tolerance = _RANK_TOLERANCE * values.max()
-    if np.array_equal(M0, np.diag(np.diag(M0))):  # its eigenvalues are exact, however small
-        values, vectors, tolerance = np.diag(M0), np.eye(r), 0.0
-    kept = np.ones(r, bool) if not confines(divergence) else values > tolerance
+    tolerance = 0.0 if is_diagonal else _RANK_TOLERANCE * values.max()
+    kept = values > tolerance if confined else np.ones(r, bool)
     return np.maximum(values[kept], 0.0), vectors[:, kept]
 
 
