@@ -234,7 +234,7 @@ def per_row(share: float, task: Task, side: Constraints) -> float:
     it is learned, it is that part that shall count, so that the square of its share is made up for. A row of
     weight 2 counts as two.
     """
-    total = float(side.weights.sum())
+    total = side.total_weight
     return share * min(task.freedom, total) / total / _learned_share(task, side) ** 2
 
 
@@ -248,8 +248,10 @@ def are_equal(features: Array | Vectors) -> bool:
 
 def _learned_share(task: Task, side: Constraints) -> float:
     """How much of the median distance that is bounded can be learned."""
+    if task.outside is None or isinstance(task.features, Vectors):
+        return 1.0
     pairs = [np.asarray(b.ids)[:, -2:] for b in side.blocks if b.kind in ("distance", "comparison")]
-    if task.outside is None or isinstance(task.features, Vectors) or not pairs:
+    if not pairs:
         return 1.0
     learned = np.median(Space(task.features @ task.root).distances(np.concatenate(pairs)))
     whole = np.median(Space(task.features @ task.root, task.outside).distances(np.concatenate(pairs)))

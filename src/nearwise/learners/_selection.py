@@ -18,7 +18,7 @@ from scipy import sparse
 from nearwise._common.types import Array, Codes, Index
 from nearwise.distributed import Vectors
 from nearwise.learners._grading import Grade, Part, area_under_roc, by_neighbors, together
-from nearwise.learners._in_pieces import rows_of
+from nearwise.learners._in_pieces import named_by, rows_of
 from nearwise.learners._side import SideInformation, parts_in_order
 from nearwise.learners._space import Outside, Space, mapped
 from nearwise.model import constraints as c, drawing
@@ -93,7 +93,7 @@ def _without_objects(
     # objects without a class cannot be asked for theirs, but constraints speak of some
     rows = learned_from
     if len(labelled) < len(codes):
-        named = np.concatenate([learned_from, *(block.object_ids.ravel() for block in constraints.blocks)])
+        named = named_by(constraints)
         rows = np.union1d(learned_from, named[codes[named] < 0])
     inside = constraints.restricted_to(rows)[0].resolve(len(rows), rows)
 
