@@ -96,6 +96,7 @@ def arrays(tmp_path: Path) -> dict[str, Callable[[], Any]]:
         np.save(tmp_path / "several" / f"{k}.npy", part)
     return {
         "in place": lambda: tmp_path / "p.npy",
+        "by its name": lambda: str(tmp_path / "p.npy"),
         "by columns": lambda: tmp_path / "narrow.npy",
         "several": lambda: tmp_path / "several",
         "mapped": lambda: np.load(tmp_path / "p.npy", mmap_mode="r"),
@@ -103,9 +104,12 @@ def arrays(tmp_path: Path) -> dict[str, Callable[[], Any]]:
     }
 
 
-@pytest.mark.parametrize("kind", ["in place", "by columns", "several", "mapped", "a part of a map"])
+@pytest.mark.parametrize(
+    "kind", ["in place", "by its name", "by columns", "several", "mapped", "a part of a map"]
+)
 def test_arrays_in_files(tmp_path: Path, kind: str) -> None:
-    side = c.at_most(open_pairs(arrays(tmp_path)[kind]()), 10.0, 2.0)
+    source = arrays(tmp_path)[kind]()
+    side = c.at_most(source if kind == "by its name" else open_pairs(source), 10.0, 2.0)
     expected = c.at_most(PAIRS, 10.0, 2.0)
     loaded = side.loaded().blocks[0]
     np.testing.assert_array_equal(loaded.ids, PAIRS)

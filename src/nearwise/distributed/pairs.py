@@ -214,9 +214,9 @@ def open_pairs(
 
 
 def table_of(pairs: Any) -> PairTable | None:
-    """What is too large for memory or on Dask as a table; None for what constructors read themselves."""
-    if isinstance(pairs, PairTable):
-        return pairs
+    """What is in files, too large for memory or on Dask; None for what constructors read themselves."""
+    if isinstance(pairs, PairTable | str | os.PathLike):
+        return open_pairs(pairs)
     large = isinstance(pairs, np.memmap) and pairs.ndim == 2 and len(pairs) >= _LARGE
     return open_pairs(pairs) if large or is_dask(pairs) else None
 

@@ -5,8 +5,8 @@ return `Constraints`, immutable, which `+` joins. Distances are squared througho
 string, a row number of the data unless `sample_ids` names the rows. `weights`, one number > 0 or one per row,
 multiplies the penalty: a row of weight 2 counts like two rows of weight 1. They are from 1e-50 to 1e50.
 
-Pairs and tuples may be more than memory has room for: what `nearwise.distributed.open_pairs` opened, a Dask
-array or dataframe. Bounds and weights are then one number, or the name of a column.
+Pairs and tuples may be more than memory has room for: a file, what `nearwise.distributed.open_pairs` opened,
+a Dask array or dataframe. Bounds and weights are then one number, or the name of a column.
 
 >>> from nearwise import constraints as c
 >>> side = c.at_most([(0, 1), (0, 2)], 0.25) + c.closer([(0, 1, 3)], margin=0.5)
@@ -18,6 +18,7 @@ array or dataframe. Bounds and weights are then one number, or the name of a col
 
 from __future__ import annotations
 
+import os
 from typing import Any, Literal
 
 import numpy as np
@@ -35,7 +36,7 @@ from nearwise.model.kinds.kind import shown_pair
 from nearwise.model.matrices import Linear
 from nearwise.model.relations import Relation, sign_of
 
-Table = Rows | PairTable
+Table = Rows | PairTable | os.PathLike[str]
 
 
 def similar(pairs: Table, weights: ArrayLike | None = None) -> Constraints:
