@@ -1,6 +1,6 @@
 """Side information: what is known about some objects, by their ids."""
 
-from nearwise.model.blocks import Block, Constraints, Linear
+from nearwise.model.blocks import Block, Constraints
 from nearwise.model.constraints import (
     at_least,
     at_most,
@@ -20,6 +20,7 @@ from nearwise.model.drawn import (
     triplets_from_targets,
 )
 from nearwise.model.kinds import KindName as Kind
+from nearwise.model.matrices import Linear
 from nearwise.model.relations import Relation
 
 __all__ = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -14,6 +15,9 @@ import pytest
 
 import nearwise as nw
 from nearwise.cli import main
+from nearwise.distributed import pairs as tables
+from nearwise.learners import _in_pieces
+from nearwise.model import rows as block_rows
 
 pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas")
@@ -73,6 +77,81 @@ def test_pairs_of_objects_in_different_files(folder: Path, capsys: pytest.Captur
     assert main([*command, "--penalty", "0.1", "-o", "p.safetensors", "--quiet"]) == 0
     assert capsys.readouterr().out == ""
     assert nw.load("p.safetensors").n_features_in_ == 2
+
+
+def pair_files(folder: Path, cuts: tuple[int, ...] = (0, 3, 3, 200)) -> None:
+    """The pairs of pairs.csv in Parquet files, cut at some lines."""
+    lines = [line.split(",") for line in Path("pairs.csv").read_text(encoding="utf-8").split()]
+    folder.mkdir()
+    for k, (low, high) in enumerate(itertools.pairwise(cuts)):
+        part = lines[low:high]
+        answers = ["yes" if line[2] == "1" else "no" for line in part]
+        table = {
+            "left": [i for i, _, _ in part],
+            "right": [j for _, j, _ in part],
+            "same": answers,
+            "n": part,
+        }
+        schema = pa.schema(
+            [(name, pa.string()) for name in table if name != "n"] + [("n", pa.list_(pa.string()))]
+        )
+        parquet.write_table(pa.table(table, schema), folder / f"{k}.parquet", row_group_size=40)
+
+
+def test_a_folder_of_pairs_is_not_read_into_memory(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair_files(folder.parent / "pairs")
+    monkeypatch.setattr(block_rows, "ROWS_AT_A_TIME", 30)  # what is more stays in files
+    monkeypatch.setattr(_in_pieces, "_TAKEN", 100)
+    features = ["--features", "x0", "--features", "x3"]
+    command = ["learn", "vectors", *features, "--id", "key", "--penalty", "0.1"]
+    assert main([*command, "--pairs", "pairs.csv", "-o", "a.safetensors", "--quiet"]) == 0
+    capsys.readouterr()
+    assert main([*command, "--pairs", "pairs", "-o", "b.safetensors", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["notices"]
+    assert "pairs: not used: 'n'" in told
+    assert "pairs: among so many pairs, repetitions and answers that differ are not looked for" in told
+    a, b = (nw.load(name).metric_.matrix for name in ("a.safetensors", "b.safetensors"))
+    np.testing.assert_allclose(a, b, rtol=0, atol=1e-6 * a.max())
+
+
+def test_one_file_of_data_and_a_large_file_of_pairs(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair_files(folder.parent / "pairs", (0, 200))
+    data = parquet.read_table(folder)
+    parquet.write_table(data.select(["x0", "x1", "key"]), "data.parquet")
+    command = ["learn", "data.parquet", "--id", "key", "--penalty", "0.1", "--pairs", "pairs/0.parquet"]
+    assert main([*command, "-o", "a.safetensors"]) == 0
+    assert "in pieces" not in capsys.readouterr().out
+    monkeypatch.setattr(tables, "_LARGE", 100)
+    assert main([*command, "-o", "b.safetensors"]) == 0
+    said = capsys.readouterr()
+    assert "300 rows, 2 features, in pieces" in said.out
+    assert "pairs/0.parquet has so many pairs that the data are used in pieces" in said.err
+
+
+def test_what_is_wrong_in_a_folder_of_pairs_is_named(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pair_files(folder.parent / "pairs")
+    features = ["--features", "x0", "--features", "x3"]
+    command = ["learn", "vectors", *features, "--id", "key", "--pairs", "pairs", "-o", "a.safetensors"]
+
+    def told(*more: str) -> str:
+        assert main([*command, *more]) == 2
+        return capsys.readouterr().err
+
+    assert "--conflicts needs pairs in memory" in told("--conflicts", "drop")
+    assert "--structure needs data in memory" in told("--structure", "diagonal")
+    kinds = {"left": ["o1", "o2"], "right": ["o3", "nobody"], "same": ["yes", "no"], "n": [["a"], ["b"]]}
+    parquet.write_table(pa.table(kinds), "pairs/3.parquet")
+    assert "the id 'nobody' is not one of the data's ids (pairs/3.parquet, row 1)" in told()
+    parquet.write_table(pa.table(kinds | {"same": ["yes", "perhaps"]}), "pairs/3.parquet")
+    assert "pairs/3.parquet, row 1: 'perhaps' does not say what the pair is" in told()
+    parquet.write_table(pa.table(kinds | {"right": ["o3", "o2"]}), "pairs/3.parquet")
+    assert "pairs/3.parquet, row 1: the object 'o2' is paired with itself" in told()
 
 
 @pytest.mark.slow

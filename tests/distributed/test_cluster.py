@@ -12,7 +12,7 @@ import pytest
 
 import nearwise as nw
 from nearwise import constraints as c
-from nearwise.distributed import on_dask, vectors_of
+from nearwise.distributed import on_dask, open_pairs, open_vectors, vectors_of
 from nearwise.distributed.vectors import Stacked
 from nearwise.model import bound_in_blocks
 
@@ -147,3 +147,33 @@ def test_the_client_stays_small(client: Any) -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 40e6
+
+
+@pytest.mark.parametrize("kind", ["on Dask", "in files"])
+def test_pairs_in_files_are_read_by_the_workers(client: Any, tmp_path: Any, kind: str) -> None:
+    np.save(tmp_path / "x.npy", X)
+    np.save(tmp_path / "near.npy", PAIRS[:8000])
+    np.save(tmp_path / "far.npy", PAIRS[8000:])
+    far = da.from_array(PAIRS[8000:], chunks=(3000, 2))
+    side = c.at_most(open_pairs(tmp_path / "near.npy"), 30.0) + c.at_least(
+        open_pairs(far, scratch=tmp_path, client=client), 150.0
+    )
+    rows = da.from_array(X, chunks=((300, 0, 1000, 700), (10,)))
+    vectors = (
+        vectors_of(rows, client) if kind == "on Dask" else open_vectors(tmp_path / "x.npy", client=client)
+    )
+    problem = nw.Problem(vectors, side, penalty=0.01)
+    killed: list[int] = []
+
+    def kill_one(record: Any) -> None:
+        if record.iteration == 2:
+            killed.extend(list(client.run(os.getpid).values())[:1])
+            os.kill(killed[0], signal.SIGKILL)
+
+    found = nw.solve(problem, tol=1e-8, callback=kill_one)
+    assert len(killed) == 1
+    expected = nw.solve(nw.Problem(Stacked([X]), SIDE, penalty=0.01), tol=1e-8)
+    np.testing.assert_array_equal(found.matrix, expected.matrix)
+    (tmp_path / "near.npy").rename(tmp_path / "gone.npy")
+    with pytest.raises(on_dask.UnseenFileError, match=r"does not see \S+near\.npy"):
+        nw.Problem(vectors, side, penalty=0.01)

@@ -21,6 +21,7 @@ LEARNERS: dict[str, Callable[..., Any]] = {
         "frobenius", penalty=1.0, pairs="random", random_state=0, **own
     ),
     "kernel": lambda **own: nw.KernelLearner(gamma="scale", rank=30, random_state=0, **own),
+    "kernel of a chosen gamma": lambda **own: nw.KernelLearner(rank=20, random_state=0, **own),
     "fixed rank": lambda **own: nw.FixedRankLearner(rank=2, random_state=0, **own),
 }
 

@@ -15,7 +15,7 @@ import pytest
 import nearwise as nw
 from nearwise.distributed.vectors import Stacked
 from nearwise.learners import _in_pieces
-from nearwise.model import bound_in_blocks, in_blocks, pieces
+from nearwise.model import bound_in_blocks, in_blocks, pieces, rows
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(3000, 4)) * np.linspace(1, 3, 4)
@@ -87,6 +87,35 @@ def test_other_data_are_refused_however_little_they_differ(
     with pytest.raises(ValueError, match="belongs to another fit: its data"):
         learner(tmp_path / "fit").fit(Stacked([other]), constraints=SIDE)
     assert len(passes) == before
+
+
+def test_pairs_in_files_are_known_by_what_they_say(
+    tmp_path: Path, passes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows, "ROWS_AT_A_TIME", 500)
+
+    def stored(name: str, pairs: np.ndarray, *cuts: int) -> Any:
+        (tmp_path / name).mkdir()
+        for k, part in enumerate(np.split(pairs, cuts)):
+            np.save(tmp_path / name / f"{k}.npy", part)
+        return nw.constraints.at_least(nw.distributed.open_pairs(tmp_path / name), 60.0)
+
+    def end(record: Any) -> None:
+        if record.iteration == 3:
+            raise Ended
+
+    whole = learner(None).fit(X, constraints=stored("a", PAIRS))
+    needed = len(passes)
+    passes.clear()
+    with pytest.raises(Ended):
+        learner(tmp_path / "fit", callback=end).fit(X, constraints=stored("b", PAIRS, 7, 7, 2000))
+    other = PAIRS.copy()
+    other[1234] = other[1234, ::-1]
+    with pytest.raises(ValueError, match="belongs to another fit: its data"):
+        learner(tmp_path / "fit").fit(X, constraints=stored("c", other))
+    again = learner(tmp_path / "fit").fit(X, constraints=stored("d", PAIRS, 1000))
+    assert len(passes) == needed
+    np.testing.assert_array_equal(again.metric_.matrix, whole.metric_.matrix)
 
 
 KILLED = """

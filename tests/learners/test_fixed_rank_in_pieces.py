@@ -52,8 +52,8 @@ def test_a_pass_finds_cost_and_slope_of_the_definition() -> None:
     weighed = c.at_most(PAIRS[:30], 3.0, weights=np.linspace(0.5, 2, 30))
     G, other = RNG.normal(size=(D, 2)), RNG.normal(size=(D, 3))
     for constraints in (side, weighed):
-        bounds, scale = constraints.bounds, Scale(3.0, 5.0, float(constraints.weights.mean()))
-        pieces, _ = cut(constraints.resolve(N), bounds, Stacked([X]))
+        scale = Scale(3.0, 5.0, float(constraints.weights.mean()))
+        pieces, _ = cut(constraints.resolve(N), Stacked([X]))
         found = [sums_of(piece, G, None, scale) for piece in pieces]
         along = [sums_of(piece, G, other, scale) for piece in pieces]
         cost, slope = 0.0, np.zeros((D, D))

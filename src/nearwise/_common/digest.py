@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from nearwise._common.columns import Constant, Stored
+
 SHORT = 16  # characters that are shown to people
 
 
 def digest(*parts: Any) -> str:
-    """64 hexadecimal digits of values, arrays, dense or sparse, and lists, tuples and dataclasses of them.
+    """64 hexadecimal digits of values, arrays, dense, sparse or in files, and lists, tuples and dataclasses.
 
     Equal values have equal digests on all machines; an array differs from a list, and 1 from 1.0.
     """
@@ -27,10 +29,12 @@ def _add(found: Any, value: Any) -> None:
     if sparse.issparse(value):
         rows = sparse.csr_array(value)
         value = (rows.shape, rows.data, rows.indices, rows.indptr)
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray | Stored | Constant):
         found.update(f"{value.dtype.kind}{value.dtype.itemsize} {value.shape};".encode())
-        little = value.astype(value.dtype.newbyteorder("<"), copy=False)
-        found.update(repr(value.tolist()).encode() if value.dtype.hasobject else little.tobytes())
+        parts = [value] if isinstance(value, np.ndarray) else (np.asarray(part) for _, part in value.chunks())
+        for part in parts:
+            little = part.astype(part.dtype.newbyteorder("<"), copy=False)
+            found.update(repr(part.tolist()).encode() if part.dtype.hasobject else little.tobytes())
     elif isinstance(value, list | tuple):
         found.update(f"{len(value)};".encode())
         for item in value:

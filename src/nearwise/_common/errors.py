@@ -6,6 +6,23 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 
+class RowError(ValueError):
+    """Something is wrong with one row of an argument.
+
+    Attributes
+    ----------
+    row : its number
+    words : what is wrong
+    """
+
+    def __init__(self, row: int, words: str, unit: str = "row") -> None:
+        super().__init__(f"{unit} {row}: {words}")
+        self.row, self.words, self.unit = int(row), words, unit
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.row, self.words, self.unit)
+
+
 class RowsError(ValueError):
     """Something is wrong with some rows, of constraints for example.
 

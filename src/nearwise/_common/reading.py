@@ -13,15 +13,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from nearwise._common.errors import RowError
 from nearwise._common.types import Array
 
 Ids = NDArray[Any]  # int64 or str
 Rows = ArrayLike | Iterable[Sequence[int] | Sequence[str]]
 
+_DENSE = 8  # integer ids among so many numbers for each of them are looked up in a table of them
 SYMMETRY_TOLERANCE = 1e-10  # relative to the largest entry: what rounding leaves in a computed matrix
 
 
-def id_rows(rows: Rows, *widths: int) -> Ids:
+def id_rows(rows: Any, *widths: int) -> Ids:
     """A table of ids with one of the given numbers of columns; an empty list is a table without rows."""
     ready = hasattr(rows, "__array__") or isinstance(rows, list | tuple)
     source = list(rows) if isinstance(rows, Iterable) and not ready else rows
@@ -138,8 +140,8 @@ def column(
         )
     wrong = np.flatnonzero(~valid(array))
     if wrong.size:
-        where = f"{unit} {wrong[0]}: " if array.ndim else ""
-        raise ValueError(f"{where}{name} is {float(array.flat[wrong[0]])}, expected {expected}")
+        words = f"{name} is {float(array.flat[wrong[0]])}, expected {expected}"
+        raise RowError(int(wrong[0]), words, unit) if array.ndim else ValueError(words)
     return np.array(np.broadcast_to(array, (length,)))
 
 
@@ -188,7 +190,7 @@ def refuse_self_pairs(pairs: Ids) -> None:
     """Refuses rows (i, i)."""
     same = np.flatnonzero(pairs[:, 0] == pairs[:, 1])
     if same.size:
-        raise ValueError(f"row {same[0]}: the object {show(pairs[same[0], 0])} is paired with itself")
+        raise RowError(int(same[0]), f"the object {show(pairs[same[0], 0])} is paired with itself")
 
 
 def refuse_duplicates(ids: Ids, name: str) -> None:
@@ -208,12 +210,19 @@ def row_finder(n_objects: int, sample_ids: ArrayLike | None) -> Callable[[Ids], 
     refuse_duplicates(known, "sample_ids")
     order = np.argsort(known)
     ordered = known[order]
+    lowest, highest = (
+        (int(ordered[0]), int(ordered[-1])) if known.dtype.kind == "i" and n_objects else (0, -1)
+    )
+    is_dense = 0 <= highest - lowest < _DENSE * n_objects
+    row_of = np.full(highest - lowest + 2 if is_dense else 0, -1, np.int64)  # the last is that of no id
+    if is_dense:
+        row_of[known - lowest] = np.arange(n_objects)
 
     def find(ids: Ids) -> NDArray[np.int64]:
         if ids.dtype.kind != known.dtype.kind or n_objects == 0:
             return np.full(ids.shape, -1, np.int64)
-        if sample_ids is None:
-            return np.where((ids >= 0) & (ids < n_objects), ids, -1)
+        if is_dense:
+            return row_of[np.where((ids >= lowest) & (ids <= highest), ids - lowest, -1)]
         place = np.minimum(np.searchsorted(ordered, ids), n_objects - 1)
         return np.where(ordered[place] == ids, order[place], -1)
 
@@ -260,7 +269,7 @@ def _ids_of_objects(table: NDArray[Any], place: str) -> Ids:
 def _raise_at(wrong: NDArray[np.bool_], table: NDArray[Any], place: str, reason: str) -> None:
     if wrong.any():
         index = tuple(np.argwhere(wrong)[0])
-        raise ValueError(f"{place} {index[0]}: the id {show(table[index])} {reason}")
+        raise RowError(int(index[0]), f"the id {show(table[index])} {reason}", place)
 
 
 def _raise_ragged(rows: Any, widths: tuple[int, ...]) -> NoReturn:

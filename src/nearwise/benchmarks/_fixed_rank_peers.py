@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 import nearwise as nw
 from nearwise._common.types import Array
-from nearwise.benchmarks._workload import _peak_bytes as peak_bytes
+from nearwise.benchmarks._workload import peak_bytes
 from nearwise.fixed_rank.driver import FixedRankRecord, minimise
 from nearwise.fixed_rank.geometry import Flat, MixingGeometry, Polar
 from nearwise.fixed_rank.regression import Regression, vector_forms

@@ -149,11 +149,11 @@ def measure(folder: str, pairs: str, penalty: str) -> None:
     run = solve(data, side, float(penalty))
     result = run.result
     found = {"seconds": run.seconds, "iterations": result.n_iter, "gap": result.certificate.gap}
-    found["peak"] = _peak_bytes()
+    found["peak"] = peak_bytes()
     print(json.dumps(found))
 
 
-def _peak_bytes() -> int:
+def peak_bytes() -> int:
     """The largest resident size of this process so far.
 
     Linux's ru_maxrss of a new process starts at the size of its parent, so /proc is asked where it exists.

@@ -11,9 +11,11 @@ make it smaller; a line on standard error for each iteration tells how far it is
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
 import resource
+import subprocess
 import sys
 import tempfile
 import time
@@ -28,8 +30,9 @@ import numpy as np
 import nearwise as nw
 from nearwise.benchmarks import _tables
 from nearwise.benchmarks._tables import Row, Table, Target
+from nearwise.benchmarks._workload import peak_bytes
 from nearwise.benchmarks.baselines import Unavailable
-from nearwise.distributed import open_vectors, vectors_of
+from nearwise.distributed import open_pairs, open_vectors, vectors_of
 from nearwise.model.blocks import Constraints
 
 TARGETS = {
@@ -38,6 +41,7 @@ TARGETS = {
     "two workers": Target(1.6, at_least=True),
     "overhead": Target(0.1),
     "client, MB": Target(500),
+    "memory, larger over smaller": Target(1.5),
 }
 
 
@@ -56,9 +60,12 @@ class Sizes:
     iterations: int = 3
     client_vectors: int = 10_000_000
     client_pairs: int = 200_000
+    table_pairs: tuple[int, ...] = (5_000_000, 50_000_000)
+    table_vectors: int = 100_000
+    table_width: int = 32
 
 
-QUICK = Sizes(4000, 8, 20_000, (2000, 20_000), 2, 1e-2, 1e-4, 20_000, 3, 20_000, 2000)
+QUICK = Sizes(4000, 8, 20_000, (2000, 20_000), 2, 1e-2, 1e-4, 20_000, 3, 20_000, 2000, (2000, 20_000), 500, 4)
 
 
 def main(argv: list[str]) -> int:
@@ -81,6 +88,7 @@ def _smaller(sizes: Sizes, pairs: int | None, vectors: int | None) -> Sizes:
         pairs=min(sizes.pairs, m),
         worker_pairs=min(sizes.worker_pairs, m),
         client_pairs=min(sizes.client_pairs, m),
+        table_pairs=tuple(sorted({min(count, pairs or count) for count in sizes.table_pairs})),
         growing=(*(count for count in sizes.growing if count < m), min(m, sizes.growing[-1])),
         vectors=min(sizes.vectors, n),
         client_vectors=min(sizes.client_vectors, 10 * n),
@@ -116,6 +124,64 @@ def parquet(sizes: Sizes) -> Iterator[Table]:
         )
         del vectors, problem, result
     yield table
+
+
+def tables(sizes: Sizes) -> Iterator[Table]:
+    """The memory of a fit to pairs in Parquet, for growing numbers of them, each in a process of its own."""
+    n, r = sizes.table_vectors, sizes.table_width
+    table = Table(
+        f"pairs in Parquet over {n:,} x {r} single-precision vectors in memory",
+        [f"MetricLearner, LogDet, bounds in a column, one penalty, to a gap of {sizes.tol:g}"],
+    )
+    target = TARGETS["memory, larger over smaller"]
+    for m in sizes.table_pairs:
+        with tempfile.TemporaryDirectory() as folder:
+            _written_pairs(Path(folder), n, r, m)
+            code = f"import sys; from {__name__} import fit_table; fit_table(*sys.argv[1:])"
+            command = [sys.executable, "-c", code, folder, str(sizes.tol)]
+            row: Row = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+        if table.rows:
+            share = float(row["peak, MB"] or 0) / float(table.rows[0]["peak, MB"] or 1)
+            row |= {"memory over the first": share, str(target): target.verdict(share)}
+        table.rows.append(Row(pairs=f"{m:,}") | row)
+    yield table
+
+
+def fit_table(folder: str, tol: str) -> None:
+    """What the process of a row of `tables` does; prints what it took as JSON."""
+    X = np.load(Path(folder, "x.npy"))
+    pairs = open_pairs(sorted(Path(folder).glob("*.parquet")), ["left", "right"], scratch=folder)
+    near, far = pairs.where("same", True), pairs.where("same", False)
+    side = nw.constraints.at_most(near, "limit") + nw.constraints.at_least(far, "limit")
+    read = time.process_time()
+    freedom = X.shape[1] * (X.shape[1] + 1) / 2
+    learner = nw.MetricLearner(penalty=freedom / len(side), tol=float(tol), random_state=0)
+    result = learner.fit(X, constraints=side).result_
+    found = {"reading, s": read, "fit, s": time.process_time() - read, "gap": result.certificate.gap}
+    print(json.dumps(found | {"peak, MB": peak_bytes() / 1e6}))
+
+
+def _written_pairs(folder: Path, n: int, r: int, m: int) -> None:
+    """Vectors, and pairs in four files, each drawn and written a million at a time."""
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet as file
+    except ImportError as error:
+        raise Unavailable("needs the extra tables") from error
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, n)
+    X = rng.standard_normal((n, r), dtype=np.float32)
+    X[:, : r // 4] += 2 * labels[:, None]
+    np.save(folder / "x.npy", X)
+    kinds = {"left": pa.int64(), "right": pa.int64(), "same": pa.bool_(), "limit": pa.float32()}
+    for part in range(4):
+        with file.ParquetWriter(folder / f"{part}.parquet", pa.schema(kinds.items())) as writer:
+            for low in range(0, m // 4, 1_000_000):
+                i = rng.integers(0, n, min(1_000_000, m // 4 - low))
+                j = (i + rng.integers(1, n, len(i))) % n
+                same = labels[i] == labels[j]
+                limit = np.where(same, 1.2 * r, 2.5 * r).astype(np.float32)
+                writer.write_table(pa.table([i, j, same, limit], writer.schema))
 
 
 def growth(sizes: Sizes) -> Iterator[Table]:
@@ -312,5 +378,6 @@ SECTIONS: dict[str, tuple[Callable[[Sizes], Iterator[Table]], ...]] = {
     "growth": (growth,),
     "workers": (workers,),
     "client": (client,),
+    "tables": (tables,),
     "parquet": (parquet,),
 }

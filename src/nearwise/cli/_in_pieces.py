@@ -33,7 +33,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     where = parser.add_argument_group(
         "data larger than memory",
-        "Several Parquet or .npy files, or a folder, are used in pieces; so is one file with these options.",
+        "Several Parquet or .npy files, or a folder, are used in pieces; so is one file with these options, "
+        "or with a folder or a Parquet file of 4 million rows as --pairs.",
     )
     where.add_argument(
         "--workers", type=whole_number(1), metavar="N", help="work in N processes of one thread (extra dask)"
@@ -47,6 +48,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def wanted(arguments: argparse.Namespace) -> bool:
     """Whether the data are to be used in pieces."""
+    if _is_said(arguments):
+        return True
+    if arguments.pairs is None or Path(arguments.data).suffix not in _FILES or arguments.conflicts:
+        return False
+    from nearwise.distributed.pairs import is_large
+
+    with refusing_bad_input():
+        return is_large(arguments.pairs)
+
+
+def _is_said(arguments: argparse.Namespace) -> bool:
     several = bool(arguments.more) or Path(arguments.data).is_dir()
     return several or arguments.workers is not None or arguments.dask is not None
 
@@ -99,6 +111,8 @@ def _check(arguments: argparse.Namespace) -> None:
         )
     for option in (
         "rank",
+        "structure",
+        "group",
         "kernel",
         "report",
         "held_out",
@@ -160,6 +174,8 @@ def _tell(
     learner = fit.learner
     result = learner.result_
     notices = [*told, *fit.notices, *([f"the fit was ended early: {fit.stopped}"] if fit.stopped else [])]
+    if not _is_said(arguments):
+        notices.append(f"{arguments.pairs} has so many pairs that the data are used in pieces")
     notices.append("nothing was held out and no column standardised, which needs all rows in memory")
     if arguments.json:
         found = {

@@ -89,8 +89,9 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     """Write a fitted estimator, or a metric, to a file.
 
     The file is written beside its destination and then moved there, so that no reader sees half of it.
-    Everything is stored but callbacks, checkpoints and the training features inside `result_`. A parameter
-    that is a function or a random state cannot be stored and is refused.
+    Everything is stored but callbacks, checkpoints, and inside `result_` the training features and the
+    multipliers of constraints in pieces, which are computed from them. A parameter that is a function or a
+    random state cannot be stored and is refused.
 
     Parameters
     ----------
@@ -116,7 +117,8 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
 def load(path: str | os.PathLike[str]) -> Any:
     """The model in a file that `save` has written; it transforms as the saved one did, bit by bit.
 
-    In `result_` the training features are missing: `features` has no rows.
+    In `result_` the training features are missing: `features` has no rows, and where the constraints were in
+    pieces, `dual` has none.
     """
     header, tensors = _read(Path(path))
     schema = header.get("schema", "")
@@ -265,6 +267,8 @@ def _state(value: Any) -> dict[str, Any]:
         found = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         if isinstance(value, Result):  # the matrix follows from its factor; the features are training data
             del found["matrix"], found["features"]
+            if not isinstance(found["dual"], np.ndarray):  # of constraints in pieces, which compute it
+                found["dual"] = np.empty(0)
         if isinstance(value, Violation):  # of the constraint, its name
             found["name"] = str(found.pop("stated"))
         return found

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from nearwise._common.errors import one_line
 from nearwise.distributed.vectors import MappedRows, Stacked
 
-_SUFFIXES = (".npy", ".parquet", ".pq")
+PARQUET = (".parquet", ".pq")
+_SUFFIXES = (".npy", *PARQUET)
 _UNREADABLE = "it is damaged, holds Python objects, or is no array that NumPy wrote"
 
 
@@ -86,13 +87,18 @@ def files_of(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) 
     return found
 
 
-def _npy(path: Path) -> MappedRows:
+def opened_npy(path: Path) -> np.memmap[Any, Any]:
+    """A `.npy` file, memory-mapped."""
     try:
-        opened = np.lib.format.open_memmap(path, mode="r")
+        return np.lib.format.open_memmap(path, mode="r")
     except OSError:
         raise
     except Exception as error:  # NumPy reads a header as Python's syntax, which fails in many ways
         raise ValueError(f"{path} cannot be read: {_UNREADABLE}") from error
+
+
+def _npy(path: Path) -> MappedRows:
+    opened = opened_npy(path)
     if opened.ndim != 2 or opened.dtype.kind != "f":
         raise ValueError(
             f"{path} must have rows of floating-point numbers, got shape {opened.shape} {opened.dtype}"
@@ -118,7 +124,7 @@ def _parquet(
     try:
         with target.open("wb") as out:
             for path in paths:
-                file, present = _opened(path)
+                file, present = opened_parquet(path)
                 own = [name for name in present if name not in beside]
                 used = own if used is None else used
                 missing = [name for name in [*used, *beside] if name not in present]
@@ -167,7 +173,7 @@ def _parquet(
     return found
 
 
-def _opened(path: Path) -> tuple[Any, list[str]]:
+def opened_parquet(path: Path) -> tuple[Any, list[str]]:
     """A Parquet file, and the names of its columns."""
     import pyarrow as pa
     from pyarrow import parquet

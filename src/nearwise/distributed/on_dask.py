@@ -65,11 +65,19 @@ class Chunked:
         """The pieces, each with the rows that it names, on the workers."""
         from dask.delayed import delayed
 
+        files = list(dict.fromkeys(file for piece in pieces for file in piece.files()))
+        if files and self.client is not None:
+            refuse_unseen(self.client, files)
         tasks = []
         for piece in pieces:
-            rows = piece.objects()
-            small = piece.renumbered(rows)
-            tasks.append(delayed(_holding)(small, self.gathered(rows), __version__))
+            if files:  # who works on a piece reads it, and this process does not
+                bare = piece.holding(Stacked([np.empty((0, self.shape[1]))]))
+                rows = delayed(_objects_of)(bare)
+                tasks.append(delayed(_read)(bare, rows, self._among(rows), self.dtype, __version__))
+            else:
+                rows = piece.objects()
+                small = piece.renumbered(rows)
+                tasks.append(delayed(_holding)(small, self.gathered(rows), __version__))
         if self.client is None:
             return InThreads(compute(tasks, None))
         return OnDask(self.client, tasks)
@@ -99,6 +107,13 @@ class Chunked:
             own = rows[order[ends[k] : ends[k + 1]]] - self._ends[k]
             parts.append(delayed(_some)(blocks[k], own))
         return delayed(_assembled)(parts, order, self.shape[1], self.dtype)
+
+    def _among(self, rows: Any) -> list[Any]:
+        """Tasks that make arrays of some rows, in order, where a task tells which."""
+        from dask.delayed import delayed
+
+        parts = zip(itertools.pairwise(self._ends.tolist()), self.array.to_delayed().ravel(), strict=True)
+        return [delayed(_between)(chunk, rows, low, high) for (low, high), chunk in parts if low < high]
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -271,6 +286,23 @@ def _theirs() -> str:
 def _holding(piece: Any, rows: NDArray[Any], version: str) -> Any:
     _refuse_other(version)
     return piece.holding(Stacked([rows]))
+
+
+def _objects_of(piece: Any) -> Index:
+    found: Index = piece.objects()
+    return found
+
+
+def _between(chunk: Any, rows: Index, low: int, high: int) -> NDArray[Any]:
+    """Those of some rows that are in a chunk of the rows from `low` to `high`."""
+    begin, end = np.searchsorted(rows, [low, high])
+    return np.asarray(chunk)[rows[begin:end] - low]
+
+
+def _read(piece: Any, rows: Index, parts: list[NDArray[Any]], dtype: Any, version: str) -> Any:
+    """A piece that is in files with the vectors that it names, which come in order."""
+    found = np.concatenate(parts, dtype=dtype) if parts else np.empty((0, 0), dtype)
+    return _holding(piece.renumbered(rows), found, version)
 
 
 def _some(chunk: Any, rows: Index) -> NDArray[Any]:

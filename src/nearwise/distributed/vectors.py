@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -163,7 +164,8 @@ class Stacked:
         files = [part.path for part in self.parts if isinstance(part, MappedRows)]
         if len(files) < len(self.parts):
             return OnDask(self.client, [taken_with(piece, self) for piece in pieces])
-        refuse_unseen(self.client, files)
+        of_pairs = dict.fromkeys(file for piece in pieces for file in piece.files())
+        refuse_unseen(self.client, [*files, *of_pairs])
         return OnDask(self.client, list(pieces))
 
     def over_rows(self, job: Callable[..., R], *arguments: Any, beside: Index) -> list[R]:
@@ -171,6 +173,12 @@ class Stacked:
         step = max(_ROWS_AT_A_TIME // max(self.shape[1], 1), 1)
         starts = range(0, self.shape[0], step)
         return InThreads(starts).run(_on_slice, self, job, step, beside, arguments)
+
+    def by_number(self) -> Stacked:
+        """The same rows without ids, for who has looked these up."""
+        found = copy.copy(self)
+        found.ids, found._keeps = None, self
+        return found
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -205,8 +213,14 @@ def vectors_of(data: Any, client: Any = None) -> Vectors | None:
         there is none, Dask's own threads; for files, which other machines may not see, threads of this
         process.
     """
+    if isinstance(data, np.memmap):
+        if data.ndim != 2:
+            raise ValueError(f"memory-mapped data must have rows and columns, got shape {data.shape}")
+        if data.dtype.kind != "f":
+            raise TypeError(f"memory-mapped data must be floating-point numbers, got {data.dtype}")
+        return Stacked([mapped(data)], client=client)
     if isinstance(data, np.ndarray):
-        return Stacked([_mapped(data)], client=client) if isinstance(data, np.memmap) else None
+        return None
     if isinstance(data, Vectors):
         return data
     if is_dask(data):
@@ -255,10 +269,7 @@ def is_dask(data: Any) -> bool:
     return callable(getattr(data, "__dask_graph__", None))
 
 
-def _mapped(data: np.memmap[Any, Any]) -> NDArray[Any] | MappedRows:
-    if data.ndim != 2:
-        raise ValueError(f"memory-mapped data must have rows and columns, got shape {data.shape}")
-    if data.dtype.kind != "f":
-        raise TypeError(f"memory-mapped data must be floating-point numbers, got {data.dtype}")
+def mapped(data: np.memmap[Any, Any]) -> NDArray[Any] | MappedRows:
+    """An array in a file as the name of that file, where it is the whole of what was mapped."""
     whole = data.flags.c_contiguous and data.filename is not None and type(data.base).__name__ == "mmap"
     return MappedRows(str(data.filename), data.offset, data.shape, data.dtype) if whole else np.asarray(data)

@@ -60,11 +60,11 @@ def most_promising(
     Parameters
     ----------
     kinds : the arguments of `prepared` in which they differ
-    how : the others
+    how : the others; a checkpoint must be one that is opened, for all kinds
     """
     grades = []
     for place, own in enumerate(kinds):
-        fit = prepared(compared=True, **(how | own | {"checkpoint": None}))
+        fit = prepared(compared=True, **(how | own))
         try:
             grade = fit.look()
         except Interrupted as stop:

@@ -127,7 +127,7 @@ def regression(
     in_memory = Regression.weighted(forms, sample.bounds / units.target, signs, sample.weights)
     if named is not None:
         return in_memory, units
-    pieces, _ = cut(filled.blocks, targets, vectors)
+    pieces, _ = cut(filled.blocks, vectors)
     runner = vectors.runner(pieces)
     surveyed(runner, constraints, Terms(LogDet(), 1.0, 1.0, None, np.ones(vectors.shape[1]), 1.0), pieces)
     scale = Scale(units.feature, units.target, float(filled.weights.mean()))

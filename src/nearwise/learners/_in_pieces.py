@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.utils.random import sample_without_replacement
 
 from nearwise._common.digest import digest
 from nearwise._common.types import Array, Codes, Index
@@ -99,9 +100,9 @@ def what_is_named(
     vectors: Vectors, constraints: Constraints, codes: Codes | None
 ) -> tuple[Vectors | Array, Constraints]:
     """Only the objects that constraints name, where there are no labels and they are few; else the same."""
-    if codes is not None:
+    if codes is not None or constraints.is_stored:
         return vectors, constraints
-    named = _named(constraints)
+    named = named_by(constraints)
     if not len(named) or len(named) * vectors.shape[1] > _TAKEN:
         return vectors, constraints
     return rows_of(vectors, named), Constraints(constraints.resolve(len(named), named))
@@ -109,10 +110,20 @@ def what_is_named(
 
 def few_rows(vectors: Vectors, constraints: Constraints) -> tuple[Vectors | Array, Index | None]:
     """The objects that constraints name and their row numbers, where they are few; else the vectors."""
-    named = _named(constraints)
+    if constraints.is_stored:
+        return vectors, None
+    named = named_by(constraints)
     if len(named) * vectors.shape[1] > _TAKEN:
         return vectors, None
     return rows_of(vectors, named), named
+
+
+def named_by(constraints: Constraints) -> Index:
+    """The objects that constraints name, by row number, in order."""
+    named = np.empty(0, np.int64)
+    for _, part in (chunk for block in constraints.blocks for chunk in block.chunks()):
+        named = np.union1d(named, np.asarray(part.object_ids, dtype=np.int64))
+    return named
 
 
 def sample_of_constraints(
@@ -124,9 +135,10 @@ def sample_of_constraints(
     blocks = []
     for block in constraints.blocks:
         count = max(1, int(share * len(block))) if len(block) else 0
-        blocks.append(block.part(np.sort(rng.permutation(len(block))[:count])))
+        chosen = sample_without_replacement(len(block), count, random_state=rng)  # in the room of the sample
+        blocks.append(block.part(np.sort(chosen)))
     sample = Constraints(tuple(blocks))
-    named = _named(sample)
+    named = named_by(sample)
     return rows_of(vectors, named), Constraints(sample.resolve(len(named), named))
 
 
@@ -223,11 +235,6 @@ def _between(pairs: Any, metric: Any, squared: bool) -> Array:
 def _among(rows: Any, pairs: Index, metric: Any, squared: bool) -> Array:
     found = metric.pair_squared_distances(np.asarray(rows, dtype=np.float64), *pairs.T)
     return np.asarray(found if squared else np.sqrt(found))
-
-
-def _named(constraints: Constraints) -> Index:
-    ids = [np.asarray(block.object_ids, dtype=np.int64).ravel() for block in constraints.blocks]
-    return np.unique(np.concatenate([np.empty(0, np.int64), *ids]))
 
 
 def _nearest_in(

@@ -24,6 +24,7 @@ from nearwise.model.drawing import Pairs
 
 LOCAL_PAIRS = 20_000  # drawn at most by default: the neighbours of 2,000 objects
 _LEAST = 1e-3  # of the median threshold: objects whose neighbours are nearly equal get no smaller one
+_MEASURED = 1 << 20  # pairs of each relation in pieces whose distances are looked at to fill open bounds
 _EQUAL = 1e-12  # of the median squared distance, below which two objects count as equal
 
 
@@ -79,24 +80,33 @@ def random_pairs(
 
 def with_bounds(constraints: Constraints, prior: Space | SpaceInPieces) -> Constraints:
     """The constraints, by row number, with their open bounds filled from the pairs in question."""
-    vacant, relations = np.isnan(constraints.bounds), constraints.relations
-    if not vacant.any():
-        return constraints
-    of_relation: dict[int, list[Pairs]] = {-1: [drawing.NO_PAIRS], 1: [drawing.NO_PAIRS]}
-    for block in constraints.blocks:
-        open_rows = np.isnan(block.bounds)
-        if open_rows.any():
-            of_relation[block.relation].append(np.asarray(block.object_ids[open_rows], dtype=np.int64))
-    near, far = (np.concatenate(found) for found in of_relation.values())
-    weights = tuple(constraints.weights[vacant & (relations == sign)] for sign in (-1, 1))
+    most = _MEASURED if isinstance(prior, SpaceInPieces) else None
+    near, far = (_open_rows(constraints, sign, most) for sign in (-1, 1))
+    weights = (near.counts, far.counts)
     whole, learned = (
-        bounds.of_pairs(space.distances(near), space.distances(far), weights=weights)
+        bounds.of_pairs(space.distances(near.object_ids), space.distances(far.object_ids), weights=weights)
         for space in (prior, prior.inside)
     )
     if whole is None or learned is None:
         return constraints
     below, above = bounds.around(np.array(whole.threshold), np.array(learned.threshold))
     return replace(whole, upper=float(below), lower=float(above)).filled(constraints)
+
+
+def _open_rows(constraints: Constraints, relation: int, most: int | None) -> Block:
+    """The pairs of a relation whose bounds are open; of more than `most`, every k-th."""
+    blocks = [block for block in constraints.blocks if block.relation == relation and block.has_open_bounds]
+    step = 1 if most is None else max(-(-sum(map(len, blocks)) // most), 1)
+    found = [Block("distance", relation, drawing.NO_PAIRS, np.empty(0))]
+    for block in blocks:
+        if block.is_stored:  # all of them are open
+            rows = np.arange(0, len(block), step)
+        else:
+            rows = np.flatnonzero(np.isnan(block.bounds))[::step]
+        found.append(block.part(rows))
+    ids = np.concatenate([block.object_ids for block in found])
+    counts = np.concatenate([block.counts for block in found])
+    return Block("distance", relation, ids, np.full(len(ids), np.nan), weights=counts)
 
 
 def _own_thresholds(space: Space | SpaceInPieces, near: Pairs, far: Pairs, n_objects: int) -> Array:

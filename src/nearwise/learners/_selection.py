@@ -18,7 +18,7 @@ from scipy import sparse
 from nearwise._common.types import Array, Codes, Index
 from nearwise.distributed import Vectors
 from nearwise.learners._grading import Grade, Part, area_under_roc, by_neighbors, together
-from nearwise.learners._in_pieces import rows_of
+from nearwise.learners._in_pieces import named_by, rows_of
 from nearwise.learners._side import SideInformation, parts_in_order
 from nearwise.learners._space import Outside, Space, mapped
 from nearwise.model import constraints as c, drawing
@@ -91,11 +91,10 @@ def _without_objects(
     if np.bincount(codes[learned_from]).max() < 2 or len(np.unique(codes[learned_from])) < 2:
         return None
     rows = learned_from
-    if (
-        constraints.blocks
-    ):  # objects without a class cannot be asked for theirs, but constraints speak of some
-        named = np.concatenate([block.object_ids.ravel() for block in constraints.blocks])
-        rows = np.union1d(learned_from, named[codes[named] < 0])
+    if constraints.blocks:
+        if len(labelled) < len(codes):  # who cannot be asked for a class, but constraints speak of some
+            named = named_by(constraints)
+            rows = np.union1d(learned_from, named[codes[named] < 0])
         constraints = Constraints(constraints.restricted_to(rows)[0].resolve(len(rows), rows))
 
     if made_from is not None:

@@ -98,6 +98,7 @@ def read(
     sample_ids: ArrayLike | None,
     complete: bool = True,
     sample_weight: ArrayLike | None = None,
+    in_files: bool = False,
 ) -> SideInformation:
     """Labels as class numbers and constraints by row number.
 
@@ -105,7 +106,8 @@ def read(
     that took a part of the data; without, they are an error, and so are all constraints in such a part, where
     row numbers are those of other objects. `complete` is false for a part of the data, which does not tell
     how often a label occurs (`labelling.read`). With `sample_weight`, a constraint counts times the weights
-    of its objects, and an object of weight 0 is one of which nothing is known.
+    of its objects, and an object of weight 0 is one of which nothing is known. `in_files` says whether the
+    constraints may be there.
     """
     weights = read_weights(sample_weight, n_objects)
     codes, useless = (None, "") if y is None else _codes(y, n_objects, complete, weights)
@@ -114,6 +116,8 @@ def read(
     if not isinstance(constraints, Constraints):
         kind = type(constraints).__name__
         raise TypeError(f"constraints must be made by nearwise.constraints, got {kind}")
+    if not in_files:
+        constraints.refuse_stored("this learner")
     dropped = 0
     is_in_fold = _is_in_fold(constraints)
     if sample_ids is None and is_in_fold:
@@ -149,13 +153,15 @@ def weighed(constraints: Constraints, weights: Array | None) -> Constraints:
         return constraints
     blocks = []
     for block in constraints.blocks:
-        if not block.of_kind.shares_objects:
-            kept = np.flatnonzero((weights[block.object_ids] > 0).all(axis=1))
-            _, counts = _counting(block.object_ids, block.counts, weights)
-            blocks.append(replace(block.part(kept), weights=counts))
-        else:
-            blocks.append(block)
+        shares = block.of_kind.shares_objects
+        blocks.append(block if shares else block.rewritten(lambda part: _counted(part, weights), "weights"))
     return Constraints(tuple(block for block in blocks if len(block)))
+
+
+def _counted(block: Block, weights: Array) -> Block:
+    kept = np.flatnonzero((weights[block.object_ids] > 0).all(axis=1))
+    _, counts = _counting(block.object_ids, block.counts, weights)
+    return replace(block.part(kept), weights=counts)
 
 
 def without_unreachable(
@@ -275,8 +281,8 @@ def _tell_dropped(constraints: Constraints, dropped: int, sample_ids: ArrayLike)
     """Warn of constraints on unknown objects; where all objects are unknown, the ids cannot be meant."""
     known, missing = id_list(sample_ids, "sample_ids"), dict[Any, None]()
     found = False
-    for block in constraints.blocks:
-        ids = block.object_ids.ravel()
+    for _, part in (chunk for block in constraints.blocks for chunk in block.chunks()):
+        ids = part.object_ids.ravel()
         present = np.isin(ids, known) if ids.dtype.kind == known.dtype.kind else np.zeros(len(ids), bool)
         found = found or bool(present.any())
         missing |= dict.fromkeys(ids[~present].tolist())

@@ -80,7 +80,7 @@ class Task:
         of it is learned, it is that part that shall count, so that the square of its share is made up for. A
         row of weight 2 counts as two.
         """
-        total = float(side.weights.sum())
+        total = side.total_weight
         learned = 1.0 if self.outside is None else _learned_share(self, self.outside, side)
         return share * min(self.freedom, total) / total / learned**2
 

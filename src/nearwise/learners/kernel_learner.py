@@ -17,6 +17,7 @@ from nearwise._common.checks import not_negative, one_of, positive
 from nearwise._common.reading import symmetric
 from nearwise._common.types import Array, Index
 from nearwise.learners import _kernel_bases, _side
+from nearwise.learners._checkpoint import Checkpoint, open_checkpoint
 from nearwise.learners._contest import most_promising
 from nearwise.learners._fits import learn
 from nearwise.learners._progress import progress, with_callbacks
@@ -169,6 +170,7 @@ class KernelLearner(Learner):
             found, scores, learned = len(places) - 1, tuple[float, ...](), None
             if len(places) > 1:
                 kinds = [other.own for other in places]
+                how["checkpoint"] = self._checkpoint(places, side, how)
                 found, scores, learned = most_promising(kinds, callback=report, **how)
                 place = places[found]
                 how |= place.own
@@ -180,6 +182,19 @@ class KernelLearner(Learner):
         self.metric_ = place.metric(symmetric_root(learned.factor))
         self.rank_ = place.features.shape[1]
         return self
+
+    def _checkpoint(
+        self, places: list[_Place], side: _side.SideInformation, how: dict[str, Any]
+    ) -> Checkpoint | None:
+        """One for the choice among kernels and for the fit with the one that is chosen."""
+        every = np.arange(len(places[0].features))
+        data = [
+            (place.features, place.prior, place.outside and place.outside.products(every, every))
+            for place in places
+        ]
+        settings = ("divergence", "penalty", "pairs", "n_pairs", "tol", "weights", "scoring")
+        known = data, side.codes, side.constraints.blocks, [how[name] for name in settings]
+        return open_checkpoint(self.checkpoint, self.random_state, *known)
 
     @property
     def start_metric_(self) -> Any:

@@ -16,7 +16,7 @@ from nearwise._common.checks import one_of
 from nearwise._common.reading import symmetric
 from nearwise._common.types import Array, Index
 from nearwise.distributed import Vectors, vectors_of
-from nearwise.distributed.vectors import is_dask
+from nearwise.distributed.vectors import Stacked, is_dask
 from nearwise.learners import _bases, _side
 from nearwise.learners._progress import with_callbacks
 from nearwise.learners._space import Outside
@@ -191,7 +191,8 @@ class MetricLearner(Learner):
             (`nearwise.distributed.open_vectors`), of which only few rows are ever in memory
         y : n labels of any type; None, NaN and -1 mean no label (-1 and +1 alone are two classes, with a
             warning), and measurements are refused
-        constraints : what else is known; learned from together with the labels, if there are both
+        constraints : what else is known; learned from together with the labels, if there are both. Those of a
+            table in files or on Dask (`nearwise.distributed.open_pairs`) are passed over a part at a time.
         sample_ids : n ids, by which the constraints name the rows of X; by default they do by row number.
             Constraints on ids that are not among them are left out and counted, with an `UnknownIdsWarning`;
             not so in scikit-learn's cross-validation, which hands over a part of the data.
@@ -199,10 +200,23 @@ class MetricLearner(Learner):
             count times the weights of their rows, as if a row of weight 2 were there twice. Of rows of weight
             0 nothing is known.
         """
-        vectors = None if isinstance(X, np.memmap) and self._belongs_in_memory(X) else vectors_of(X)
+        in_files = isinstance(constraints, Constraints) and constraints.is_stored
+        mapped = isinstance(X, np.memmap) and not in_files and self._belongs_in_memory(X)
+        vectors = None if mapped else vectors_of(X)
         if vectors is not None:
+            if 0 in vectors.shape or len(vectors) < 2:
+                n, d = vectors.shape
+                raise ValueError(
+                    f"X has {n} rows of {d} columns; two rows and one column are needed at least"
+                )
+            _check_feature_names(self, getattr(X, "_meta", None), reset=True)  # of a Dask dataframe
+            self.n_features_in_ = vectors.shape[1]
             return self._fit_in_pieces(X, vectors, y, constraints, sample_ids, sample_weight)
         X = self._training_data(X)
+        if in_files:
+            if sparse.issparse(X):
+                raise TypeError("constraints in files need dense data, got a sparse matrix")
+            return self._fit_in_pieces(X, Stacked([X]), y, constraints, sample_ids, sample_weight)
         side = _side.read(X.shape[0], y, constraints, sample_ids, sample_weight=sample_weight)
         form = self._form
         if form is not None:
@@ -250,24 +264,20 @@ class MetricLearner(Learner):
         sample_ids: ArrayLike | None,
         sample_weight: Any,
     ) -> Self:
-        """The same for rows that are not in memory; all of M is learned."""
+        """The same for rows, or constraints, that are not in memory; all of M is learned."""
         if self.structure is not None:
             raise ValueError(f"structure={self.structure!r} needs data in memory")
         if self.rank is not None or not isinstance(self.basis, str) or self.basis != "auto":
             raise ValueError("rank and basis need data in memory: of rows in pieces, all of M is learned")
         if isinstance(self.prior, str) and self.prior == "covariance":
             raise ValueError("prior='covariance' needs data in memory: give the matrix")
-        if vectors.shape[0] < 2 or vectors.shape[1] < 1:
-            n, d = vectors.shape
-            raise ValueError(f"X has {n} rows of {d} columns; two rows and one column are needed at least")
-        _check_feature_names(self, getattr(X, "_meta", None), reset=True)  # a Dask dataframe has them there
-        self.n_features_in_ = vectors.shape[1]
         labels = y.compute() if is_dask(y) else y
         names = vectors.ids if sample_ids is None else sample_ids
         weights = sample_weight.compute() if is_dask(sample_weight) else sample_weight
-        side = _side.read(len(vectors), labels, constraints, names, sample_weight=weights)
+        side = _side.read(len(vectors), labels, constraints, names, sample_weight=weights, in_files=True)
         prior = self.prior_matrix(np.empty((0, vectors.shape[1])))
-        factor = self._learn(X, labels, vectors, side, prior)
+        rows = vectors.by_number() if isinstance(vectors, Stacked) else vectors
+        factor = self._learn(X, labels, rows, side, prior)
         self.metric_ = Metric(symmetric_root(factor))
         self.start_metric_ = euclidean(vectors.shape[1]) if prior is None else Metric(root_of(prior))
         if self.kept_prior_ and prior is not None:

@@ -16,10 +16,10 @@ from nearwise._common.reading import finite, symmetric
 from nearwise._common.types import Array, Index, Mask
 from nearwise._common.warning import warn
 from nearwise.linalg.eigenpairs import eigenpairs
-from nearwise.linalg.medians import median
+from nearwise.linalg.magnitudes import median
 from nearwise.model.atoms import is_rounding
 from nearwise.model.blocks import Constraints, Stated
-from nearwise.model.bounds import ALL_EQUAL, NO_MARGIN, of_sample, sampled_pairs
+from nearwise.model.bounds import ALL_EQUAL, NO_MARGIN, OpenBounds, of_sample, sampled_pairs
 from nearwise.model.divergences import Divergence
 from nearwise.model.left_out import left_out
 from nearwise.model.losses import Losses
@@ -65,7 +65,7 @@ class BoundProblem:
 
     def losses(self, penalty: ArrayLike) -> Losses:
         """What the rows cost; refuses what cannot be weighed, and hard rows that nothing can meet."""
-        penalties = _checked_penalties(penalty, self.constraints)
+        penalties = checked_gamma(penalty, self.constraints) * self.constraints.weights
         hard = np.flatnonzero(self.lost & np.isinf(penalties))
         if hard.size:
             raise self._always_zero(int(hard[0]))
@@ -103,10 +103,14 @@ class BoundProblem:
         return RowsError([self.constraints.stated(row)], after=f": {reason}, so its value is always 0")
 
 
-def check_arguments(constraints: Constraints, divergence: Divergence, penalty: ArrayLike) -> None:
-    """What can be told before anything is computed."""
+def check_arguments(
+    constraints: Constraints, divergence: Divergence, penalty: ArrayLike, in_files: bool = False
+) -> None:
+    """What can be told before anything is computed; `in_files` says whether constraints may be there."""
     if not isinstance(constraints, Constraints):
         raise TypeError(f"constraints must be made by nearwise.constraints, got {type(constraints).__name__}")
+    if not in_files:
+        constraints.refuse_stored("this problem")
     if isinstance(divergence, type):
         raise TypeError(f"divergence must be an object: write {divergence.__name__}() with parentheses")
     if missing := [name for name in _NEEDED if not hasattr(divergence, name)]:
@@ -114,7 +118,7 @@ def check_arguments(constraints: Constraints, divergence: Divergence, penalty: A
             f"divergence must be LogDet(), VonNeumann(), Frobenius() or derive from SpectralDivergence; "
             f"{divergence!r} has no {missing[0]}"
         )
-    _checked_penalties(penalty, constraints)
+    checked_gamma(penalty, constraints)
 
 
 def bind_problem(
@@ -126,7 +130,7 @@ def bind_problem(
     fixed: ArrayLike | None = None,
 ) -> BoundProblem:
     """Check features and prior, then bind the constraints to the features in the eigenbasis of the prior."""
-    G = _checked_features(features)
+    G = checked_features(features)
     values, basis = checked_prior(prior, G.shape[1], divergence)
     offsets = _checked_offsets(fixed, constraints)
     return bound(G, constraints, divergence, values, basis, sample_ids, offsets=offsets)
@@ -165,7 +169,7 @@ def bind_factor(
     G: ArrayLike, constraints: Constraints, divergence: Divergence, sample_ids: ArrayLike | None
 ) -> BoundProblem:
     """The same for K0 = G G^T, of which only G is ever formed."""
-    factor = _checked_features(G)
+    factor = checked_features(G)
     V, singular, _ = np.linalg.svd(factor, full_matrices=False)
     kept = singular > max(factor.shape) * np.finfo(np.float64).eps * singular.max(initial=0.0)
     if not kept.any():
@@ -230,7 +234,8 @@ def random_orthonormal(n: int, rank: int, seed: int) -> Array:
     return np.asarray(Q * np.sign(np.diag(R)), dtype=np.float64)
 
 
-def _checked_features(features: ArrayLike) -> Array:
+def checked_features(features: ArrayLike) -> Array:
+    """A dense (n, r) array of finite numbers."""
     if sparse.issparse(features):
         raise TypeError("features must be a dense (n, r) array, got a sparse matrix")
     G = finite(features, "features", ndim=2)
@@ -239,7 +244,8 @@ def _checked_features(features: ArrayLike) -> Array:
     return G
 
 
-def _checked_penalties(penalty: ArrayLike, constraints: Constraints) -> Array:
+def checked_gamma(penalty: ArrayLike, constraints: Constraints) -> Array:
+    """A penalty, or one per constraint, all positive."""
     gamma = np.asarray(penalty, dtype=np.float64)
     if gamma.ndim and gamma.shape != (len(constraints),):
         raise ValueError(
@@ -251,7 +257,7 @@ def _checked_penalties(penalty: ArrayLike, constraints: Constraints) -> Array:
         raise ValueError(
             f"penalty{place} must be positive (inf for hard), got {np.atleast_1d(gamma)[wrong[0]]}"
         )
-    return gamma * constraints.weights
+    return gamma
 
 
 def _checked_offsets(fixed: ArrayLike | None, constraints: Constraints) -> Array | None:
@@ -311,21 +317,18 @@ def _filled_bounds(
         return bounds
     i, j = sampled_pairs(len(G)).T
     whole = None if scale is None else scale[i] + scale[j]
-    return filled_bounds(constraints, G[i] - G[j], basis, reference, whole)
+    return open_bounds(G[i] - G[j], basis, reference, whole).fill(bounds, constraints.relations)
 
 
-def filled_bounds(
-    constraints: Constraints, z: Array, basis: Array | None, reference: Array, whole: Array | None = None
-) -> Array:
-    """The bounds, the open ones filled from differences z of sampled pairs."""
-    bounds = constraints.bounds
+def open_bounds(z: Array, basis: Array | None, reference: Array, whole: Array | None = None) -> OpenBounds:
+    """What fills open bounds, from differences z of sampled pairs."""
     inside = z if basis is None else z @ basis
     whole = np.linalg.norm(z, axis=1) if whole is None else whole
     distances = np.square(inside) @ reference
     distances = distances[(distances > 0) & ~is_rounding(inside, whole, z.shape[1])]
     if (found := of_sample(distances, NO_MARGIN)) is None:
         raise ValueError(ALL_EQUAL)
-    return found.fill(bounds, constraints.relations)
+    return found
 
 
 def lost_rows(relations: NDArray[np.int8], bounds: Array, sizes: Array) -> Mask:

@@ -3,111 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 
 from nearwise._common import reading
+from nearwise._common.columns import Stored
 from nearwise._common.errors import RowsError
 from nearwise._common.markup import fact_table, listing
 from nearwise._common.reading import Ids
-from nearwise._common.types import Array, Mask
-from nearwise.model.kinds import KINDS, Kind
+from nearwise._common.types import Array, Index, Mask
+from nearwise.model.kinds import KINDS
 from nearwise.model.kinds.kind import Names
 from nearwise.model.relations import SYMBOLS
+from nearwise.model.rows import Rows
 
 _SHOWN = 5  # rows of a list in a notebook
 
 
-class _ReadOnly:
-    """Sets the arrays of a dataclass read-only, in a copy and after unpickling too."""
-
-    def __post_init__(self) -> None:
-        for value in vars(self).values():
-            parts = (value.data, value.indices, value.indptr) if sparse.issparse(value) else (value,)
-            for array in parts:
-                if isinstance(array, np.ndarray):
-                    array.setflags(write=False)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self.__post_init__()
-
-
 @dataclass(frozen=True, eq=False)
-class Linear(_ReadOnly):
-    """A symmetric matrix A: `matrix`, or else `factor @ diag(weights) @ factor.T`.
-
-    Attributes
-    ----------
-    matrix : (size, size) float64 array, `scipy.sparse.csr_array`, or None
-    factor : (size, k) float64 array or None
-    weights : (k,) float64 array or None
-    """
-
-    matrix: Any = None
-    factor: Array | None = None
-    weights: Array | None = None
-
-    @property
-    def size(self) -> int:
-        """The number of rows of A."""
-        rows: int = (self.matrix if self.factor is None else self.factor).shape[0]
-        return rows
-
-    @property
-    def norm(self) -> float:
-        """A bound on the Frobenius norm of A and of what it is a sum of."""
-        if self.factor is not None and self.weights is not None:
-            return float(np.abs(self.weights) @ np.einsum("ij,ij->j", self.factor, self.factor))
-        entries = self.matrix.data if sparse.issparse(self.matrix) else self.matrix
-        return float(np.linalg.norm(entries))
-
-
-@dataclass(frozen=True, eq=False)
-class Block(_ReadOnly):
-    """Constraint rows of one kind and one relation, stored by column.
-
-    Attributes
-    ----------
-    kind : its name in `kinds.KINDS`: "distance", "comparison", "similarity" or "linear"
-    relation : -1 for "<=", +1 for ">=", 0 for "=="
-    ids : (m, 2) array of int64 or str; (m, 4) for comparisons, whose rows (i, j, k, l) mean
-        d(i, j) - d(k, l) <= bound; linear: (n,), the objects of the rows of every matrix, or None for
-        the objects 0, ..., n - 1, which then are all objects
-    bounds : (m,) float64 array; NaN stands for "filled from the data"
-    matrices : one `Linear` per row; empty unless the kind is "linear"
-    weights : (m,) float64 array, how much a violation of every row counts; None where all count 1
-    """
-
-    kind: str
-    relation: int
-    ids: Ids | None
-    bounds: Array
-    matrices: tuple[Linear, ...] = ()
-    weights: Array | None = None
-
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            known = ", ".join(map(repr, KINDS))
-            raise ValueError(f"{self.kind!r} is no kind of constraint; kinds are {known}")
-        super().__post_init__()
-
-    def __len__(self) -> int:
-        return len(self.bounds)
-
-    @property
-    def object_ids(self) -> Ids:
-        """`ids`, with the objects 0, ..., n - 1 written out where it is None."""
-        return np.arange(self.matrices[0].size) if self.ids is None else self.ids
-
-    @property
-    def of_kind(self) -> Kind:
-        """The atoms, words and grading of its kind."""
-        return KINDS[self.kind]
+class Block(Rows):
+    """Constraint rows of one kind and one relation, with the words for them; `Rows` has the attributes."""
 
     def describe(self, row: int, bound: float | None = None, names: Names = reading.show) -> str:
         """The constraint of one row as text, as in `d(12, 57) <= 0.25`.
@@ -126,18 +45,6 @@ class Block(_ReadOnly):
     def tells_pairs(self) -> bool:
         """Whether its rows say which pairs shall be near (relation -1) or far (+1)."""
         return self.of_kind.n_distances == 1 and self.relation != 0
-
-    @property
-    def counts(self) -> Array:
-        """The weights, also where all are 1."""
-        return np.ones(len(self)) if self.weights is None else self.weights
-
-    def part(self, rows: NDArray[np.int64]) -> Block:
-        """Some of the rows."""
-        ids = self.ids if self.of_kind.shares_objects or self.ids is None else self.ids[rows]
-        matrices = tuple(self.matrices[row] for row in rows) if self.matrices else ()
-        weights = None if self.weights is None else self.weights[rows]
-        return replace(self, ids=ids, bounds=self.bounds[rows], matrices=matrices, weights=weights)
 
     def about_any(self, chosen: Mask) -> Mask:
         """The rows that name one or more of the chosen objects; `chosen` has the shape of `object_ids`."""
@@ -215,6 +122,28 @@ class Constraints:
         return fact_table("Constraints", about, listing(("row", "constraint"), [*rows, *more]))
 
     @property
+    def is_stored(self) -> bool:
+        """Whether some rows are in files."""
+        return any(block.is_stored for block in self.blocks)
+
+    def refuse_stored(self, who: str) -> None:
+        """An error where some are in files, given to who needs them in memory."""
+        if self.is_stored:
+            raise ValueError(
+                f"{who} needs constraints in memory, and these are in files: constraints.loaded() reads "
+                "them, 24 bytes a pair"
+            )
+
+    def loaded(self) -> Constraints:
+        """The same in memory, 16 bytes for a pair and 8 for its bound."""
+        return Constraints(tuple(block.loaded() for block in self.blocks)) if self.is_stored else self
+
+    @property
+    def total_weight(self) -> float:
+        """Of all rows together."""
+        return sum(block.total_weight for block in self.blocks)
+
+    @property
     def relations(self) -> NDArray[np.int8]:
         """-1 for "<=", +1 for ">=", 0 for "==", one per row."""
         signs = np.array([block.relation for block in self.blocks], dtype=np.int8)
@@ -248,52 +177,65 @@ class Constraints:
             first += len(block)
         raise IndexError(f"there is no row {row} in {self!r}")
 
-    def resolve(self, n_objects: int, sample_ids: ArrayLike | None = None) -> tuple[Block, ...]:
+    def resolve(
+        self, n_objects: int, sample_ids: ArrayLike | None = None, known_as: str = "in sample_ids"
+    ) -> tuple[Block, ...]:
         """The blocks with row numbers of the data (int64) in place of ids.
 
         Parameters
         ----------
         n_objects : the number of rows of the data
         sample_ids : their ids, all different; by default the row numbers themselves
+        known_as : what an id is that is among them, for messages
 
         Returns
         -------
         The same blocks in the same order. The `ids` of a linear block are None where its matrices cover all
         rows of the data in order.
         """
-        if sample_ids is None and self._are_row_numbers(n_objects):
+        numbered = [sample_ids is None and _has_row_numbers(block, n_objects) for block in self.blocks]
+        if all(numbered):
             return self.blocks
         find = reading.row_finder(n_objects, sample_ids)
-        place = f"a row number below {n_objects}" if sample_ids is None else "in sample_ids"
+        place = f"a row number below {n_objects}" if sample_ids is None else known_as
         resolved: list[Block] = []
         first = 0
-        for block in self.blocks:
-            ids = block.object_ids
-            if block.ids is None and len(ids) != n_objects:
+        for block, is_numbered in zip(self.blocks, numbered, strict=True):
+            if block.ids is None and len(block.object_ids) != n_objects:
                 raise ValueError(
-                    f"row {first}: the matrix A has {len(ids)} rows, but there are {n_objects} objects; "
-                    "ids in linear() says which of them they are"
+                    f"row {first}: the matrix A has {len(block.object_ids)} rows, but there are {n_objects} "
+                    "objects; ids in linear() says which of them they are"
                 )
-            shares = block.of_kind.shares_objects
-            index = find(ids)
-            unknown = np.argwhere(index < 0)
-            if len(unknown):
-                row = first if shares else first + int(unknown[0, 0])
-                wrong = reading.show(ids[tuple(unknown[0])])
-                raise RowsError([self.stated(row)], after=f": the id {wrong} is not {place}")
-            in_order = shares and np.array_equal(index, np.arange(n_objects))
-            resolved.append(replace(block, ids=None if in_order else index))
+            resolved.append(block if is_numbered else self._resolved(block, find, first, place, n_objects))
             first += len(block)
         return tuple(resolved)
 
-    def _are_row_numbers(self, n: int) -> bool:
-        """Whether all ids are row numbers of n objects, and all matrices are about all of them."""
-        ids = [block.ids for block in self.blocks if block.ids is not None]
-        whole = [block.matrices[0].size == n for block in self.blocks if block.ids is None]
-        if not all(whole) or any(a.ndim == 1 or a.dtype != np.int64 for a in ids):
-            return False
-        flat = np.concatenate([np.empty(0, np.int64), *[a.ravel() for a in ids]])
-        return not flat.size or bool(flat.min() >= 0 and flat.max() < n)
+    def _resolved(
+        self, block: Block, find: Callable[[Ids], Index], first: int, place: str, n_objects: int
+    ) -> Block:
+        """A block with row numbers in place of ids; `first` is the number of its first row."""
+        shares, done = block.of_kind.shares_objects, 0
+        origin = None if block.stored_ids is None else block.stored_ids.origin
+        block, texts = block.by_number()
+        if texts is not None:  # each is looked for once, and not wherever it occurs
+            row_of = find(texts)
+            find = row_of.__getitem__
+
+        def resolved(part: Block) -> Block:
+            nonlocal done
+            named = part.object_ids
+            index = find(named)
+            unknown = np.argwhere(index < 0)
+            if len(unknown):
+                row, wrong = done + int(unknown[0, 0]), named[tuple(unknown[0])]
+                reason = f"the id {reading.show(wrong if texts is None else texts[wrong])} is not {place}"
+                where = "" if origin is None else f" ({origin.place(row)})"
+                raise RowsError([self.stated(first if shares else first + row)], after=f": {reason}{where}")
+            done += len(part)
+            in_order = shares and np.array_equal(index, np.arange(n_objects))
+            return replace(part, ids=None if in_order else index)
+
+        return block.rewritten(resolved)
 
     def restricted_to(self, sample_ids: ArrayLike) -> tuple[Constraints, int]:
         """The constraints on the given objects alone, and the number of constraints dropped.
@@ -306,11 +248,33 @@ class Constraints:
         """
         known = reading.id_list(sample_ids, "sample_ids")
         kept: list[Block] = []
-        for block in self.blocks:
+
+        def about(block: Block, among: Ids) -> Block:
             ids = block.object_ids
-            present = np.isin(ids, known) if ids.dtype.kind == known.dtype.kind else np.zeros(ids.shape, bool)
-            rows = np.flatnonzero(~block.about_any(~present))
-            if len(rows):
-                kept.append(replace(block, ids=ids).part(rows))
+            present = np.isin(ids, among) if ids.dtype.kind == among.dtype.kind else np.zeros(ids.shape, bool)
+            return replace(block, ids=ids).part(np.flatnonzero(~block.about_any(~present)))
+
+        for block in self.blocks:
+            numbered, texts = block.by_number()
+            among = known if texts is None else np.flatnonzero(np.isin(texts, known))
+            parts = numbered.chunks() if block.is_stored else ()
+            if block.is_stored and all(len(about(part, among)) == len(part) for _, part in parts):
+                kept.append(block)
+                continue
+            found = numbered.rewritten(lambda part: about(part, among))  # noqa: B023
+            if len(found):
+                kept.append(found.with_texts(texts))
         restricted = Constraints(tuple(kept))
         return restricted, len(self) - len(restricted)
+
+
+def _has_row_numbers(block: Block, n: int) -> bool:
+    """Whether the ids of a block are row numbers of n objects, or its matrices about all n."""
+    ids = block.ids
+    if ids is None:
+        return block.matrices[0].size == n
+    if isinstance(ids, Stored):
+        return ids.span is not None and ids.span[0] >= 0 and ids.span[1] < n
+    if block.of_kind.shares_objects or ids.dtype != np.int64:
+        return False
+    return not ids.size or bool(ids.min() >= 0 and ids.max() < n)

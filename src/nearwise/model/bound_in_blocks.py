@@ -7,7 +7,7 @@ are and however the data are stored.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +25,7 @@ from nearwise.model.bounds import sampled_pairs
 from nearwise.model.divergences import Divergence
 from nearwise.model.in_blocks import InBlocks, LossesInBlocks
 from nearwise.model.left_out import left_out
-from nearwise.model.pieces import Piece, Terms, sliced, slices
+from nearwise.model.pieces import Piece, Terms, slices
 
 _PIECES = 256  # about as many are cut, within these limits of their rows
 _FEWEST, _MOST = 1 << 13, 1 << 20
@@ -42,7 +42,7 @@ class BoundInBlocks:
     features, constraints, divergence : as given
     prior, prior_basis : eigenvalues of the prior, and their vectors; None for the columns of the features
     measurements : the constraints, in pieces
-    bounds : the open ones filled
+    filled : the constraints by row number, the open bounds filled
     sample_ids : by which the constraints name the objects
     survey : what was found about the rows
     """
@@ -53,10 +53,20 @@ class BoundInBlocks:
     prior: Array
     prior_basis: Array | None
     measurements: InBlocks
-    bounds: Array
+    filled: Constraints
     sample_ids: ArrayLike | None
     survey: Survey
     of_kernel = False
+
+    @property
+    def bounds(self) -> Array:
+        """The open ones filled."""
+        return self.filled.bounds
+
+    def bound_of(self, row: int) -> float:
+        """The bound of one row."""
+        stated = self.filled.stated(row)
+        return float(stated.block.bounds[stated.place])
 
     def losses(self, penalty: ArrayLike) -> LossesInBlocks:
         """What the rows cost, for one finite penalty."""
@@ -108,22 +118,21 @@ def bind_in_blocks(
     values, basis = binding.checked_prior(prior, vectors.shape[1], divergence)
     reference = binding.reference_of(values, divergence)
     names = vectors.ids if sample_ids is None else sample_ids
-    resolved = constraints.resolve(len(vectors), names)
-    bounds = constraints.bounds
-    if np.isnan(bounds).any():
+    filled = Constraints(constraints.resolve(len(vectors), names))
+    if any(block.has_open_bounds for block in filled.blocks):
         i, j = sampled_pairs(len(vectors)).T
         rows, place = np.unique(np.concatenate([i, j]), return_inverse=True)
         found = finite_rows(vectors, rows)
         z = found[place[: len(i)]] - found[place[len(i) :]]
-        bounds = binding.filled_bounds(constraints, z, basis, reference)
-    pieces, starts = cut(resolved, bounds, vectors)
+        filled = binding.open_bounds(z, basis, reference).filled(filled)
+    pieces, starts = cut(filled.blocks, vectors)
     runner = vectors.runner(pieces)
     r = vectors.shape[1] if basis is None else basis.shape[1]
     coordinates = np.eye(r) if basis is None else basis
     most = max(3 * r * (r + 1) // 2, 4096)
     measurements = InBlocks(runner, starts[:-1], np.diff(starts), coordinates, basis, most)
     survey = surveyed(runner, constraints, Terms(divergence, 1.0, 1.0, basis, reference, 1.0), pieces)
-    return BoundInBlocks(vectors, constraints, divergence, values, basis, measurements, bounds, names, survey)
+    return BoundInBlocks(vectors, constraints, divergence, values, basis, measurements, filled, names, survey)
 
 
 class Extreme(NamedTuple):
@@ -212,9 +221,9 @@ def survey_of(piece: Piece, terms: Terms, stride: int) -> Survey:
     return Survey(np.concatenate(sizes_found), np.nan, total, np.concatenate(lost), extreme, wrong)
 
 
-def cut(blocks: tuple[Block, ...], bounds: Array, vectors: Vectors) -> tuple[list[Piece], Index]:
-    """Pieces of resolved constraints, and where they begin."""
-    m = len(bounds)
+def cut(blocks: tuple[Block, ...], vectors: Vectors) -> tuple[list[Piece], Index]:
+    """Pieces of resolved constraints without open bounds, and where they begin."""
+    m = sum(map(len, blocks))
     size = int(np.clip(-(-m // _PIECES), _FEWEST, _MOST))
     ends = np.cumsum([0, *map(len, blocks)])
     starts = np.append(np.arange(0, m, size), m)
@@ -224,7 +233,7 @@ def cut(blocks: tuple[Block, ...], bounds: Array, vectors: Vectors) -> tuple[lis
         for block, (begin, end) in zip(blocks, itertools.pairwise(ends), strict=True):
             a, b = max(low, begin), min(high, end)
             if a < b:
-                own.append(replace(sliced(block, int(a - begin), int(b - begin)), bounds=bounds[a:b]))
+                own.append(block.between(int(a - begin), int(b - begin)))
         found.append(Piece(int(low), tuple(own), vectors))
     return found, starts
 
@@ -235,7 +244,7 @@ def _place(row: int, pieces: list[Piece]) -> str:
     place = row - piece.start
     for block in piece.blocks:
         if place < len(block):
-            objects = np.asarray(block.object_ids[place], dtype=np.int64)
+            objects = np.asarray(block.object_ids[np.array([place])][0], dtype=np.int64)
             bad = ~np.isfinite(piece.vectors.take(objects)).all(axis=1)
             return f" ({piece.vectors.place(int(objects[bad][0]))})" if bad.any() else ""
         place -= len(block)

@@ -20,13 +20,15 @@ Everything is a ratio of distances, so that no unit matters.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._common.columns import Constant
 from nearwise._common.types import Array, Index
 from nearwise.linalg.magnitudes import median
-from nearwise.model.blocks import Constraints
+from nearwise.model.blocks import Block, Constraints
 
 MARGIN = 2.0  # of learners: similar pairs come below half the threshold, dissimilar ones above twice that
 NO_MARGIN = 1.0  # the percentiles alone
@@ -49,11 +51,18 @@ class OpenBounds:
 
     def filled(self, constraints: Constraints) -> Constraints:
         """The constraints, without open bounds."""
-        blocks = [
-            replace(block, bounds=self.fill(block.bounds, np.full(len(block), block.relation)))
-            for block in constraints.blocks
-        ]
-        return Constraints(tuple(blocks))
+        return Constraints(tuple(self._filled(block) for block in constraints.blocks))
+
+    def _filled(self, block: Block) -> Block:
+        if not block.has_open_bounds:
+            return block
+        bounds: Any = block.bounds
+        filling: Any
+        if isinstance(bounds, Constant):
+            filling = Constant(self.upper if block.relation < 0 else self.lower, len(block))
+        else:
+            filling = self.fill(bounds, np.full(len(block), block.relation))
+        return replace(block, bounds=filling)
 
 
 def of_sample(distances: Array, margin: float = MARGIN) -> OpenBounds | None:

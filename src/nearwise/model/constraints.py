@@ -5,6 +5,9 @@ return `Constraints`, immutable, which `+` joins. Distances are squared througho
 string, a row number of the data unless `sample_ids` names the rows. `weights`, one number > 0 or one per row,
 multiplies the penalty: a row of weight 2 counts like two rows of weight 1. They are from 1e-50 to 1e50.
 
+Pairs and tuples may be more than memory has room for: a file, what `nearwise.distributed.open_pairs` opened,
+a Dask array or dataframe. Bounds and weights are then one number, or the name of a column.
+
 >>> from nearwise import constraints as c
 >>> side = c.at_most([(0, 1), (0, 2)], 0.25) + c.closer([(0, 1, 3)], margin=0.5)
 >>> side
@@ -15,51 +18,58 @@ multiplies the penalty: a row of weight 2 counts like two rows of weight 1. They
 
 from __future__ import annotations
 
+import os
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from nearwise._common import reading
+from nearwise._common.errors import RowError
 from nearwise._common.reading import Ids, Rows
 from nearwise._common.types import Array
+from nearwise.distributed.pairs import PairTable, table_of
 from nearwise.model import drawing, labelling
-from nearwise.model.blocks import Block, Constraints, Linear
+from nearwise.model.blocks import Block, Constraints
+from nearwise.model.from_tables import from_table
 from nearwise.model.kinds.kind import shown_pair
+from nearwise.model.matrices import Linear
 from nearwise.model.relations import Relation, sign_of
 
+Table = Rows | PairTable | os.PathLike[str]
 
-def similar(pairs: Rows, weights: ArrayLike | None = None) -> Constraints:
+
+def similar(pairs: Table, weights: ArrayLike | None = None) -> Constraints:
     """Pairs (i, j) that shall be close: d(i, j) <= a bound that is filled from the data."""
     return _distances("<=", pairs, None, weights)
 
 
-def dissimilar(pairs: Rows, weights: ArrayLike | None = None) -> Constraints:
+def dissimilar(pairs: Table, weights: ArrayLike | None = None) -> Constraints:
     """Pairs (i, j) that shall be far apart: d(i, j) >= a bound that is filled from the data."""
     return _distances(">=", pairs, None, weights)
 
 
-def at_most(pairs: Rows, b: ArrayLike, weights: ArrayLike | None = None) -> Constraints:
+def at_most(pairs: Table, b: ArrayLike, weights: ArrayLike | None = None) -> Constraints:
     """Squared distances d(i, j) <= b, with b > 0 one number or one per pair."""
     return bounded(pairs, b, "<=", weights)
 
 
-def at_least(pairs: Rows, b: ArrayLike, weights: ArrayLike | None = None) -> Constraints:
+def at_least(pairs: Table, b: ArrayLike, weights: ArrayLike | None = None) -> Constraints:
     """Squared distances d(i, j) >= b, with b > 0 one number or one per pair."""
     return bounded(pairs, b, ">=", weights)
 
 
-def equal(pairs: Rows, b: ArrayLike, weights: ArrayLike | None = None) -> Constraints:
+def equal(pairs: Table, b: ArrayLike, weights: ArrayLike | None = None) -> Constraints:
     """Squared distances d(i, j) == b, with b > 0 one number or one per pair."""
     return bounded(pairs, b, "==", weights)
 
 
-def bounded(pairs: Rows, b: ArrayLike, relation: Relation, weights: ArrayLike | None = None) -> Constraints:
+def bounded(pairs: Table, b: ArrayLike, relation: Relation, weights: ArrayLike | None = None) -> Constraints:
     """Squared distances d(i, j) `relation` b, with b > 0 one number or one per pair."""
     return _distances(relation, pairs, b, weights)
 
 
-def closer(tuples: Rows, margin: ArrayLike = 0.0, weights: ArrayLike | None = None) -> Constraints:
+def closer(tuples: Table, margin: ArrayLike = 0.0, weights: ArrayLike | None = None) -> Constraints:
     """Relative comparisons of squared distances.
 
     Parameters
@@ -69,6 +79,8 @@ def closer(tuples: Rows, margin: ArrayLike = 0.0, weights: ArrayLike | None = No
     margin : one number >= 0, or one per row
     weights : how much a violation counts, one number > 0 or one per row; by default 1
     """
+    if (table := table_of(tuples)) is not None:
+        return from_table(table, margin, weights, closer)
     ids = reading.id_rows(tuples, 3, 4)
     if ids.shape[1] == 3:
         ids = ids[:, [0, 1, 0, 2]]
@@ -78,14 +90,13 @@ def closer(tuples: Rows, margin: ArrayLike = 0.0, weights: ArrayLike | None = No
     reading.refuse_self_pairs(far)
     same = np.flatnonzero((near == far).all(axis=1) | (near == far[:, ::-1]).all(axis=1))
     if same.size:
-        raise ValueError(
-            f"row {same[0]}: {shown_pair('d', near[same[0]], reading.show)} is compared with itself"
-        )
+        pair = shown_pair("d", near[same[0]], reading.show)
+        raise RowError(int(same[0]), f"{pair} is compared with itself")
     return _constraints("comparison", "<=", ids, 0.0 - margins, weights=weights)
 
 
 def similarity(
-    pairs: Rows, b: ArrayLike, relation: Relation, weights: ArrayLike | None = None
+    pairs: Table, b: ArrayLike, relation: Relation, weights: ArrayLike | None = None
 ) -> Constraints:
     """Inner products K_ij `relation` b; i == j is allowed and means the diagonal entry K_ii.
 
@@ -97,13 +108,15 @@ def similarity(
     weights : how much a violation counts, one number > 0 or one per pair; by default 1
     """
     sign_of(relation)
+    if (table := table_of(pairs)) is not None:
+        return from_table(table, b, weights, lambda rows, b, weights: similarity(rows, b, relation, weights))
     ids = reading.id_rows(pairs, 2)
     bounds = reading.column(b, len(ids), "bound", np.isfinite, "a finite number")
     impossible = np.flatnonzero((ids[:, 0] == ids[:, 1]) & (bounds <= 0.0) & (relation != ">="))
     if impossible.size:
         row = impossible[0]
         entry = f"{shown_pair('K', ids[row], reading.show)} {relation} {float(bounds[row])}"
-        raise ValueError(f"row {row}: {entry} is impossible, because a diagonal entry is > 0")
+        raise RowError(int(row), f"{entry} is impossible, because a diagonal entry is > 0")
     return _constraints("similarity", relation, ids, bounds, weights=weights)
 
 
@@ -223,8 +236,10 @@ def from_tuples(
 
 
 def _distances(
-    relation: Relation, pairs: Rows, b: ArrayLike | None, weights: ArrayLike | None
+    relation: Relation, pairs: Table, b: ArrayLike | None, weights: ArrayLike | None
 ) -> Constraints:
+    if (table := table_of(pairs)) is not None:
+        return from_table(table, b, weights, lambda rows, b, weights: _distances(relation, rows, b, weights))
     ids = reading.id_rows(pairs, 2)
     bounds = np.full(len(ids), np.nan)
     if b is not None:

@@ -50,13 +50,17 @@ class Piece:
 
     def objects(self) -> Index:
         """The rows of the vectors that it names, in order."""
-        return np.unique(
-            np.concatenate([np.empty(0, np.int64), *(b.object_ids.ravel() for b in self.blocks)])
-        )
+        named = [np.asarray(block.object_ids).ravel() for block in self.blocks]
+        return np.unique(np.concatenate([np.empty(0, np.int64), *named]))
+
+    def files(self) -> list[str]:
+        """In which its rows are; none where they are in memory."""
+        return [ids.path for block in self.blocks if (ids := block.stored_ids) is not None]
 
     def renumbered(self, objects: Index) -> Piece:
         """The same for vectors of which only these rows are left; it holds none."""
-        blocks = [replace(block, ids=np.searchsorted(objects, block.object_ids)) for block in self.blocks]
+        loaded = [block.loaded() for block in self.blocks]
+        blocks = [replace(block, ids=np.searchsorted(objects, block.object_ids)) for block in loaded]
         return Piece(self.start, tuple(blocks), Stacked([np.empty((0, self.vectors.shape[1]))]))
 
     def holding(self, vectors: Vectors) -> Piece:
@@ -257,18 +261,11 @@ def slices(piece: Piece, basis: Array | None) -> Iterator[tuple[Index, Block, Pa
     """
     width, start = piece.vectors.shape[1], piece.start
     step = max(_NUMBERS // max(width, 1), 64)
-    for block in piece.blocks:
+    for block in (block.loaded() for block in piece.blocks):
         for low in range(0, len(block), step):
-            own = sliced(block, low, low + step)
+            own = block.between(low, low + step)
             yield np.arange(start, start + len(own)), own, _written(own, piece.vectors, basis)
             start += len(own)
-
-
-def sliced(block: Block, low: int, high: int) -> Block:
-    """Consecutive rows of a block that names its objects row by row; nothing is copied."""
-    ids = None if block.ids is None else block.ids[low:high]
-    weights = None if block.weights is None else block.weights[low:high]
-    return replace(block, ids=ids, bounds=block.bounds[low:high], weights=weights)
 
 
 def _written(block: Block, vectors: Vectors, basis: Array | None) -> Parts:

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from nearwise._common.markup import fact_table
 from nearwise._common.reading import finite
 from nearwise._common.types import Array, Index
-from nearwise.distributed.vectors import vectors_of
+from nearwise.distributed.vectors import Stacked, vectors_of
 from nearwise.linalg.magnitudes import median
 from nearwise.model import binding
 from nearwise.model.blocks import Block, Constraints, Stated
@@ -43,7 +43,8 @@ class Problem:
     ----------
     features : (n, r) array, one row G_i per object. What is memory-mapped, in files
         (`nearwise.distributed.open_vectors`) or a Dask array or dataframe is used in pieces and never
-        copied as a whole; the constraints must be soft then.
+        copied as a whole; the constraints must be soft then. So are they where the constraints themselves are
+        in files (`nearwise.distributed.open_pairs`).
     constraints : what is known, see `nearwise.constraints`
     divergence : `LogDet()`, `VonNeumann()`, `Frobenius()` or one of your own (`SpectralDivergence`)
     prior : (r, r) symmetric positive semidefinite M0; the identity by default. A singular M0 confines M to
@@ -79,8 +80,11 @@ class Problem:
         groups: ArrayLike | None = None,
     ) -> None:
         divergence = LogDet() if divergence is None else divergence
-        binding.check_arguments(constraints, divergence, penalty)
+        binding.check_arguments(constraints, divergence, penalty, in_files=groups is None and fixed is None)
         vectors = vectors_of(features)
+        if vectors is None and constraints.is_stored:
+            single = isinstance(features, np.ndarray) and features.dtype == np.float32 and features.ndim == 2
+            vectors = Stacked([features if single else binding.checked_features(features)])
         bound: binding.BoundProblem | BoundInBlocks
         if groups is not None:
             if fixed is not None or vectors is not None:
@@ -310,7 +314,9 @@ class Problem:
 
     def stated(self, row: int) -> Stated:
         """One constraint, with its bound filled in."""
-        return self.constraints.stated(row, float(self.bounds[row]))
+        bound = self._bound
+        filling = bound.bound_of(row) if isinstance(bound, BoundInBlocks) else float(self.bounds[row])
+        return self.constraints.stated(row, filling)
 
     def lift(self, factor: Array) -> Array:
         """A factor in the eigenbasis of the prior's range, back in the coordinates of the features."""

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from nearwise._common.types import Array
 from nearwise.linalg.eigenpairs import eigenpairs
 from nearwise.linalg.pairs import PRECISION, Pair, product, squared_lengths, two_sum
-from nearwise.model.blocks import Block, Linear
+from nearwise.model.blocks import Block
 from nearwise.model.certificate import Certificate
 from nearwise.model.formulation import PROOF, spectrum_of_factor
+from nearwise.model.matrices import Linear
 from nearwise.model.measurements import InMemory
 from nearwise.model.problem import Problem
 

@@ -18,6 +18,7 @@ from nearwise._common.types import Array
 from nearwise.data import side_files
 from nearwise.data.side_files import Objects, Reading
 from nearwise.distributed.files import files_of, open_vectors
+from nearwise.distributed.pairs import is_large
 from nearwise.distributed.vectors import NotFiniteError, Stacked, refuse_not_finite
 from nearwise.model.blocks import Constraints
 from nearwise.study.fitted import Fitted
@@ -59,6 +60,8 @@ def side_information(
         (distances, side_files.read_distances),
     ):
         if source is not None:
+            if read is side_files.read_pairs and is_large(source):
+                read = side_files.read_many_pairs
             side = read(source, objects, how)
             found, notices = found + side.constraints, notices + side.notices
     return found, notices

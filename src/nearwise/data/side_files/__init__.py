@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from nearwise._common.types import Array, Index, Mask
 from nearwise.data.side_files._answers import CONFLICTS, Annotator, Answers, settle
 from nearwise.data.side_files._file import File, Objects, each, open_side
+from nearwise.data.side_files._many import many_pairs
 from nearwise.data.side_files._roles import DISTANCES, PAIRS, ROLES, TRIPLETS, named_role, plain
 from nearwise.data.tables import TableError
 from nearwise.data.tables._table import shown
@@ -34,6 +35,7 @@ __all__ = [
     "Reading",
     "Side",
     "read_distances",
+    "read_many_pairs",
     "read_pairs",
     "read_triplets",
 ]
@@ -122,6 +124,20 @@ def read_pairs(source: str, objects: Objects, how: Reading = AS_IS) -> Side:
     near, far = order[similar[order]], order[~similar[order]]
     found = c.similar(pairs[near], _part(weights, near)) + c.dissimilar(pairs[far], _part(weights, far))
     return _side(file, found, order, answers, how)
+
+
+def read_many_pairs(source: str, objects: Objects, how: Reading = AS_IS) -> Side:
+    """Pairs of Parquet files, or a folder of them, of which only a part is in memory at a time.
+
+    Parameters as in `read_pairs`. Repetitions and answers that differ are not looked for.
+    """
+
+    def word(cell: str, turned: bool) -> bool | None:
+        said = _word(cell)
+        return said if said is None or _written(cell) not in _PLAIN_WORDS else said is not turned
+
+    found, notices = many_pairs(source, objects, how, word, lambda title: named_role(title) == "dissimilar")
+    return Side(found, np.empty(0, np.int64), source, "row", notices)
 
 
 def read_triplets(source: str, objects: Objects, how: Reading = AS_IS) -> Side:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from nearwise._common.reading import A_WEIGHT, is_weight
 from nearwise._common.types import Array, Index, Mask
-from nearwise.data.side_files._roles import OBJECTS, ROLES, Layout, by_position, by_title, named_role
+from nearwise.data.side_files._roles import OBJECTS, Layout, asked_for, by_position, by_title, named_role
 from nearwise.data.tables import TableError, open_file
 from nearwise.data.tables._table import place, shown
 from nearwise.data.tables._text import TextFile
@@ -202,7 +202,7 @@ def open_side(
             titles = first
             columns, lines = [column[1:] for column in columns], None if lines is None else lines[1:]
     if titles:
-        asked = _asked(titles, roles)
+        asked = asked_for(titles, roles)
         assigned = by_title(opened.source, titles, layout, asked)
         # item1 and item2 may be names of columns, and ids that the data do not have
         numbered = any(character.isdigit() for title in titles for character in title)
@@ -268,13 +268,3 @@ def _are_titles(
     if known is not None and any(cell in known or whole(cell) in alike for cell in first):
         return False
     return len(first) == 2 or not any(is_value(cell) and named_role(cell) is None for cell in first)
-
-
-def _asked(titles: list[str], roles: Mapping[str, str]) -> dict[str, int]:
-    found = {}
-    for role, wanted in roles.items():
-        if role not in ROLES:
-            raise TableError(f"{role!r} is no role of a column; roles are {', '.join(ROLES)}")
-        if wanted in titles:
-            found[role] = titles.index(wanted)
-    return found

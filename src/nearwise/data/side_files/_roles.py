@@ -91,6 +91,17 @@ def named_role(title: str) -> str | None:
     return _ROLE_OF.get(plain(title))
 
 
+def asked_for(titles: Sequence[str], roles: Mapping[str, str]) -> dict[str, int]:
+    """The columns of roles that the user says; those that this file does not have are of other files."""
+    found = {}
+    for role, wanted in roles.items():
+        if role not in ROLES:
+            raise TableError(f"{role!r} is no role of a column; roles are {', '.join(ROLES)}")
+        if wanted in titles:
+            found[role] = titles.index(wanted)
+    return found
+
+
 def by_position(source: str, width: int, layout: Layout) -> Assigned:
     """The roles of the columns of a file without names."""
     if width not in layout.widths:

@@ -14,7 +14,8 @@ from nearwise.linalg.pairs import Pair, product
 from nearwise.model.kinds.kind import Grade, Kind, Measure, Names, Part, bounded, by_relation
 
 if TYPE_CHECKING:
-    from nearwise.model.blocks import Block, Linear
+    from nearwise.model.blocks import Block
+    from nearwise.model.matrices import Linear
 
 _BOUNDS = Grade("linear constraints", "linear constraints that hold", "share")
 _MEASURED = Grade("linear constraints", "error of linear constraints", "error")

@@ -1,0 +1,118 @@
+"""Pairs in Parquet files that are larger than memory: the same columns and words, read a part at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearwise._common.errors import RowsError
+from nearwise.data.side_files._file import Objects
+from nearwise.data.side_files._roles import PAIRS, Assigned, asked_for, by_title
+from nearwise.data.tables import TableError
+from nearwise.data.tables._table import shown
+from nearwise.distributed.files import files_of, opened_parquet
+from nearwise.distributed.pairs import PairTable, open_pairs
+from nearwise.model import constraints as c
+from nearwise.model.blocks import Constraints
+
+Word = Callable[[str, bool], bool | None]  # whether a cell says similar, and a column turns what 1 means
+
+
+def many_pairs(
+    source: str, objects: Objects, how: Any, word: Word, turns: Callable[[str], bool]
+) -> tuple[Constraints, tuple[str, ...]]:
+    """Constraints in files, by row number of the data, and what the user should know."""
+    try:
+        paths = files_of(source)
+        if any(path.suffix == ".npy" for path in paths):
+            raise TableError(f"{source}: several .npy files of pairs cannot be read; Parquet files can")
+        titles = opened_parquet(paths[0])[1]
+        roles = by_title(source, titles, PAIRS, asked_for(titles, how.roles))
+        table = open_pairs(paths, [titles[roles.columns[role]] for role in ("first", "second")])
+        weights = titles[roles.columns["weight"]] if "weight" in roles.columns else None
+        near, far = _sides(source, table, titles, roles, how, word, turns)
+        found = Constraints() if near is None else c.similar(near, weights)
+        found += Constraints() if far is None else c.dissimilar(far, weights)
+        ids = _alike(objects.ids, found)
+        resolved = Constraints(found.resolve(objects.n_rows, ids, known_as="one of the data's ids"))
+    except RowsError as error:
+        raise TableError(str(error)) from None
+    except (ValueError, OSError) as error:
+        raise error if isinstance(error, TableError) else TableError(str(error)) from None
+    if not len(resolved):
+        raise TableError(f"{source}: nothing is left of it")
+    used = {column for role, column in roles.columns.items() if role != "annotator"}
+    unused = [repr(title) for k, title in enumerate(titles) if k not in used]
+    notices = [f"{source}: not used: {', '.join(unused)}"] if unused else []
+    notices.append(f"{source}: among so many pairs, repetitions and answers that differ are not looked for")
+    return resolved, tuple(notices)
+
+
+def _sides(
+    source: str,
+    table: PairTable,
+    titles: list[str],
+    roles: Assigned,
+    how: Any,
+    word: Word,
+    turns: Callable[[str], bool],
+) -> tuple[PairTable | None, PairTable | None]:
+    """The similar and the dissimilar pairs of a table."""
+    if how.conflicts is not None:
+        raise TableError(
+            f"{source}: --conflicts needs pairs in memory, and these are too many or in a folder"
+        )
+    answers = {role: titles[column] for role, column in roles.columns.items()}
+    if (above := how.similar_above) is not None:
+        column = answers.get("rating", answers.get("similar"))
+        if column is None:
+            raise TableError(f"{source} has no column of ratings; say which it is with --role rating=COLUMN")
+        return (
+            table.where(column, lambda ratings: _numbers(ratings, source, column) > above),
+            table.where(column, lambda ratings: _numbers(ratings, source, column) < above),
+        )
+    role = next((role for role in ("similar", "dissimilar") if role in answers), None)
+    if role is None and "rating" in answers:
+        raise TableError(
+            f"{source}: column {answers['rating']!r} holds ratings; --similar-above T says above which a "
+            "pair is similar"
+        )
+    if role is None:
+        return table, None
+    column = answers[role]
+    turned = role == "dissimilar" or turns(column)
+    meant: dict[bool, list[Any]] = {True: [], False: []}
+    for value, place in table.distinct(column).items():
+        said = word("" if value is None else str(value), turned)
+        if said is None:
+            raise TableError(
+                f"{place}: {shown('' if value is None else str(value))} does not say what the pair is; 1 or "
+                "0, yes or no, similar or dissimilar, same or different do"
+            )
+        meant[said].append(value)
+    near, far = (table.where(column, *meant[said]) if meant[said] else None for said in (True, False))
+    return near, far
+
+
+def _numbers(values: NDArray[Any], source: str, column: str) -> NDArray[Any]:
+    if values.dtype.kind not in "iufb" or not np.isfinite(values).all():
+        raise TableError(f"{source}: column {column!r} has ratings that are no numbers")
+    return values
+
+
+def _alike(ids: NDArray[Any] | None, found: Constraints) -> NDArray[Any] | None:
+    """The data's ids in the type in which the pairs name them: 12 and "12" are the same."""
+    named = next((block.object_ids.dtype.kind for block in found.blocks), "")
+    if ids is None or ids.dtype.kind == named:
+        return ids
+    if named == "U":
+        return ids.astype(str)
+    try:
+        return ids.astype(np.int64)
+    except ValueError:
+        raise TableError(
+            f"the pairs name objects by numbers, and the data's ids are texts, as {ids[0]!r}"
+        ) from None
