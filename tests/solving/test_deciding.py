@@ -272,3 +272,20 @@ def test_what_rounding_hides_of_a_value_is_not_taken_for_an_optimum(seed: int) -
     assert penalty * float(g @ h - Fraction(seen)) ** 2 > 1e-5  # what rounding hides at the prior
     loss = penalty * float((g @ B) @ (h @ B) - Fraction(seen)) ** 2
     assert result.status is not nw.Status.SOLVED or loss <= 1e-6
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("far", [False, True], ids=["from the prior", "from far away"])
+def test_many_pairs_of_a_smooth_kernel_at_a_large_penalty(far: bool) -> None:
+    """360 curves of 15 classes under an RBF kernel: hundreds of short steps at the whole penalty."""
+    rng = np.random.default_rng(1)
+    y = np.arange(360) % 15
+    waves = [np.sin(k * np.pi * np.linspace(0, 1, 45)) / k for k in range(1, 5)]
+    X = ((rng.normal(size=(15, 2, 4))[y] + rng.normal(size=(360, 2, 4))) @ np.array(waves)).reshape(360, 90)
+    K = np.exp(-0.3 / (90 * X.var()) * np.square(X[:, None] - X).sum(axis=2))
+    values, V = np.linalg.eigh(K)
+    G = V[:, -55:] * np.sqrt(values[-55:])
+    problem = nw.Problem(G, c.from_labels(y, G, draw="local", random_state=0), penalty=100.0)
+    start = np.diag(10.0 ** rng.uniform(-1, 1, 55)) if far else None
+    result = nw.solve(problem, nw.solvers.Newton(), max_iter=150, start=start)
+    assert result.status is nw.Status.SOLVED, result.message
