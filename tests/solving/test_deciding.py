@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,14 +30,25 @@ CENTRING = [(np.outer(u, np.ones(7)) + np.outer(np.ones(7), u)) / 2 for u in np.
 @both
 @pytest.mark.parametrize("matrices", [CENTRING, [np.ones((7, 7))]], ids=["K e = 0", "e'K e = 0"])
 @pytest.mark.parametrize("relation", ["==", "<=", ">="])
+@pytest.mark.parametrize("solver", [None, nw.solvers.CyclicProjections()], ids=["chosen", "projections"])
 def test_rows_that_vanish_on_the_range_change_nothing(
-    divergence: nw.Divergence, matrices: list[np.ndarray], relation: str
+    divergence: nw.Divergence, matrices: list[np.ndarray], relation: str, solver: Any
 ) -> None:
     K0 = centred_kernel()
-    result = nw.solve(nw.Problem.from_kernel(K0, c.linear(matrices, 0.0, relation), divergence, math.inf))
+    problem = nw.Problem.from_kernel(K0, c.linear(matrices, 0.0, relation), divergence, math.inf)
+    result = nw.solve(problem, solver)
     assert result.status is nw.Status.SOLVED
     assert result.certificate.primal <= 1e-12
     assert_allclose(result.kernel_factor @ result.kernel_factor.T, K0, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_many_rows_of_few_columns_under_frobenius(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    pairs = [rng.choice(14, 2, replace=False) for _ in range(49)]
+    side = c.at_most(pairs[:25], 0.5) + c.at_least(pairs[25:], 5.0)
+    result = nw.solve(nw.Problem(rng.normal(size=(14, 3)), side, nw.Frobenius()))
+    assert result.status is nw.Status.SOLVED, result.message
 
 
 @both
