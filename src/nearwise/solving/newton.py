@@ -34,6 +34,10 @@ _MANY_PIECES = 64  # from which on the first points are found from some of them
 _STRIDES = (16, 4)  # every so many
 _WEIGHTY = 4.0  # penalties of all rows, per unknown, up to which that helps
 _COARSE, _COARSE_STEPS = 1e-2, 15  # relative gap and number of steps that are enough for a start
+_SETTLED = 0.03  # relative gap at which the share of the penalties is raised, and
+_RAISED = 4.0  # by how much: from further away or by more, Newton's steps are short and hundreds
+_NEAR = 1.0  # relative gap of a start from which on all of the penalties count at once;
+_LITTLE = 0.06  # they do from anywhere where the first share is no less
 _ROUNDING = 4e-15  # relative changes of the objective that mean nothing
 
 
@@ -149,11 +153,11 @@ class _Run:
         self.rng = np.random.default_rng(settings.seed)
         r = len(form.prior)
         unknowns = r * (r + 1) // 2
-        self.is_determined = form.measurements.n_rows >= unknowns
         self.hessian_rows = settings.hessian_rows or max(3 * unknowns, 4096)
         self.cost = _AugmentedLosses(form.losses, settings.stiffness, unknowns)
+        first_share = self.cost.share
         if start is not None:
-            self.cost.raise_share(1.0)  # the way from the prior lies behind
+            self.cost.set_share(1.0)  # the way from the prior lies behind
         self.radius = settings.radius
         self.full_step = False
         self.predicted = np.inf  # the decrease that the last step's model promised
@@ -161,6 +165,13 @@ class _Run:
         self.starts_at_prior = not isinstance(first, SpectralChart) or first.law.mu == 0
         self._visit(first)
         self._differentiate()
+        while self._is_far and first_share < min(_LITTLE, self.cost.share):  # or not all of it
+            self.cost.set_share(max(self.cost.share / _RAISED, first_share))
+            self._reprice()
+
+    @property
+    def _is_far(self) -> bool:
+        return not self.inner_gap <= _NEAR * max(abs(self.merit), self.form.unit)
 
     def point(self) -> Iterate:
         """What was measured at the current point."""
@@ -184,12 +195,9 @@ class _Run:
     def _tighten(self, forced: bool = False) -> bool:
         """Raise the share of the penalties, update the multipliers, lower the smoothing: whichever is due."""
         tightened = False
-        size = max(abs(self.merit), self.form.unit)
-        settled = self.inner_gap <= 0.3 * size
-        # a promise of little gain counts where the rows determine M: few rows at a large share are far away
-        settled |= self.is_determined and self.predicted <= 0.2 * size
+        settled = self.inner_gap <= _SETTLED * max(abs(self.merit), self.form.unit)
         if self.cost.share < 1 and (forced or settled):
-            self.cost.raise_share(10 * self.cost.share)
+            self.cost.set_share(_RAISED * self.cost.share)
             tightened = True
         elif self.cost.can_stiffen if forced else self.cost.any_hard and self._inner_solved():
             self.cost.update(self.values)
@@ -294,7 +302,7 @@ class _AugmentedLosses:
         n_soft, total = losses.soft_penalties
         # as much at first as all unknowns together weigh, or all rows, if there are fewer
         freedom = min(unknowns, n_soft)
-        self._set_share(min(1.0, 2 * freedom / max(total, 1e-300)) if n_soft else 1.0)
+        self.set_share(2 * freedom / max(total, 1e-300) if n_soft else 1.0)
 
     def _take_hard(self, losses: Losses) -> None:
         self.hard = np.flatnonzero(losses.is_hard)
@@ -335,15 +343,12 @@ class _AugmentedLosses:
         self.estimate = new
         self.updates += 1
 
-    def raise_share(self, share: float) -> None:
-        self._set_share(min(1.0, share))
+    def set_share(self, share: float) -> None:
+        self.share = min(1.0, share)
+        self.losses = self.full.times(self.share)
 
     def complementarity_error(self, p: Array, y: Array) -> float:
         return float(np.sum(np.abs(y[self.hard] * (p[self.hard] - self.bounds))))
-
-    def _set_share(self, share: float) -> None:
-        self.share = share
-        self.losses = self.full.times(share)
 
     def _multipliers(self, p: Array) -> tuple[Array, Array]:
         """The multipliers at p, and k."""
