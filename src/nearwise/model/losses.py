@@ -153,7 +153,7 @@ class Losses:
         slack = self.divergence.scalar(p[bregman], b)
         if beyond is not None:
             close = np.abs(d) <= _CLOSE * np.abs(b)
-            slack[close] = (self.divergence.curvature(b) * d**2 / 2)[close]
+            slack[close] = self._bent(b[close], d[close]) / 2
         relative = off[quadratic] / self.sizes[quadratic]
         cost = np.sum(self.penalties[bregman] * slack) + np.sum(self._stiffness[quadratic] * relative**2) / 2
         return float(cost)
@@ -161,11 +161,14 @@ class Losses:
     @cached_property
     def cost_of_rounding(self) -> float:
         """What soft rows cost whose values differ from their bounds by the rounding of these."""
-        off = float(np.finfo(np.float64).eps) * np.abs(self.bounds)
-        with np.errstate(all="ignore"):
-            b = self.bounds[self.is_bregman]
-            slack = (self.penalties * off**2)[self.is_bregman] * self.divergence.curvature(b)
-            rest = (self._stiffness * (off / self.sizes) ** 2)[self._is_quadratic]
+        return self.cost_of(float(np.finfo(np.float64).eps) * np.abs(self.bounds))
+
+    @np.errstate(all="ignore")
+    def cost_of(self, off: Array) -> float:
+        """What soft rows cost whose values differ from their bounds by so little."""
+        rows = self.is_bregman
+        slack = self.penalties[rows] * self._bent(self.bounds[rows], off[rows])
+        rest = (self._stiffness * (off / self.sizes) ** 2)[self._is_quadratic]
         found = float(np.sum(slack) + np.sum(rest)) / 2
         return found if np.isfinite(found) else np.inf
 
@@ -279,12 +282,16 @@ class Losses:
         """penalty * curvature(s) * s^2 of the rows with quadratic loss, without overflow on the way."""
         out = np.zeros_like(self.bounds)
         rows = self._is_quadratic
-        degree, s = self.divergence.degree, self.sizes[rows]
-        if degree is None:
-            out[rows] = self.penalties[rows] * self.divergence.curvature(s) * s**2
-        else:
-            out[rows] = self.penalties[rows] * self.divergence.curvature(np.ones(1)) * s**degree
+        s = self.sizes[rows]
+        out[rows] = self.penalties[rows] * self._bent(s, s)
         return out
+
+    def _bent(self, at: Array, off: Array) -> Array:
+        """curvature(at) * off^2, without overflow on the way."""
+        degree = self.divergence.degree
+        if degree is None:
+            return np.asarray(self.divergence.curvature(at) * off**2)
+        return np.asarray(self.divergence.curvature(np.ones(1)) * at**degree * (off / at) ** 2)
 
     @cached_property
     def _bound_gradient(self) -> Array:

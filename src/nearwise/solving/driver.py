@@ -265,13 +265,12 @@ class _Run(Loop[Iterate, _Graded, Record]):
         if self._are_negligible(self.recheck.most_errors(lifted), point.dual, found):
             return False
         errors = self.recheck.errors(lifted, point.values)
-        # numbers whose squares overflow have no exact sums, and nothing is known of the error
-        return bool(np.isfinite(errors).all()) and not self._are_negligible(errors, point.dual, found)
+        return not self._are_negligible(errors, point.dual, found)
 
     def _are_negligible(self, errors: Array, dual: Array, found: Certificate) -> bool:
         losses, used = self.problem.formulation.losses, dual != 0
         hard = losses.is_hard
-        costs = float(np.abs(dual[used]) @ errors[used])
+        costs = float(np.abs(dual[used]) @ errors[used]) + losses.cost_of(errors)
         hidden = float(np.max(errors[hard] / losses.references[hard], initial=0.0))
         limit = max(abs(found.primal), self.problem.formulation.unit)
         return costs <= _UNSEEN * self.tol * limit and hidden <= _UNSEEN * self.tol
