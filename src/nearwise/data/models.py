@@ -265,8 +265,8 @@ def _state(value: Any) -> dict[str, Any]:
         found = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         if isinstance(value, Result):  # the matrix follows from its factor; the features are training data
             del found["matrix"], found["features"]
-        if isinstance(value, Violation):  # its name says the constraint
-            del found["stated"]
+        if isinstance(value, Violation):  # of the constraint, its name
+            found["name"] = str(found.pop("stated"))
         return found
     if type(value).__name__ in SKLEARN:
         return sklearn_state(value)
@@ -283,6 +283,8 @@ def _restored(kind: Any, state: dict[str, Any]) -> Any:
         factor = state["factor"]
         foresee(8 * len(factor) ** 2, "its matrix")
         return Result(matrix=factor @ factor.T, features=np.empty((0, len(factor))), **state)
+    if kind is Violation:
+        state["stated"] = state.pop("name")
     if hasattr(kind, "__dataclass_fields__"):
         return kind(**state)
     parameters = inspect.signature(kind).parameters

@@ -45,7 +45,7 @@ class Atoms:
         np.cumsum(np.bincount(node, minlength=len(start) - 1), out=start[1:])
         return start, neighbour, order % max(len(self.first), 1)
 
-    def squares(self, n_rows: int) -> Squares:
+    def squares(self, n_rows: int) -> SignedSquares:
         """The same constraints as signed squares, by row: x y^T + y x^T = ((x + y)^2 - (x - y)^2) / 2."""
         product = ~self.is_difference & (self.first != self.second)
         sign = np.where(self.is_difference | product, -1.0, 0.0)
@@ -54,7 +54,7 @@ class Atoms:
         order = np.argsort(self.row[atom], kind="stable")
         start = np.zeros(n_rows + 1, dtype=np.int64)
         np.cumsum(np.bincount(self.row[atom], minlength=n_rows), out=start[1:])
-        return Squares(
+        return SignedSquares(
             start,
             self.first[atom[order]],
             self.second[atom[order]],
@@ -64,7 +64,7 @@ class Atoms:
 
 
 @dataclass(frozen=True, eq=False)
-class Squares:
+class SignedSquares:
     """Signed squares by row: A_i is the sum of coefficient_t x_t x_t^T for start_i <= t < start_{i+1}.
 
     x_t = F[first_t] + sign_t F[second_t].

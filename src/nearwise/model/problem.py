@@ -16,7 +16,7 @@ from nearwise._common.markup import fact_table
 from nearwise._common.reading import finite
 from nearwise._common.types import Array, Index
 from nearwise.distributed.vectors import vectors_of
-from nearwise.linalg.medians import median
+from nearwise.linalg.magnitudes import median
 from nearwise.model import binding
 from nearwise.model.blocks import Block, Constraints, Stated
 from nearwise.model.bound_in_blocks import BoundInBlocks, bind_in_blocks

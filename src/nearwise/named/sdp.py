@@ -220,7 +220,7 @@ def _graded(C0: Array, plain: Problem, found: _logdet_program.Point, penalty: fl
     W, y, losses = found.matrix, found.y, plain.formulation.losses
     values = plain.values(W)
     excess, violations = losses.excess(values), losses.violations(values)
-    lower = -float(y @ plain.bounds)
+    lower = found.lower
     hard_violation = float(violations.max(initial=0.0)) if math.isinf(penalty) else 0.0
     if math.isfinite(penalty):
         upper = float(np.sum(C0 * W)) + penalty * float(excess.sum())

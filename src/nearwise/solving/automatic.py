@@ -23,6 +23,7 @@ _AFFORDABLE = 48  # sweeps
 _LARGEST_ORDER = 80  # of matrices for which the interior-point method is tried
 _WRITTEN_OUT = 8_000_000  # numbers in the constraints, written out, up to which it is
 _QUICK = 10_000  # the same, up to which it is faster than Newton's method
+_FEW_SOFT = 200  # and soft rows, beyond which a step of either method weighs more than Newton's
 _QUICK_FROBENIUS = 200_000
 _FEW_MULTIPLIERS = 1000  # rows up to which Newton's method on the dual is tried
 _MULTIPLIED = 1_000_000  # numbers in hard constraints, written out, up to which it is
@@ -68,7 +69,8 @@ def stages(form: Formulation, tol: float, start: Array | None = None) -> Iterato
     more, m q / 20,000 (a step of the other one costs so much more there), or does not look as if it would
     after 32, 64, ... steps, as happens with penalties of very different sizes.
     It decides almost all of them. Soft constraints get it first where
-    it is the faster one: up to m q = 10,000, or 200,000 under Frobenius, whose Newton steps are many.
+    it is the faster one: up to m = 200 and m q = 10,000, or m q = 200,000 under Frobenius, whose Newton
+    steps are many.
     Newton's method on the dual comes before it where there are at most 1000 rows (hard ones up to m q =
     1,000,000): near the prior it takes a few steps of half the cost, and otherwise it ends soon.
 
@@ -138,7 +140,9 @@ def _can_be_written_out(form: Formulation) -> bool:
 
 
 def _interior_pays(form: Formulation) -> bool:
-    return _numbers(form) <= (_QUICK_FROBENIUS if isinstance(form.divergence, Frobenius) else _QUICK)
+    if isinstance(form.divergence, Frobenius):
+        return _numbers(form) <= _QUICK_FROBENIUS
+    return form.measurements.n_rows <= _FEW_SOFT and _numbers(form) <= _QUICK
 
 
 def _dual_pays(form: Formulation) -> bool:
