@@ -16,7 +16,7 @@ from nearwise._common.reading import finite, symmetric
 from nearwise._common.types import Array, Index, Mask
 from nearwise._common.warning import warn
 from nearwise.linalg.eigenpairs import eigenpairs
-from nearwise.linalg.medians import median
+from nearwise.linalg.magnitudes import median
 from nearwise.model.atoms import is_rounding
 from nearwise.model.blocks import Constraints, Stated
 from nearwise.model.bounds import ALL_EQUAL, NO_MARGIN, of_sample, sampled_pairs

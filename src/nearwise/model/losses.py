@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearwise._common.types import Array, Index, Mask
-from nearwise.linalg.medians import median
+from nearwise.linalg.magnitudes import median
 from nearwise.model.divergences import Divergence
 
 SATISFIED = 1e-3  # relative violation up to which a constraint counts as satisfied, KSD09 7.1
