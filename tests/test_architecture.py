@@ -54,6 +54,12 @@ def test_every_room_has_its_line() -> None:
     assert homes == RANK.keys(), "give it the line of ORDER it belongs to, or take it away there"
 
 
+def test_contributing_tells_the_same_order() -> None:
+    text = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    block = text.partition("```text\n")[2].partition("```")[0]
+    assert [line.partition("  ")[0].split() for line in block.splitlines()] == [list(line) for line in ORDER]
+
+
 def test_imports_point_one_way() -> None:
     assert faults(upward_imports) == {}
 

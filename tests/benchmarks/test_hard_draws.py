@@ -12,6 +12,8 @@ WRONG = {
     "101:49": "the same under von Neumann",
     "31:162": "a multiplier on a row that measures nothing",
     "88101:235": "a matrix that is semidefinite up to one eigenvalue just above rounding",
+    "551003:155": "a contrast of features with an offset of 1e8, taken for a rounding error",
+    "7772002:w403": "matrices on collinear features, some semidefinite up to rounding and others not",
     "31:w59": "small eigenvalues of a prior in different units",
 }
 UNDECIDED = {
@@ -31,6 +33,7 @@ UNDECIDED = {
     "202:30": "the same for a kernel",
     "202:w95": "soft rows of no weight beside hard ones",
     "31:w187": "a penalty of 1e27 on a small bound, von Neumann",
+    "901001:w160": "bounds whose squares vanish: their certificate in twice the precision was not a number",
     "404:226": "collinear features, 44 hard rows, von Neumann",
 }
 HONEST = {  # whether they are decided is a matter of rounding, and of the processor

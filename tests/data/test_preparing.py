@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from nearwise._common.refused import Refused
+from nearwise._common.errors import Refused
 from nearwise.data import steps, tables
 from nearwise.data.tables import TableError, _kinds
 from nearwise.data.tables.numerals import Numerals

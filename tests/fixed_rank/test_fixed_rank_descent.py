@@ -276,6 +276,33 @@ def test_a_step_adds_at_most_twice_the_trace_that_its_samples_ask_for(
 
 
 @pytest.mark.parametrize("name", ["flat", "polar"])
+def test_rounding_does_not_say_whether_the_trace_grows(name: str) -> None:
+    """Of the start, the multiple that fits best, it does so in no direction: any unit finds the same W."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 4))
+    y = np.square(X @ rng.normal(size=(4, 2))).sum(axis=1)
+    found = [
+        nw.FixedRankRegressor(2, name, solver="online", random_state=0).fit(unit * X, y).get_matrix()
+        * unit**2
+        for unit in (1.0, 0.7, 3.0, 11.0)
+    ]
+    for W in found[1:]:
+        np.testing.assert_allclose(W, found[0], rtol=1e-9)
+
+
+def test_the_lengths_of_samples_are_taken_for_many_steps_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One by one they would be a fifth of the work of a step with one sample."""
+    X = np.random.default_rng(0).normal(size=(96, 3))
+    problem, taken = solvers.Regression(solvers.vector_forms(X), 9.0 + np.arange(96.0)), []
+    sizes = type(problem.forms).sizes
+    monkeypatch.setattr(type(problem.forms), "sizes", lambda forms: taken.append(1) or sizes(forms))
+    start = solvers.Stream(solvers.Flat().point(np.eye(3, 2)))
+    end = solvers.pass_over(problem, solvers.Flat(), start, solvers.Schedule(1e-5, np.inf), 1, None)
+    assert np.square(end.point.factor).sum() > 2.0
+    assert len(taken) == 3
+
+
+@pytest.mark.parametrize("name", ["flat", "polar"])
 def test_a_small_start_makes_no_stream_explode(name: str) -> None:
     """Where W grows by factors, as in the polar geometry, long samples of little value would throw it far."""
     for seed in (93, 601, 937):

@@ -207,6 +207,14 @@ def test_a_checkpoint_goes_on_where_kinds_competed(tmp_path: Path) -> None:
     np.testing.assert_array_equal(resumed.transform(X), whole.transform(X))
 
 
+def test_warnings_name_the_learner_that_was_asked() -> None:
+    X, y = np.random.default_rng(0).normal(size=(30, 3)), np.arange(30) % 2
+    for settings, target in (({}, None), ({"kernel": "linear", "penalty": 9.0, "max_iter": 1}, y)):
+        with pytest.warns(Warning, match="^AutoLearner") as told:
+            nw.AutoLearner(random_state=0, **settings).fit(X, target)
+        assert not any("MetricLearner" in str(one.message) for one in told)
+
+
 def test_decisions_about_pairs_and_neighbours_go_with_it() -> None:
     X, y = shells()
     learner = nw.AutoLearner(random_state=0).fit(X, y)

@@ -284,6 +284,13 @@ def test_the_scale_of_gamma_follows_the_data() -> None:
 
 
 @pytest.mark.long
+def test_an_rbf_kernel_does_not_depend_on_what_all_rows_share() -> None:
+    """Rows on a grid, which stay as far from each other when a large number is added."""
+    rows = np.round(X * 2**10) / 2**10
+    near, far = (learner(penalty=1.0).fit(rows + offset, LABELS) for offset in (0.0, 2.0**30))
+    np.testing.assert_allclose(far.distances(rows + 2.0**30), near.distances(rows), rtol=1e-6, atol=1e-9)
+
+
 def test_sparse_data_give_the_kernel_of_dense_data() -> None:
     S = sparse.random_array((30, 50), density=0.2, rng=0, format="csr")
     labels = np.arange(30) % 2

@@ -83,11 +83,11 @@ def test_the_simplest_of_those_that_noise_does_not_tell_apart_is_taken() -> None
         return Grade(float(each.mean()), each)
 
     clear = [grade(0.0), grade(0.2), grade(0.1)]
-    assert first_as_good(clear, lambda one: one) is clear[1]
+    assert first_as_good(clear) == 1
     close = [grade(0.0), clear[1], Grade(clear[1].score + 1e-4, clear[1].each + 1e-4 * rng.normal(size=400))]
     close[2] = Grade(close[2].score, clear[1].each + (rng.normal(scale=0.1, size=400)))
-    assert first_as_good(close, lambda one: one, noise=2.0) is close[1]
-    assert first_as_good(close, lambda one: one, noise=0.0) is max(close, key=lambda one: one.score)
+    assert first_as_good(close, noise=2.0) == 1
+    assert first_as_good(close, noise=0.0) == np.argmax([one.score for one in close])
 
 
 @pytest.mark.parametrize("scoring", ["neighbors", "accuracy", "balanced_accuracy", "roc_auc"])
@@ -132,6 +132,14 @@ def test_a_learner_chooses_by_what_it_is_asked_for(learner: type) -> None:
     with pytest.raises(ValueError, match="scoring='accuracy' needs labels y"):
         learner(scoring="accuracy").fit(X, constraints=side)
     assert learner(scoring="roc_auc", penalty=1.0).fit(X, constraints=side).n_constraints_used_ == 12
+
+
+@pytest.mark.parametrize("learner", [nw.MetricLearner, nw.KernelLearner, nw.AutoLearner])
+def test_labels_that_tell_nothing_leave_the_prior_whatever_the_scoring(learner: type) -> None:
+    X = np.random.default_rng(0).normal(size=(12, 3))
+    with pytest.warns(nw.PriorKeptWarning, match="all 12 labels are 0"):
+        found = learner(scoring="balanced_accuracy").fit(X, np.zeros(12, int))
+    assert found.kept_prior_
 
 
 @pytest.mark.long

@@ -18,7 +18,7 @@ from nearwise import constraints as c
 from nearwise.learners._space import Outside, Space
 from nearwise.learners.input_kernels import InputKernel
 
-RNG = np.random.default_rng(0)
+RNG = np.random.default_rng(0)  # for these two only: a test that drew from it would depend on its order
 Z = RNG.normal(size=(40, 12))
 CLASSES = np.arange(40) % 4
 PAIRS = RNG.permutation(40).reshape(-1, 2)
@@ -49,7 +49,7 @@ def test_a_precomputed_kernel_has_one_distance_by_every_name(basis: str, tmp_pat
         products = model.metric_.pair_products(K0, i, j)
         np.testing.assert_allclose(products, model.learned_kernel(K0)[i, j], atol=1e-8)
     # a new object lacks the same in all its squared distances to training objects
-    new = RNG.normal(size=(6, 12))
+    new = np.random.default_rng(1).normal(size=(6, 12))
     rows = rbf_kernel(new, Z, gamma=0.05)
     named = nw.KernelLearner("rbf", gamma=0.05, basis=basis, rank=15, penalty=math.inf, random_state=0)
     expected = named.fit(Z, constraints=side).distances(new, Z, squared=True)
@@ -91,7 +91,7 @@ def test_single_precision_is_no_contradiction_and_an_indefinite_kernel_is_one() 
 
 @pytest.mark.parametrize("given", ["vectors", "sparse vectors", "rbf", "precomputed"])
 def test_the_part_outside_is_what_the_basis_leaves(given: str) -> None:
-    Q = np.linalg.qr(RNG.normal(size=(12, 5)))[0]
+    Q = np.linalg.qr(np.random.default_rng(2).normal(size=(12, 5)))[0]
     if given in ("vectors", "sparse vectors"):
         kernel, objects, K = InputKernel("linear"), Z, Z @ Z.T
         features = Z @ Q
@@ -112,7 +112,7 @@ def test_the_part_outside_is_what_the_basis_leaves(given: str) -> None:
     np.testing.assert_allclose(
         part.distances(np.arange(3), np.arange(3, 6)), distances_of(rest)[i[:3], i[3:6]], atol=1e-10
     )
-    A = RNG.normal(size=(40, 40))
+    A = np.random.default_rng(3).normal(size=(40, 40))
     A = A + A.T
     side = (
         c.at_most(PAIRS[:2], 1.0)
@@ -140,7 +140,7 @@ def test_the_part_outside_is_what_the_basis_leaves(given: str) -> None:
 @pytest.mark.parametrize("penalty", [0.3, math.inf])
 def test_a_fixed_part_is_a_hard_row_of_one_more_dimension(divergence: nw.Divergence, penalty: float) -> None:
     """<A, M> + f is <A + f e e', M> with M_ee = 1, a hard row that no other row mixes with."""
-    G = RNG.normal(size=(12, 3))
+    G = np.random.default_rng(5).normal(size=(12, 3))  # one of the draws that can be met
     pairs = np.arange(12).reshape(-1, 2)
     z = G[pairs[:, 0]] - G[pairs[:, 1]]
     d = np.sum(z**2, axis=1)
@@ -208,9 +208,18 @@ def side_pair(side: c.Constraints, row: int) -> tuple[int, int]:
     return int(pairs[row, 0]), int(pairs[row, 1])
 
 
+def test_hard_bounds_that_the_fixed_part_meets_are_said_to_be_met() -> None:
+    J = np.linalg.qr(np.random.default_rng(5).normal(size=(12, 3)))[0]
+    rest = np.square((Z[PAIRS[:, 0]] - Z[PAIRS[:, 1]]) @ (np.eye(12) - J @ J.T)).sum(axis=1)
+    learner = nw.MetricLearner(basis=J, penalty=math.inf)
+    with pytest.warns(nw.PriorKeptWarning, match="fixed outside the basis meets every constraint"):
+        learner.fit(Z, constraints=c.at_least(PAIRS, 0.9 * rest))
+    np.testing.assert_allclose(learner.get_mahalanobis_matrix(), np.eye(12), atol=1e-12)
+
+
 def test_open_bounds_are_those_of_whole_distances() -> None:
     """Half of the learned part of the threshold is taken off, and all of it put on."""
-    Q = np.linalg.qr(RNG.normal(size=(12, 4)))[0]
+    Q = np.linalg.qr(np.random.default_rng(6).normal(size=(12, 4)))[0]
     side = c.similar(PAIRS[:10]) + c.dissimilar(PAIRS[10:])
     learner = nw.MetricLearner(basis=Q, penalty=1e-3, random_state=0).fit(Z, constraints=side)
 
@@ -316,6 +325,8 @@ def test_a_basis_given_by_its_coefficients() -> None:
     np.testing.assert_allclose(same.fit(Z, CLASSES).learned_kernel(Z), learner.learned_kernel(Z))
     with pytest.raises(ValueError, match=r"basis must have 40 rows, one per object, got shape \(39, 6\)"):
         nw.KernelLearner(basis=J[:39]).fit(Z, CLASSES)
+    with pytest.raises(ValueError, match="basis must have a column that is not zero"):
+        nw.KernelLearner(basis=0.0 * J).fit(Z, CLASSES)
     with pytest.raises(ValueError, match="rank must be None beside a given basis, got 3"):
         nw.KernelLearner(basis=J, rank=3).fit(Z, CLASSES)
 

@@ -163,3 +163,12 @@ def test_bounds_on_one_distance_contradict_each_other_whatever_the_others_are() 
         result = nw.solve(nw.Problem(G, far + side, nw.VonNeumann(), penalty=np.inf))
         assert result.status is nw.Status.INFEASIBLE
         assert set(np.flatnonzero(result.dual)) == set(range(5, 5 + count))
+
+
+def test_a_proof_must_hold_along_a_column_in_a_much_smaller_unit() -> None:
+    G = np.array([[0.0, 0.0], [0.0, -1e-10], [2e10, 0.0], [1e10, 0.0]])
+    side = c.closer([(2, 0, 3, 1)]) + c.equal([(3, 2)], 1e20)
+    problem = nw.Problem(G, side, penalty=math.inf)
+    assert not nw.check_infeasibility(problem, [1.0, -1.0]).valid
+    assert nw.check_infeasibility(nw.Problem(G[:, :1], side, penalty=math.inf), [1.0, -1.0]).valid
+    assert nw.solve(problem).status is not nw.Status.INFEASIBLE

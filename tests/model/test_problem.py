@@ -217,6 +217,24 @@ def test_a_linear_row_does_not_depend_on_how_its_matrix_is_stored(storage: str) 
     assert_allclose(other.matrix, dense.matrix, atol=1e-5)
 
 
+@pytest.mark.parametrize("offset", [1e4, 1e8])
+@pytest.mark.parametrize("storage", ["dense", "factor", "sparse"])
+def test_a_linear_row_keeps_what_features_with_a_large_common_part_differ_by(
+    storage: str, offset: float
+) -> None:
+    G = offset + np.random.default_rng(3).integers(-8, 9, size=(6, 3)) / 4.0
+    u, v = np.array([1.0, -1, 0, 0, 0, 0]), np.array([0.0, 2, -1, 0, -1, 0])
+    pairs = {"square": (u[:, None], [1.0]), "other": (np.stack([u + v, u - v], axis=1), [0.25, -0.25])}
+    for name, (U, w) in pairs.items():
+        A = (U * w) @ U.T
+        given = {"dense": A, "factor": (U, np.array(w)), "sparse": sparse.csr_array(A)}[storage]
+        row = nw.Problem(G, c.linear(given, 1.0, "<="))
+        x, y = (u, u) if name == "square" else (u, v)
+        expected = (x @ G) @ (y @ G)
+        assert row.values(np.eye(3)) == pytest.approx([expected], rel=1e-7)
+        assert row.formulation.measurements.is_definite.tolist() == [name == "square"]
+
+
 def test_repr_is_short() -> None:
     problem = nw.Problem(G3, c.at_most([(0, 1)], 1.0), nw.VonNeumann())
     assert repr(problem) == "<Problem: 3 objects, 2 features, VonNeumann(), <Constraints: 1 distance <=>>"

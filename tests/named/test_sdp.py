@@ -182,6 +182,36 @@ def test_relevant_components_are_a_program_without_cost() -> None:
     assert found.certificate.dual <= 0.0 <= found.certificate.primal
 
 
+@pytest.mark.parametrize("d", [1, 2])
+def test_equalities_that_follow_from_others_change_nothing(d: int) -> None:
+    """Six symmetric matrices of order 1 or 2 are dependent; all agree with W = 2 I, and the optimum is 0."""
+    A, first = symmetric(6, d, 57), np.eye(d)
+    side = c.linear(first, 2.0 * d, "==")
+    for row in A:
+        side = side + c.linear(row, 2.0 * np.trace(row), "==")
+    found = nw.logdet_sdp(np.zeros((d, d)), side)
+    assert found.status is nw.Status.SOLVED
+    assert found.certificate.dual <= 0.0 <= found.certificate.primal
+    np.testing.assert_allclose(found.matrix, 2.0 * np.eye(d), atol=1e-5)
+
+
+def test_a_lower_bound_that_rounding_may_have_made_is_none() -> None:
+    """Multipliers that grow where nothing holds them back prove nothing once they are all rounding."""
+    side = c.linear(np.eye(2), 1.0, "<=") + c.linear(np.eye(2), 1.0, ">=")
+    found = nw.logdet_sdp(np.diag([1.0, 3.0]), side)
+    rounding = np.finfo(float).eps * np.abs(found.dual).sum()
+    assert found.certificate.dual <= min(1.0, -float(found.dual @ [1.0, 1.0]) - rounding)
+
+
+@pytest.mark.parametrize("unit", [1e-100, 1e20, 1e100])
+def test_the_unit_of_a_program_does_not_matter(unit: float) -> None:
+    side = c.linear(np.eye(2), 1.0, "<=") + c.linear(np.diag([1.0, 0.0]), 0.2, ">=")
+    plain = nw.logdet_sdp(np.diag([-1.0, 3.0]), side)
+    other = nw.logdet_sdp(unit * np.diag([-1.0, 3.0]), side, gamma=unit * 1e-3)
+    assert other.status is nw.Status.SOLVED
+    np.testing.assert_allclose(other.matrix, plain.matrix, rtol=1e-5, atol=1e-9)
+
+
 def test_logdet_sdp_reports_contradictions() -> None:
     side = c.linear(np.eye(2), 1.0, "<=") + c.linear(np.eye(2), 2.0, ">=")
     found = nw.logdet_sdp(np.eye(2), side)

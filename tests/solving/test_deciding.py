@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -258,3 +259,16 @@ def test_bounds_beyond_double_precision_are_refused_and_huge_penalties_are_not()
     result = nw.solve(soft)
     assert result.status is nw.Status.SOLVED
     assert soft.values(result.matrix)[0] == pytest.approx(1.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_rounding_hides_of_a_value_is_not_taken_for_an_optimum(seed: int) -> None:
+    G, penalty = (1e8 + np.random.default_rng(seed).normal(size=(2, 2))) * [[1, 1], [1, -1]], 1e-3
+    open_bound = nw.Problem(G, c.similarity([(0, 1)], 0.0, "=="), nw.Frobenius(), penalty=penalty)
+    seen = float(open_bound.values(np.eye(2))[0])
+    result = nw.solve(nw.Problem(G, c.similarity([(0, 1)], seen, "=="), nw.Frobenius(), penalty=penalty))
+    g, h = (np.array([Fraction(float(x)) for x in row]) for row in G)
+    B = np.array([[Fraction(float(x)) for x in row] for row in result.factor])
+    assert penalty * float(g @ h - Fraction(seen)) ** 2 > 1e-5  # what rounding hides at the prior
+    loss = penalty * float((g @ B) @ (h @ B) - Fraction(seen)) ** 2
+    assert result.status is not nw.Status.SOLVED or loss <= 1e-6

@@ -104,8 +104,36 @@ def test_the_model_is_minimised_under_the_signs() -> None:
                 best = min(best, cost(d))
         found = run._least(H, g, y)
         assert found is not None
-        assert np.all((y + found)[:3] >= -1e-12)
-        assert cost(found) == pytest.approx(best, rel=1e-9)
+        step, at_zero = found
+        assert np.all((y + step)[:3] >= -1e-12)
+        np.testing.assert_allclose((y + step)[at_zero], 0.0, atol=1e-12)
+        assert cost(step) == pytest.approx(best, rel=1e-9)
+
+
+@divergences
+def test_rows_that_a_whole_step_lets_go_have_no_multiplier_at_all(divergence: nw.Divergence) -> None:
+    """One that is left by rounding would count as a row that is far from its bound."""
+    pairs = np.array([(i, j) for i in range(12) for j in range(i)])
+    for seed in range(33):
+        rng = np.random.default_rng(seed)
+        few = pairs[rng.permutation(66)[:30]]
+        side = c.at_most(few[:15], rng.uniform(0.5, 8, 15)) + c.at_least(few[15:], rng.uniform(1, 9, 15))
+        run = _Run(written(nw.Problem(rng.normal(size=(12, 4)), side, divergence, penalty=10.0))[0])
+        while run.residual > 1e-9 and run.advance():
+            assert run._at is not None
+            y = np.abs(run._at.y)
+            assert np.all((y == 0) | (y > 1e-13 * y.max()))
+
+
+def test_steps_towards_far_bounds_are_lengthened() -> None:
+    """One row: M = 1 / (1 + y) shall be 1e-6. Whole steps double 1 + y, and are 24."""
+    side = c.at_most([(0, 1)], 1e-6)
+    run = _Run(written(nw.Problem([[0.0], [1.0]], side, penalty=math.inf))[0])
+    steps = 0
+    while run.residual > 1e-7:
+        assert run.advance()
+        steps += 1
+    assert steps <= 16
 
 
 @divergences

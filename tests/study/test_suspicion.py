@@ -7,8 +7,7 @@ import pytest
 from sklearn.datasets import load_iris
 
 from nearwise import constraints as c, study
-from nearwise._common.cells import inert
-from nearwise.study.suspicion import as_columns
+from nearwise.study.suspicion import as_columns, inert
 
 X, y = load_iris(return_X_y=True)
 KINDS = np.array(["setosa", "versicolor", "=virginica()"], dtype=object)[y]

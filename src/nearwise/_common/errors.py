@@ -48,6 +48,10 @@ def _remade(kind: type[RowsError], rows: Sequence[Any], before: str, after: str)
     return kind(rows, before=before, after=after)
 
 
+class Refused(ValueError):
+    """What was given cannot be used; the message is a sentence for the user that says what, and why."""
+
+
 def one_line(error: Exception) -> str:
     """What an error of another library says, on one line and not too long."""
     return " ".join(str(error).split())[:200] or type(error).__name__

@@ -27,7 +27,7 @@ def thread_pools() -> ThreadpoolController:
 
 def one_blas_thread(needed: bool = True) -> AbstractContextManager[Any]:
     """A context in which BLAS uses one thread."""
-    return thread_pools().limit(limits=1) if needed else nullcontext()
+    return thread_pools().limit(limits=1) if needed and blas_threads() > 1 else nullcontext()
 
 
 def by_work(multiplications: float) -> AbstractContextManager[Any]:

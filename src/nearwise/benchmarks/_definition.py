@@ -12,6 +12,7 @@ Matrices are numpy arrays of mpmath numbers, whose exponents have no limit.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from nearwise.benchmarks._random_problems import Case
 
 DIGITS = 80
 _VANISHES = 1e-26  # a row whose size in the range is this part of its size outside it measures nothing
-_DEFINITE = 1e-13  # an eigenvalue of this relative size has no sign in double precision
+_ROUNDING = 8 * 2.0**-52  # of a number of the features, times their columns, as docs/certificates.md has it
 _PROOF = 1e-7  # what a proof may lack, as `InfeasibilityCheck.valid` says
 _HALVINGS = 40
 
@@ -78,28 +79,23 @@ class Definition:
         B = self.exact.array(result.factor)
         return B if self.case.features is not None else self.exact.array(result.features).dot(B)
 
-    @property
-    def readings(self) -> tuple[bool, ...]:
-        """What `definite` may be: both, if rounding hides of some linear row whether its A >= 0."""
-        return (True, False) if any(row.is_definite is None for row in self.rows) else (True,)
-
     def leakage(self, factor: Exact) -> float:
         """The part of a factor that lies outside the prior's range, relative to the factor."""
         outside = factor - self.T.dot(self.inverse.dot(factor))
         size = self.exact.largest(factor)
         return _double(self.exact.largest(outside) / size) if size else 0.0
 
-    def certificate(self, factor: Exact, dual: Array, definite: bool = True) -> Truth:
-        """The truth about M = factor factor^T and the multipliers.
-
-        `definite` decides for matrices of linear rows of which rounding hides whether they are semidefinite.
-        """
+    def certificate(self, factor: Exact, dual: Array) -> Truth:
+        """The truth about M = factor factor^T and the multipliers."""
         B = self.inverse.dot(factor)
         Z = self.H.dot(B)
-        rows = [(row, row.with_definite(definite)) for row in self.rows]
-        values = [(row, positive, self._value(row, Z)) for row, positive in rows]
-        primal = self._divergence(B) + self.exact.total(self.losses.loss(*part) for part in values)
         y, bound = self._signed(dual), -self.mp.inf
+        values = []
+        for row, w in zip(self.rows, y, strict=True):
+            p = self._value(row, Z)
+            values.append((row, self.losses.is_positive(row, p, w), p))
+        rows = [(row, positive) for row, positive, _ in values]
+        primal = self._divergence(B) + self.exact.total(self.losses.loss(*part) for part in values)
         for _ in range(_HALVINGS):
             bound = self._least(self._pullback(y)) - self.exact.total(
                 self.losses.conjugate(row, positive, y[i]) for i, (row, positive) in enumerate(rows)
@@ -173,11 +169,13 @@ class Definition:
                 ids = () if is_linear else tuple(int(i) for i in np.asarray(block.ids)[k])
                 b = float(block.bounds[k])
                 bound = fills[block.relation] if np.isnan(b) else self.mp.mpf(b)
-                size, definite = self._size(block.kind, ids, matrix, scaled)
-                raw, raw_definite = self._size(block.kind, ids, matrix, outside)
+                size = self._size(block.kind, ids, matrix, scaled)
+                raw = self._size(block.kind, ids, matrix, outside)
                 vanishes = size <= self.mp.mpf(_VANISHES) * raw
-                if definite is not raw_definite:
-                    definite = None
+                definite: bool | None = block.kind == "distance" or (len(ids) == 2 and ids[0] == ids[1])
+                if matrix is not None:
+                    definite, is_rounding = self._sign(matrix)
+                    vanishes = vanishes or is_rounding
                 rows.append(
                     Row(
                         block.kind,
@@ -223,29 +221,41 @@ class Definition:
         full[np.ix_(place, place)] = A
         return full
 
-    def _size(
-        self, kind: str, ids: tuple[int, ...], matrix: Exact | None, F: Exact
-    ) -> tuple[Any, bool | None]:
-        """The size of a row's parts under a matrix with root F, and whether its A >= 0; None if unclear."""
+    def _size(self, kind: str, ids: tuple[int, ...], matrix: Exact | None, F: Exact) -> Any:
+        """The size of a row's parts under a matrix with root F."""
         if matrix is not None:
-            A = F.T.dot(matrix).dot(F)
-            scale, unit = self.exact.scaled(A)
-            values = np.linalg.eigvalsh(unit)
-            largest = float(np.abs(values).max())
-            definite: bool | None = True
-            if largest and values.min() < _DEFINITE * largest:
-                definite = (
-                    True
-                    if self.exact.is_semidefinite(A)
-                    else False
-                    if values.min() < -1e-9 * largest
-                    else None
-                )
-            return scale * self.mp.mpf(float(np.abs(values).sum())), definite
+            scale, unit = self.exact.scaled(F.T.dot(matrix).dot(F))
+            return scale * self.mp.mpf(float(np.abs(np.linalg.eigvalsh(unit)).sum()))
         if kind == "similarity":
             x, y = F[ids[0]], F[ids[1]]
-            return self.mp.sqrt(x.dot(x) * y.dot(y)), ids[0] == ids[1]
-        return self.exact.total(z.dot(z) for z in _differences(ids, F)), kind == "distance"
+            return self.mp.sqrt(x.dot(x) * y.dot(y))
+        return self.exact.total(z.dot(z) for z in _differences(ids, F))
+
+    def _sign(self, matrix: Exact) -> tuple[bool | None, bool]:
+        """Whether G^T A G >= 0 on the prior's range, and whether it is zero to rounding of the features.
+
+        That is, of r columns, an eigenvalue of 8 r 2^-52 |G|^T |A G| at most. None where only that, or twice
+        that, is below zero: such an A may count as semidefinite or not.
+        """
+        inside = matrix.dot(self.features.dot(self._orthonormal))
+        lengths = [[self.mp.sqrt(g.dot(g)) for g in F] for F in (self.features, inside)]
+        allowed = self.exact.total(x * y for x, y in zip(*lengths, strict=True)) * _ROUNDING * inside.shape[1]
+        A = self.features.dot(self._orthonormal).T.dot(inside)
+        scale, unit = self.exact.scaled(A)
+        values = [scale * self.mp.mpf(float(x)) for x in np.linalg.eigvalsh(unit)]
+        is_rounding = bool(max(-values[0], values[-1]) <= allowed)
+        if self.exact.is_semidefinite(A):
+            return True, is_rounding
+        return (False if values[0] < -2 * allowed else None), is_rounding
+
+    @cached_property
+    def _orthonormal(self) -> Exact:
+        """A basis of the prior's range."""
+        if self.T.shape[0] == self.T.shape[1]:
+            return self.exact.array(np.eye(len(self.T)))
+        L = self.exact.cholesky(self.T.T.dot(self.T))
+        assert L is not None
+        return self.T.dot(self.exact.lower_inverse(L).T)
 
     def _value(self, row: Row, Z: Exact) -> Any:
         if row.vanishes:

@@ -84,7 +84,7 @@ class DenseProblem:
 
     @classmethod
     def of(cls, case: Case, definite: bool = True) -> DenseProblem:
-        """`definite` as in `Definition.certificate`."""
+        """`definite` decides for rows of which rounding hides whether A >= 0."""
         exact = Definition(case)
         one = exact.mp.mpf(1)
         mean = one if exact.is_logdet else exact.mean or one
@@ -95,7 +95,7 @@ class DenseProblem:
             prior = np.eye(exact.T.shape[1]) if exact.is_logdet else _doubles(exact.prior / mean)
         numbers = [i for i, row in enumerate(exact.rows) if not row.vanishes]
         rows = [exact.rows[i] for i in numbers]
-        positive = [row.with_definite(definite) for row in rows]
+        positive = [definite if row.is_definite is None else row.is_definite for row in rows]
         references = [
             row.bound if p and row.bound > 0 else row.size for row, p in zip(rows, positive, strict=True)
         ]
@@ -198,7 +198,7 @@ def compared(case: Case, number: int) -> Comparison | None:
         turns.append(Comparison.of(result, outcome, answer(case)))
         if not turns[-1].is_common:
             break  # there are no times to compare
-    if turns[-1].disagrees and len(Definition(case).readings) > 1:
+    if turns[-1].disagrees and any(row.is_definite is None for row in Definition(case).rows):
         turns = [Comparison.of(result, outcome, answer(case, definite=False))]
     peer = min((turn.peer for turn in turns), key=lambda peer: peer.solver_seconds)
     return replace(turns[-1], seconds=min(turn.seconds for turn in turns), peer=peer)
@@ -207,7 +207,7 @@ def compared(case: Case, number: int) -> Comparison | None:
 def answer(case: Case, definite: bool = True) -> PeerAnswer:
     """Clarabel's answer (SCS's where Clarabel fails), or the dense dual's under von Neumann.
 
-    `definite` as in `Definition.certificate`.
+    `definite` decides for rows of which rounding hides whether A >= 0.
     """
     problem = DenseProblem.of(case, definite)
     if isinstance(case.divergence, nw.VonNeumann):

@@ -28,9 +28,6 @@ class Row:
     is_definite: bool | None
     vanishes: bool
 
-    def with_definite(self, definite: bool) -> bool:
-        return definite if self.is_definite is None else self.is_definite
-
     def has_slack(self, positive: bool) -> bool:
         """Whether the loss is the divergence's own slack, not its quadratic expansion."""
         return bool(self.bound > 0 and (positive or self.relation < 0))
@@ -46,6 +43,18 @@ class ExactLosses:
         self.mp = mp
         self.is_logdet = isinstance(divergence, nw.LogDet)
         self.is_frobenius = isinstance(divergence, nw.Frobenius)
+
+    def is_positive(self, row: Row, p: Any, y: Any) -> bool:
+        """Whether A >= 0; where rounding hides it, what suits the value p and the multiplier y better."""
+        if row.is_definite is not None:
+            return row.is_definite
+
+        def lack(positive: bool) -> Any:
+            if np.isinf(row.penalty):
+                return self.violation(row, positive, p)
+            return self.loss(row, positive, p) + self.conjugate(row, positive, y) - y * p
+
+        return bool(lack(True) <= lack(False))
 
     def _excess(self, row: Row, p: Any) -> Any:
         """How far p is on the wrong side."""

@@ -130,9 +130,7 @@ def judged(case: Case, result: nw.Result, bare: Outcome) -> Outcome:
         return replace(bare, fault="infinite numbers in an answer that says SOLVED")
     exact = Definition(case)
     B = exact.factor(result)
-    truths = [exact.certificate(B, result.dual, definite) for definite in exact.readings]
-    best = min(range(len(truths)), key=lambda i: max(truths[i].gap, truths[i].hard_violation))
-    truth = truths[best]
+    truth = exact.certificate(B, result.dual)
     bare = replace(
         bare,
         gap=truth.gap,
@@ -141,7 +139,7 @@ def judged(case: Case, result: nw.Result, bare: Outcome) -> Outcome:
     )
     fault = _fault_of_form(exact, result)
     if not fault and not max(truth.gap, truth.hard_violation) <= MARGIN * TOL:
-        gap, violation = _beyond_rounding(case, result, truth, exact.readings[best])
+        gap, violation = _beyond_rounding(case, result, truth)
         if max(gap, violation) <= MARGIN * TOL:
             return replace(bare, is_rounding=True)
         fault = (
@@ -172,7 +170,7 @@ def _fault_of_form(exact: Definition, result: nw.Result) -> str:
     return f"{leakage:.1e} of the factor lies outside the prior's range" if leakage > _LEAKAGE else ""
 
 
-def _beyond_rounding(case: Case, result: nw.Result, truth: Truth, definite: bool) -> tuple[float, float]:
+def _beyond_rounding(case: Case, result: nw.Result, truth: Truth) -> tuple[float, float]:
     """Gap and violation less what rounding of factor, multipliers and a full prior explains.
 
     That is four times the largest change, before it is divided, when these numbers change by a rounding.
@@ -186,9 +184,9 @@ def _beyond_rounding(case: Case, result: nw.Result, truth: Truth, definite: bool
         near = replace(case, prior=_rounded(rng, case.prior)) if _has_rounding(case) else case
         exact = Definition(near)
         B = exact.factor(result)
-        noise = exact.exact.array(1.0 + 2 * _ULP * rng.uniform(-1, 1, B.shape))
+        noise = exact.exact.array(2 * _ULP * rng.uniform(-1, 1, B.shape)) + 1  # which doubles cannot hold
         dual = result.dual * (1.0 + 2 * _ULP * rng.uniform(-1, 1, len(result.dual)))
-        found = exact.certificate(B * noise, dual, definite)
+        found = exact.certificate(B * noise, dual)
         if np.isfinite(found.gap):
             changes.append(abs(abs(found.primal - found.dual) - difference))
             violations.append(abs(found.hard_violation - truth.hard_violation))

@@ -30,6 +30,7 @@ _PENALTIES = ("one", "per row", "mixed", "extreme", "hard")
 _KINDS = ("open", "distance", "comparison", "similarity", "linear")
 _BOUNDS = ("near", "random", "far", "feasible")
 _CONDITION = 11.9  # log10 of the largest condition of a prior, inside the rank tolerance of 1e-12
+_CANCELS = 1e-6
 _SMALLEST, _LARGEST = 1e-300, 1e300  # bounds outside are moved to these
 
 
@@ -166,7 +167,7 @@ def _case(
         gamma[0] if same else gamma,
         root,
         widening,
-        bounds == "feasible",
+        rows.fits,
     )
 
 
@@ -182,6 +183,7 @@ class _Rows:
         self.typical = float(np.median(positive)) if positive.size else 1.0
         self.weights = rng.dirichlet(np.ones(len(_KINDS))) * (1, 1, 1, 1, 0.3)
         self.weights /= self.weights.sum()
+        self.fits = mode == "feasible"  # whether the root meets the rows drawn so far
         self.equalities = float(rng.choice((0.0, 0.2, 1.0), p=(0.4, 0.5, 0.1)))
 
     def draw(self, hard: bool) -> Constraints:
@@ -257,6 +259,8 @@ class _Rows:
             matrix += matrix.T
         value = float(np.sum(matrix * (self.H @ self.H.T)))
         size = float(np.sum(np.abs(matrix) * np.abs(self.H @ self.H.T)))
+        # of a value that is what large terms leave when they cancel, a bound made from it says nothing
+        self.fits &= bool(np.abs(self.H.T @ matrix @ self.H).max() >= _CANCELS * size or size == 0)
         relation = self._relation()
         A: Any = {0: matrix, 1: sparse.csr_array(matrix), 2: (U, weights), 3: matrix}[int(kind)]
         return c.linear(A, self._signed(value, size, relation), relation)

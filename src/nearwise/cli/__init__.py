@@ -15,7 +15,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from nearwise import __version__
-from nearwise._common.refused import Refused
+from nearwise._common.errors import Refused
 from nearwise.cli._common import (
     BAD_INPUT,
     DONE,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 
-from nearwise.cli._common import DONE
-from nearwise.cli._modules import first_line, found
+from nearwise.cli._common import DONE, first_line, public_modules
 
 _PACKAGE = "nearwise.benchmarks"
 
@@ -17,7 +16,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "name",
         nargs="?",
         metavar="NAME",
-        choices=tuple(found(_PACKAGE)),
+        choices=tuple(public_modules(_PACKAGE)),
         help="the benchmark; without it, list them",
     )
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="options of the benchmark")
@@ -25,7 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run one benchmark with its own options, or list them all."""
-    benchmarks = found(_PACKAGE)
+    benchmarks = public_modules(_PACKAGE)
     if arguments.name is None:
         for name, module in benchmarks.items():
             print(f"{name:12} {first_line(module)}")

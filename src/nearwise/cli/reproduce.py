@@ -13,10 +13,11 @@ from nearwise.cli._common import (
     BadInput,
     add_options,
     check_output,
+    first_line,
+    public_modules,
     refusing_bad_input,
     tell,
 )
-from nearwise.cli._modules import first_line, found
 
 if TYPE_CHECKING:
     from nearwise.reproduction._outcome import Outcome
@@ -31,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "names",
         nargs="*",
         metavar="NAME",
-        choices=(*found(_PACKAGE), []),
+        choices=(*public_modules(_PACKAGE), []),
         help="experiments; without any, list them",
     )
     parser.add_argument("--all", action="store_true", help="run every experiment")
@@ -54,7 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the experiments, print their tables, and write their files."""
-    experiments = found(_PACKAGE)
+    experiments = public_modules(_PACKAGE)
     names: Sequence[str] = tuple(experiments) if arguments.all else arguments.names
     if not names:
         for name, module in experiments.items():

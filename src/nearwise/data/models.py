@@ -269,8 +269,8 @@ def _state(value: Any) -> dict[str, Any]:
             del found["matrix"], found["features"]
             if not isinstance(found["dual"], np.ndarray):  # of constraints in pieces, which compute it
                 found["dual"] = np.empty(0)
-        if isinstance(value, Violation):  # its name says the constraint
-            del found["stated"]
+        if isinstance(value, Violation):  # of the constraint, its name
+            found["name"] = str(found.pop("stated"))
         return found
     if type(value).__name__ in SKLEARN:
         return sklearn_state(value)
@@ -287,6 +287,8 @@ def _restored(kind: Any, state: dict[str, Any]) -> Any:
         factor = state["factor"]
         foresee(8 * len(factor) ** 2, "its matrix")
         return Result(matrix=factor @ factor.T, features=np.empty((0, len(factor))), **state)
+    if kind is Violation:
+        state["stated"] = state.pop("name")
     if hasattr(kind, "__dataclass_fields__"):
         return kind(**state)
     parameters = inspect.signature(kind).parameters

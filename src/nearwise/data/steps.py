@@ -22,7 +22,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from nearwise._common.refused import Refused
+from nearwise._common.errors import Refused
 from nearwise.data.tables import Table
 
 CATEGORY = "category"

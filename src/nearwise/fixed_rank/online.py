@@ -21,6 +21,7 @@ are still to come, where W has kept what the start says.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -40,6 +41,8 @@ _GATHERED = 32  # mini-batches whose rows are gathered at once
 _SEARCH_PASSES = 3  # over these samples: one would favour steps that shrink too soon
 _ENOUGH = 0.5  # of the fall that the slope promises: a parabola has it up to its lowest point, not beyond
 _GROWTH = 2.0  # of the trace that the samples of a mini-batch ask for, the most that its step adds to W
+_ROUNDING = 1e-12
+_MOVING_FACTORS = (Flat, Polar)
 _HALVINGS = 30  # of a step after which its own mini-batch has not fallen enough, before it is left out
 _SEARCH_BATCHES = 30  # mini-batches of the samples on which they are tried
 _WAIT = (
@@ -158,34 +161,46 @@ def pass_over(
     for first in range(0, n, _GATHERED * batch_size):
         # gathering the rows of many mini-batches at once, and slicing these, is cheaper than one by one
         chunk = problem.subset(order[first : first + _GATHERED * batch_size])
+        asked = chunk.asked() if isinstance(chunk, Regression) else None
         for low in range(0, chunk.n_samples, batch_size):
-            batch = chunk.subset(slice(low, min(low + batch_size, chunk.n_samples)))
-            point = _stepped(batch, geometry, point, schedule, seen)
+            rows = slice(low, min(low + batch_size, chunk.n_samples))
+            batch = chunk.subset(rows)
+            point = _stepped(batch, geometry, point, schedule, seen, None if asked is None else asked[rows])
             seen += batch.n_samples
     return Stream(point, seen)
 
 
-def _stepped(batch: Objective, geometry: Geometry, point: Any, schedule: Schedule, seen: int) -> Any:
-    """The point after one step; the same point where none is found after which the batch is better enough."""
+def _stepped(
+    batch: Objective, geometry: Geometry, point: Any, schedule: Schedule, seen: int, asked: Array | None
+) -> Any:
+    """The point after one step; the same point where none is found after which the batch is better enough.
+
+    `asked` is `Regression.asked` of the batch, None for other costs.
+    """
     G = geometry.factor(point)
-    here = batch.at(G) if isinstance(batch, Regression) else None
-    cost, slope = batch.evaluate(G) if here is None else (here.cost, here.slope)
-    gradient = geometry.gradient(point, slope)
-    square = max(geometry.inner(point, gradient, gradient), 0.0)
-    if not square > 0:
-        return point
     trace = float(np.vdot(G, G))  # of W
     step, line = schedule.at(seen, trace), None
-    if here is not None and isinstance(geometry, Flat | Polar):
-        # their tangent vectors are changes of G, by which predictions and the trace of W change
+    here = batch.at(G) if isinstance(batch, Regression) else None
+    cost, slope = batch.evaluate(G) if here is None else (here.cost, here.slope)
+    if here is not None and isinstance(geometry, _MOVING_FACTORS):
+        # their tangent vectors are changes of G, by which the cost, predictions and the trace of W change
+        SG = slope(G)
+        gradient = geometry.gradient(point, lambda _: SG)
+        square = 2 * float(np.vdot(SG, gradient))
         line = here.along(gradient)
         bend = line.bend()
         if bend > 0:
             step = min(step, batch.n_samples / (batch.n_samples + 1) * square / bend)
-        if np.vdot(gradient, G) < 0:  # the trace grows
+        growth = -float(np.vdot(gradient, G))  # of the trace; of a start that fits best, 0 but for rounding
+        if growth > _ROUNDING * math.sqrt(trace * float(np.vdot(gradient, gradient))):
             known = seen + batch.n_samples
             step *= known / (known + schedule.caution)
-    step = min(step, geometry.reach(point) / float(np.sqrt(square)))
+    else:
+        gradient = geometry.gradient(point, slope)
+        square = geometry.inner(point, gradient, gradient)
+    if not square > 0:
+        return point
+    step = min(step, geometry.reach(point) / math.sqrt(square))
     straight = line if isinstance(geometry, Flat) else None  # no further product with the data is needed
     most: float | None = None  # that the trace may become
     for _ in range(_HALVINGS):
@@ -194,10 +209,10 @@ def _stepped(batch: Objective, geometry: Geometry, point: Any, schedule: Schedul
         new_cost = batch.evaluate(factor)[0] if straight is None else straight.cost(-step)
         if new_cost <= cost - _ENOUGH * step * square:
             new_trace = float(np.vdot(factor, factor))
-            if here is None or new_trace <= trace:
+            if here is None or asked is None or new_trace <= trace:
                 return new
             if most is None:
-                most = trace + _GROWTH * here.missing()
+                most = trace + _GROWTH * here.missing(asked)
             if new_trace <= most:
                 return new
         step /= 2

@@ -12,6 +12,7 @@ from scipy import sparse
 
 from nearwise._common.types import Array, Index
 from nearwise.fixed_rank.forms import Forms, Matrices, Squares
+from nearwise.linalg.magnitudes import largest_entry
 from nearwise.model.atoms import constraint_atoms
 from nearwise.model.blocks import Block
 
@@ -75,6 +76,15 @@ class Regression:
         here = self.at(factor)
         return here.cost, here.slope
 
+    def asked(self) -> Array:
+        """|y| / |X| of every sample: no W with <W, X> = y has a smaller trace.
+
+        |X| bounds the largest eigenvalue of X, or of -X for a negative y; where that is 0, so is this.
+        """
+        upward, downward = self.forms.sizes()
+        size = np.where(self.targets > 0, upward, downward)
+        return np.divide(np.abs(self.targets), size, out=np.zeros(len(size)), where=size > 0)
+
     def subset(self, rows: Index | slice) -> Regression:
         """Some of the samples."""
         relation = None if self.relation is None else self.relation[rows]
@@ -105,17 +115,9 @@ class Evaluated:
         """What the image of D tells besides."""
         return Line(self, self.problem.forms.image(D))
 
-    def missing(self) -> float:
-        """The trace of W that samples ask for where y^ is on the wrong side: |y| / |X|, their sum.
-
-        No W with <W, X> = y has a trace below y / |X|, where |X| bounds the largest eigenvalue of X, or that
-        of -X for a negative y.
-        """
-        upward, downward = self.problem.forms.sizes()
-        y = self.problem.targets
-        size = np.where(y > 0, upward, downward)
-        wanting = (self.residual * y < 0) & (size > 0)
-        return float(np.sum(np.abs(y[wanting]) / size[wanting]))
+    def missing(self, asked: Array) -> float:
+        """The trace of W that samples ask for where y^ is on the wrong side, given `Regression.asked`."""
+        return float(asked @ (self.residual * self.problem.targets < 0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,11 +193,6 @@ def constraint_forms(
         None if one_each else np.repeat(np.arange(count), np.diff(squares.start)),
         (1.0 if features is None else _unit(features)) if unit is None else unit,
     )
-
-
-def largest_entry(numbers: Array) -> float:
-    """The largest magnitude, without a copy of the array."""
-    return max(float(np.max(numbers, initial=0.0)), -float(np.min(numbers, initial=0.0)))
 
 
 def root_mean_square(numbers: Array) -> float:

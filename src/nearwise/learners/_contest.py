@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nearwise._common.types import Array, Index
-from nearwise.learners._fits import Fit, Learned, prepared
+from nearwise.learners._fits import Fit, Interrupted, Learned, Step, best_of, prepared
 from nearwise.learners._grading import Grade, first_as_good
-from nearwise.learners._learning import Interrupted, Step, best_of
 
 BEFORE = "euclidean"  # the name of the prior of a linear candidate
 
@@ -73,8 +72,7 @@ def most_promising(
         if grade is None:
             return len(kinds) - 1, (), None
         grades.append(grade)
-    chosen = first_as_good(range(len(grades)), lambda place: grades[place])
-    return chosen, tuple(grade.score for grade in grades), None
+    return first_as_good(grades), tuple(grade.score for grade in grades), None
 
 
 def compete(candidates: Iterable[Candidate], **how: Any) -> Won:
@@ -101,7 +99,7 @@ def compete(candidates: Iterable[Candidate], **how: Any) -> Won:
     assert first is not None
     if not entries:
         return Won(first[0], _finished(first[1]))
-    won = first_as_good(entries, lambda entry: entry.grade)
+    won = entries[first_as_good([entry.grade for entry in entries])]
     return Won(won.name, _finished(won.fit, won.step), _scores(entries))
 
 
@@ -111,7 +109,7 @@ def _entries(candidate: Candidate, fit: Fit) -> list[_Entry]:
     if candidate.made_from is not None:
         return [_Entry(candidate.name, fit, best_of(fit.steps))]
     learned = best_of([step for step in fit.steps if step.share != 0.0])
-    chosen = isinstance(fit.penalty, str)
+    chosen = fit.penalty is None
     return [_Entry(BEFORE, fit, step) for step in prior if chosen] + [_Entry(candidate.name, fit, learned)]
 
 

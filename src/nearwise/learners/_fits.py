@@ -1,14 +1,17 @@
 """Learns a matrix for feature rows from class numbers and constraints; chooses the penalty if asked to.
 
 `learn` does all of it. A fit can also be taken in its steps, to be compared with others on what is held out
-before one of them is finished: `prepared` states it, `Fit.choose` scores its penalties.
+before one of them is finished: `prepared` states it, `Fit.choose` scores its penalties, `Fit.finish` learns.
+`penalty="auto"` tries a path of rising penalties on a part of what is known, scores each on what is held out,
+and learns from everything with the best. The path is cheap: each of its solves starts where the one before
+ended and is coarse, and it ends where the score falls.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -17,27 +20,28 @@ from sklearn.utils import check_random_state
 from nearwise._common.types import Array, Codes, Index
 from nearwise.distributed import Vectors
 from nearwise.learners._checkpoint import Checkpoint, open_checkpoint
-from nearwise.learners._grading import Grade
+from nearwise.learners._grading import Grade, first_as_good
 from nearwise.learners._in_pieces import fingerprint, sample_of_constraints, what_is_named
-from nearwise.learners._learning import (
-    COARSE_ITERATIONS,
-    UNTRIED,
-    Interrupted,
-    Run,
-    Step,
-    Task,
-    are_equal,
-    best_of,
-    in_range,
-    per_row,
-)
 from nearwise.learners._selection import Trial, hold_out
 from nearwise.learners._space import Outside
-from nearwise.learners._structure import AnyResult, Structure
+from nearwise.learners._structure import AnyProblem, AnyResult, Structure
+from nearwise.learners._task import Task, are_equal, in_range
 from nearwise.learners.metric import root_of
 from nearwise.model.blocks import Constraints
+from nearwise.model.diagonal import DiagonalProblem
 from nearwise.model.divergences import Divergence
-from nearwise.solving.result import Record
+from nearwise.model.problem import Problem
+from nearwise.solving.diagonal import solve_diagonal
+from nearwise.solving.driver import solve
+from nearwise.solving.result import Record, Status
+
+PATH = (0.25, 1.0, 4.0, 16.0, 64.0)  # penalties tried, per degree of freedom
+FIRST_ROUND = 4.0  # the one with which neighbours are chosen again
+UNTRIED = 1.0  # the one where too little is known to hold something out
+_COARSE = 1e-2  # relative gap up to which the path and first rounds are solved
+_COARSE_ITERATIONS = 15  # after which they stop in any case
+_FIRST_LOOK = 2_000  # pairs from labels that a first look learns from at most
+_PATIENCE = 2  # penalties in a row that are worse than one before them, after which the path ends
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,41 +145,51 @@ def prepared(
     seed = int(rng.randint(2**31 - 1))
     drawing = "local" if pairs == "auto" else pairs
     task = Task(features, codes, side, known, drawing, n_pairs, seed, outside, weights, structure)
-    coarse_limit = COARSE_ITERATIONS if max_iter is None else min(max_iter, COARSE_ITERATIONS)
-    run = Run(divergence, prior, tol, max_iter, coarse_limit, callback, None, structure)
+    given = None if isinstance(penalty, str) else penalty
+    fit = Fit(task, root, divergence, prior, given, tol, max_iter, callback, task)
     if are_equal(features):
-        return Fit(task, root, run, penalty, task, None)
+        return fit
     if isinstance(checkpoint, Checkpoint):
-        run = replace(run, checkpoint=checkpoint)
+        fit = replace(fit, checkpoint=checkpoint)
     elif checkpoint is not None:
         every = np.arange(features.shape[0])
         lengths = None if outside is None else outside.products(every, every)
-        settings = (
-            divergence,
-            prior,
-            penalty,
-            pairs,
-            n_pairs,
-            tol,
-            coarse_limit,
-            lengths,
-            weights,
-            structure,
-            scoring,
-        )
         data = fingerprint(features) if isinstance(features, Vectors) else features
-        run = replace(
-            run, checkpoint=open_checkpoint(checkpoint, random_state, data, codes, side.blocks, *settings)
-        )
+        settings = (divergence, prior, penalty, pairs, n_pairs, tol, fit.coarse_limit)
+        others = (lengths, weights, structure, scoring)
+        opened = open_checkpoint(checkpoint, random_state, data, codes, side.blocks, *settings, *others)
+        fit = replace(fit, checkpoint=opened)
+    if given is not None and not compared:
+        return fit
     looked_at, tried = features, task
-    tries = penalty == "auto" or compared
-    if tries and isinstance(features, Vectors) and codes is None:
-        looked_at, sample = sample_of_constraints(features, side, rng)
-        side, tried = sample, replace(task, features=looked_at, constraints=sample, weights=None)
-    trial = hold_out(looked_at, codes, side, rng, outside, weights, made_from, scoring) if tries else None
+    if isinstance(features, Vectors) and codes is None:
+        looked_at, side = sample_of_constraints(features, side, rng)
+        tried = replace(task, features=looked_at, constraints=side, weights=None)
+    trial = hold_out(looked_at, codes, side, rng, outside, weights, made_from, scoring)
     if trial is not None and made_from is not None:
         tried = replace(task, features=trial.features)
-    return Fit(task, root, run, penalty, tried, trial, made_from is not None)
+    return replace(fit, tried=tried, trial=trial, remade=made_from is not None)
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One penalty of the path, per degree of freedom; its grade, and the factor that has it."""
+
+    share: float
+    grade: Grade
+    factor: Array
+
+
+def best_of(steps: list[Step]) -> Step:
+    """Of those whose score is that of the highest up to noise, the one nearest to the prior."""
+    return steps[first_as_good([step.grade for step in steps])]
+
+
+class Interrupted(Exception):
+    """Somebody asked to stop; carries what was found so far."""
+
+    def __init__(self, result: AnyResult, penalty: float) -> None:
+        self.result, self.penalty = result, penalty
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,11 +198,16 @@ class Fit:
 
     task: Task
     root: Array
-    run: Run
-    penalty: float | str
+    divergence: Divergence
+    prior: Array | None
+    penalty: float | None  # None to choose it
+    tol: float
+    max_iter: int | None
+    callback: Callable[[Record], Any] | None
     tried: Task
-    trial: Trial | None
+    trial: Trial | None = None
     remade: bool = False  # whether features are others in the trial, of which a factor says nothing here
+    checkpoint: Checkpoint | None = None
     steps: list[Step] = field(default_factory=list)
 
     @cached_property
@@ -197,56 +216,113 @@ class Fit:
         return Constraints() if are_equal(self.task.features) else self.task.side(self.task.root)
 
     @property
-    def best(self) -> Step | None:
-        """Of the steps whose score is the highest up to noise, the one nearest to the prior."""
-        return best_of(self.steps) if self.steps else None
-
-    def choose(self) -> None:
-        """Score the prior and rising penalties."""
-        if self.trial is not None and len(self.drawn):
-            fixed = None if isinstance(self.penalty, str) else self.penalty
-            self.run.path(self.tried, self.trial, self.steps, bool(self.root.any()), fixed)
-
-    def look(self) -> Grade | None:
-        """The grade on what is held out after the first round alone; None where nothing is held out."""
-        if self.trial is None:
-            return None
-        return self.run.look(self.tried, self.trial, None if isinstance(self.penalty, str) else self.penalty)
-
-    def finish(self, step: Step | None = None) -> Learned:
-        """Learn with the penalty of a step, by default of the best."""
-        memory, best = self.run.checkpoint, self.best if step is None else step
-        fixed = None if isinstance(self.penalty, str) else self.penalty
-        if len(self.drawn) == 0 or (best is not None and best.share == 0.0 and fixed is None):
-            if memory is not None:
-                memory.remove()
-            return self.before()
-        share = UNTRIED if best is None else best.share
-        result, gamma = self.run.fit(self.task, self.drawn, share, fixed)
-        return Learned(result.factor, result, gamma, self.scores, False, len(result.dual), self._n_restored)
-
-    def stopped(self, stop: Interrupted) -> Learned:
-        """The best that is there when somebody asked to stop."""
-        found, factor, best, trial = stop.result, stop.result.factor, self.best, self.trial
-        if (
-            trial is not None
-            and best is not None
-            and not self.remade
-            and trial.score(factor) < best.grade.score
-        ):
-            factor = best.factor  # a solve that has only begun is no better than the one before
-        return Learned(factor, found, stop.penalty, self.scores, False, len(found.dual), self._n_restored)
+    def coarse_limit(self) -> int:
+        """Of the iterations of solves that choose a penalty or neighbours."""
+        return _COARSE_ITERATIONS if self.max_iter is None else min(self.max_iter, _COARSE_ITERATIONS)
 
     @property
     def scores(self) -> tuple[tuple[float, float], ...]:
         """Pairs of a penalty and its score."""
-        one = per_row(1.0, self.task, self.drawn) if self.steps else 0.0
+        one = self.task.penalty(1.0, self.drawn) if self.steps else 0.0
         return tuple((step.share * one, step.grade.score) for step in self.steps)
+
+    def choose(self) -> None:
+        """Score the prior, if it may be kept, and rising penalties, or the one that is given.
+
+        There are no steps where nothing is held out, or the part that is learned from has no pairs.
+        """
+        if self.trial is None or not len(self.drawn):
+            return
+        part, fixed, steps = self.tried.part(self.trial), self.penalty, self.steps
+        drawn = part.side(self.tried.root)
+        if len(drawn) == 0:
+            return
+        if self.root.any():
+            steps.append(Step(0.0, self.trial.grade(part.root), part.root))
+        if part.draws_again:
+            drawn = part.side(self._first_round(part, drawn))
+        one = part.penalty(1.0, drawn)
+        problem, factor = part.problem(drawn, self.divergence, self.prior, fixed or PATH[0] * one), None
+        for share in PATH if fixed is None else (UNTRIED,):
+            factor = self._coarse(problem, fixed or share * one, factor)
+            steps.append(Step(share, self.trial.grade(factor), factor))
+            highest = max(step.grade.score for step in steps)
+            if all(step.grade.score < highest for step in steps[-_PATIENCE:]):
+                break
+
+    def look(self) -> Grade | None:
+        """The grade on what is held out after a coarse solve, with neighbours under the prior.
+
+        None where nothing is held out, or there are no pairs.
+        """
+        if self.trial is None:
+            return None
+        part = self.tried.part(self.trial)
+        part = replace(part, n_pairs=min(part.n_pairs or _FIRST_LOOK, _FIRST_LOOK))
+        drawn = part.side(part.root)
+        return self.trial.grade(self._first_round(part, drawn)) if len(drawn) else None
+
+    def finish(self, step: Step | None = None) -> Learned:
+        """Learn with the penalty of a step, by default of the best, or with the one that is given."""
+        task, drawn, start = self.task, self.drawn, None
+        best = best_of(self.steps) if step is None and self.steps else step
+        if len(drawn) == 0 or (best is not None and best.share == 0.0 and self.penalty is None):
+            if self.checkpoint is not None:
+                self.checkpoint.remove()
+            return self.before()
+        if task.draws_again:
+            start = self._first_round(task, drawn)
+            drawn = task.side(start)
+        share = UNTRIED if best is None else best.share
+        gamma = task.penalty(share, drawn) if self.penalty is None else self.penalty
+        problem = task.problem(drawn, self.divergence, self.prior, gamma)
+        last: Callable[..., Any] = partial(self._solve, problem, gamma, self.tol)
+        if self.checkpoint is None:
+            result = last(start, self.max_iter)
+        else:
+            result = self.checkpoint.last(last, start, self.max_iter, Record)
+        if result.status is Status.INTERRUPTED:
+            raise Interrupted(result, gamma)
+        return self._learned(result.factor, result, gamma)
+
+    def stopped(self, stop: Interrupted) -> Learned:
+        """The best that is there when somebody asked to stop."""
+        factor = stop.result.factor
+        if self.trial is not None and self.steps and not self.remade:
+            best = best_of(self.steps)
+            if self.trial.score(factor) < best.grade.score:
+                factor = best.factor  # a solve that has only begun is no better than the one before
+        return self._learned(factor, stop.result, stop.penalty)
 
     def before(self) -> Learned:
         """The prior."""
-        return Learned(self.root, None, None, self.scores, True, len(self.drawn), self._n_restored)
+        return replace(self._learned(self.root, None, None), n_constraints=len(self.drawn))
 
-    @property
-    def _n_restored(self) -> int:
-        return 0 if self.run.checkpoint is None else self.run.checkpoint.n_restored
+    def _learned(self, factor: Array, result: AnyResult | None, penalty: float | None) -> Learned:
+        restored = 0 if self.checkpoint is None else self.checkpoint.n_restored
+        count = 0 if result is None else len(result.dual)
+        return Learned(factor, result, penalty, self.scores, result is None, count, restored)
+
+    def _first_round(self, task: Task, drawn: Constraints) -> Array:
+        """A factor with which neighbours are chosen again."""
+        gamma = task.penalty(FIRST_ROUND, drawn) if self.penalty is None else self.penalty
+        return self._coarse(task.problem(drawn, self.divergence, self.prior, gamma), gamma)
+
+    def _coarse(self, problem: AnyProblem, penalty: float, start: Array | None = None) -> Array:
+        def run() -> AnyResult:
+            result = self._solve(problem, penalty, max(self.tol, _COARSE), start, self.coarse_limit)
+            if result.status is Status.INTERRUPTED:
+                raise Interrupted(result, penalty)
+            return result
+
+        return run().factor if self.checkpoint is None else self.checkpoint.stage(run)
+
+    def _solve(
+        self, problem: AnyProblem, penalty: float, tol: float, start: Array | None, max_iter: int | None
+    ) -> AnyResult:
+        if self.checkpoint is not None and isinstance(problem, Problem):
+            problem = problem.keeping(self.checkpoint.passes)
+        priced = problem.with_penalty(penalty * problem.penalty_unit)  # only LogDet's penalty has no unit
+        if isinstance(priced, DiagonalProblem):
+            return solve_diagonal(priced, tol, max_iter, self.callback, start)
+        return solve(priced, None, tol, max_iter, None, self.callback, start)

@@ -6,9 +6,9 @@ error of a difference is known where two metrics are graded on the same units. `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,6 @@ from nearwise._common.types import Array, Codes, Index
 
 SCORINGS = ("auto", "neighbors", "accuracy", "balanced_accuracy", "roc_auc")
 NOISE = 0.5  # standard errors by which a score has to be higher than that of something simpler
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,16 +43,11 @@ def scoring_wanted(scoring: Any, with_labels: bool) -> str:
     return found
 
 
-def first_as_good(items: Sequence[Item], grade: Callable[[Item], Grade], noise: float | None = None) -> Item:
+def first_as_good(grades: Sequence[Grade], noise: float = NOISE) -> int:
     """The first whose score is within `noise` standard errors of the highest; they stand simplest first."""
-    best = max(items, key=lambda item: grade(item).score)
-    limit = NOISE if noise is None else noise
-
-    def is_as_good(item: Item) -> bool:
-        lead, error = grade(best).lead(grade(item))
-        return lead <= limit * error
-
-    return next(item for item in items if is_as_good(item))
+    best = grades[int(np.argmax([grade.score for grade in grades]))]
+    leads = (best.lead(grade) for grade in grades)
+    return next(place for place, (lead, error) in enumerate(leads) if lead <= noise * error)
 
 
 def by_neighbors(scoring: str, found: Codes, own: Codes, weights: Array | None) -> Grade:

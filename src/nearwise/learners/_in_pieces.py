@@ -19,7 +19,7 @@ from nearwise._common.digest import digest
 from nearwise._common.types import Array, Codes, Index
 from nearwise.distributed import Vectors
 from nearwise.distributed.vectors import NotFiniteError, finite_rows, is_dask, refuse_not_finite
-from nearwise.learners._range import refuse_huge
+from nearwise.learners._range import refuse_extreme
 from nearwise.learners.diagonal_metric import DiagonalMetric
 from nearwise.learners.input_kernels import paired_squared_distances
 from nearwise.model.blocks import Constraints
@@ -92,7 +92,7 @@ def rows_of(features: Any, rows: Index) -> Array:
         found: Array = features[rows]
         return found
     taken = finite_rows(features, rows)
-    refuse_huge(taken)
+    refuse_extreme(taken)
     return taken
 
 

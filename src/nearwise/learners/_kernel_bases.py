@@ -152,6 +152,8 @@ def _coefficients(
         J = finite(kind.toarray() if sparse.issparse(kind) else kind, "basis", ndim=2)
         if len(J) != len(K):
             raise ValueError(f"basis must have {len(K)} rows, one per object, got shape {J.shape}")
+        if not J.any():
+            raise ValueError("basis must have a column that is not zero")
         return J
     if kind == "class_means":
         assert codes is not None

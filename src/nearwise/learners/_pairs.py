@@ -25,7 +25,6 @@ from nearwise.model.drawing import Pairs
 LOCAL_PAIRS = 20_000  # drawn at most by default: the neighbours of 2,000 objects
 _LEAST = 1e-3  # of the median threshold: objects whose neighbours are nearly equal get no smaller one
 _MEASURED = 1 << 20  # pairs of each relation in pieces whose distances are looked at to fill open bounds
-_NO_PAIRS: Pairs = np.empty((0, 2), dtype=np.int64)
 _EQUAL = 1e-12  # of the median squared distance, below which two objects count as equal
 
 
@@ -51,15 +50,15 @@ def local_pairs(
     limit = LOCAL_PAIRS if n_pairs is None else n_pairs
     n_asking = min(len(labelled), -(-limit // (2 * drawing.N_NEIGHBORS)))
     asking = np.sort(labelled[rng.permutation(len(labelled))[:n_asking]])
-    near, far = space.neighbors(codes, asking)
-    is_different = _positive(prior, np.concatenate([near, far]))
-    near, far = near[is_different[: len(near)]], far[is_different[len(near) :]]
+    near, far = _apart(*space.neighbors(codes, asking), prior)
     if len(near) == 0 or len(far) == 0:
         return Constraints()
-    whole = _own_thresholds(prior, near, far, len(codes))
-    lower, upper = bounds.around(whole, _own_thresholds(prior.inside, near, far, len(codes)))
+    learned = _own_thresholds(prior.inside, near, far, len(codes))
+    whole = learned if prior.outside is None else _own_thresholds(prior, near, far, len(codes))
+    lower, upper = bounds.around(whole, learned)
     near, far = _at_most(near, limit - limit // 2, rng), _at_most(far, max(limit // 2, 1), rng)
-    return c.at_most(near, lower[near[:, 0]]) + c.at_least(far, upper[far[:, 0]])
+    similar = Block("distance", -1, near, lower[near[:, 0]])
+    return Constraints((similar, Block("distance", 1, far, upper[far[:, 0]])))
 
 
 def random_pairs(
@@ -73,9 +72,7 @@ def random_pairs(
 
     `weights` are those of the objects.
     """
-    same, different = drawing.random_pairs(codes, n_pairs, rng)
-    is_different = _positive(prior, np.concatenate([same, different]))
-    same, different = same[is_different[: len(same)]], different[is_different[len(same) :]]
+    same, different = _apart(*drawing.random_pairs(codes, n_pairs, rng), prior)
     if len(same) == 0 or len(different) == 0:
         return Constraints()
     return with_bounds(weighed(c.similar(same) + c.dissimilar(different), weights), prior)
@@ -83,6 +80,8 @@ def random_pairs(
 
 def with_bounds(constraints: Constraints, prior: Space | SpaceInPieces) -> Constraints:
     """The constraints, by row number, with their open bounds filled from the pairs in question."""
+    if not any(block.has_open_bounds for block in constraints.blocks):
+        return constraints
     most = _MEASURED if isinstance(prior, SpaceInPieces) else None
     near, far = (_open_rows(constraints, sign, most) for sign in (-1, 1))
     weights = (near.counts, far.counts)
@@ -100,7 +99,7 @@ def _open_rows(constraints: Constraints, relation: int, most: int | None) -> Blo
     """The pairs of a relation whose bounds are open; of more than `most`, every k-th."""
     blocks = [block for block in constraints.blocks if block.relation == relation and block.has_open_bounds]
     step = 1 if most is None else max(-(-sum(map(len, blocks)) // most), 1)
-    found = [Block("distance", relation, _NO_PAIRS, np.empty(0))]
+    found = [Block("distance", relation, drawing.NO_PAIRS, np.empty(0))]
     for block in blocks:
         if block.is_stored:  # all of them are open
             rows = np.arange(0, len(block), step)
@@ -122,11 +121,12 @@ def _own_thresholds(space: Space | SpaceInPieces, near: Pairs, far: Pairs, n_obj
     return np.maximum(threshold, _LEAST * np.median(threshold[threshold > 0]))
 
 
-def _positive(prior: Space | SpaceInPieces, pairs: Pairs) -> NDArray[np.bool_]:
-    """Which pairs are of objects with different coordinates, without which nothing can be learned."""
-    distances = prior.inside.distances(pairs)
+def _apart(near: Pairs, far: Pairs, prior: Space | SpaceInPieces) -> tuple[Pairs, Pairs]:
+    """Those of objects with different coordinates, without which nothing can be learned."""
+    distances = prior.inside.distances(np.concatenate([near, far]))
     found = distances[distances > 0]
-    return distances > (_EQUAL * np.median(found) if len(found) else 0.0)
+    kept = distances > (_EQUAL * np.median(found) if len(found) else 0.0)
+    return near[kept[: len(near)]], far[kept[len(near) :]]
 
 
 def _medians(group: NDArray[np.int64], values: Array, n_groups: int) -> Array:

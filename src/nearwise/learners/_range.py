@@ -6,11 +6,10 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from nearwise._common.errors import RowsError
 from nearwise._common.types import Array
-from nearwise.fixed_rank.regression import largest_entry
+from nearwise.linalg.magnitudes import largest_entry
 from nearwise.model.binding import LARGEST_CHANGE
 from nearwise.model.blocks import Constraints
 
@@ -19,23 +18,21 @@ _LARGEST = 5e153
 _LEAST = 1e-153
 
 
-def refuse_huge(X: Any, name: str = "X") -> None:
-    """Refuse rows so long that the square of a distance between two may be no finite number."""
-    size = _largest(X)
+def refuse_extreme(X: Any, name: str = "X", tiny: bool = False) -> None:
+    """Refuse rows so long that the square of a distance between two may be no finite number.
+
+    With `tiny`, also data, other than zeros, so small that the squares of all distances vanish.
+    """
+    size = largest_entry(X)
     if size * math.sqrt(X.shape[1]) > _LARGEST:
         raise ValueError(
             f"{name} has an entry of size {size:.3g}, and squares of distances between such rows are too "
             f"large for a floating-point number; divide {name} by a constant"
         )
-
-
-def refuse_tiny(X: Any) -> None:
-    """Refuse data, other than zeros, so small that the squares of all distances vanish."""
-    size = _largest(X)
-    if 0.0 < size < _LEAST:
+    if tiny and 0.0 < size < _LEAST:
         raise ValueError(
-            f"X has no entry above the size {size:.3g}, and squares of distances between such rows are too "
-            "small for a floating-point number; multiply X by a constant"
+            f"{name} has no entry above the size {size:.3g}, and squares of distances between such rows are "
+            f"too small for a floating-point number; multiply {name} by a constant"
         )
 
 
@@ -51,7 +48,3 @@ def refuse_incomparable(constraints: Constraints, bounds: Array, typical: float)
             f"bears a factor of {LARGEST_CHANGE:.0e}; is the unit of the bounds that of the features "
             "squared?",
         )
-
-
-def _largest(X: Any) -> float:
-    return largest_entry(X.data if sparse.issparse(X) else X)

@@ -90,12 +90,11 @@ def _without_objects(
     # Every class is in the part that is learned from; classes of one object are in no other.
     if np.bincount(codes[learned_from]).max() < 2 or len(np.unique(codes[learned_from])) < 2:
         return None
-    # objects without a class cannot be asked for theirs, but constraints speak of some
     rows = learned_from
-    if len(labelled) < len(codes):
+    if constraints.blocks:  # which speak of objects without a class too, that cannot be asked for theirs
         named = named_by(constraints)
         rows = np.union1d(learned_from, named[codes[named] < 0])
-    inside = constraints.restricted_to(rows)[0].resolve(len(rows), rows)
+        constraints = Constraints(constraints.restricted_to(rows)[0].resolve(len(rows), rows))
 
     if made_from is not None:
         features = made_from(learned_from)
@@ -106,6 +105,8 @@ def _without_objects(
         place[looked_at] = np.arange(len(looked_at))
     row_of = np.empty(known.shape[0], np.int64)
     row_of[place[learned_from]] = learned_from
+    if not sparse.issparse(known):  # distances between rows round less when they are centred
+        known = known - known.mean(axis=0)
 
     measure = "neighbors" if scoring == "auto" else scoring
     of_asking = None if weights is None else weights[asking]
@@ -115,7 +116,10 @@ def _without_objects(
     pair_weights = [_products(of_asking, pairs) for pairs in drawn]
 
     def grade(factor: Array | None) -> Grade:
-        space = Space(_centred(known, factor), outside)
+        coordinates = known if factor is None else mapped(known, factor)
+        if sparse.issparse(known) and not sparse.issparse(coordinates):
+            coordinates = coordinates - coordinates.mean(axis=0)
+        space = Space(coordinates, outside)
         if drawn:
             near, far = (space.distances(place[asking][pairs]) for pairs in drawn)
             return together(area_under_roc(near, far, *pair_weights), drawn, len(asking))
@@ -123,7 +127,7 @@ def _without_objects(
         found = row_of[space.nearest(place[asking], place[learned_from], count)]
         return by_neighbors(measure, codes[found], codes[asking], of_asking)
 
-    return Trial(features, rows, codes[rows], Constraints(inside), grade)
+    return Trial(features, rows, codes[rows], constraints, grade)
 
 
 def _without_constraints(
@@ -167,15 +171,6 @@ def _without_constraints(
         return together(parts)
 
     return Trial(features, np.arange(n), None, Constraints(tuple(kept)), grade)
-
-
-def _centred(features: Any, factor: Array | None) -> Any:
-    """Features in the coordinates of a metric; distances between them round less when they are centred."""
-    if sparse.issparse(features):
-        rows = features if factor is None else mapped(features, factor)
-        return rows if sparse.issparse(rows) else rows - rows.mean(axis=0)
-    centred = features - features.mean(axis=0)
-    return centred if factor is None else mapped(centred, factor)
 
 
 def _products(weights: Array | None, pairs: Index) -> Array:

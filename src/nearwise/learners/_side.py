@@ -51,7 +51,7 @@ class SideInformation:
         tell something
     constraints : by row number
     n_dropped : how many constraints named objects that are not in the data
-    useless : why labels that were given tell nothing, as a clause
+    useless : why labels or constraints that were given tell nothing, as a clause
     weights : of the rows, by which drawn pairs count; None where all count 1. Constraints have their own.
     """
 
@@ -87,7 +87,8 @@ class SideInformation:
                 if len(shifted):
                     blocks.append(shifted)
             first += len(block)
-        return replace(self, constraints=Constraints(tuple(blocks)))
+        met = "what is fixed outside the basis meets every constraint" if first and not blocks else ""
+        return replace(self, constraints=Constraints(tuple(blocks)), useless=self.useless or met)
 
 
 def read(

@@ -129,7 +129,7 @@ class Space:
     def nearest(self, asking: Index, among: Index, count: int) -> Index:
         """The nearest objects to each that asks, nearest first."""
         if self.outside is None:
-            return drawing.nearest_rows(self.rows)(asking, among, count)
+            return drawing.nearest_of(self.rows, asking, among, count)
         from sklearn.metrics.pairwise import euclidean_distances  # slow to import, and needed only here
 
         found, step = np.empty((len(asking), count), np.int64), max(_AT_A_TIME // len(among), 1)

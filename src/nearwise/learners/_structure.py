@@ -18,8 +18,7 @@ from nearwise.model.diagonal import DiagonalProblem, bind_diagonal, diagonal_pro
 from nearwise.model.divergences import Divergence
 from nearwise.model.grouped import checked_groups
 from nearwise.model.problem import Problem
-from nearwise.solving.diagonal import DiagonalResult, solve_diagonal
-from nearwise.solving.driver import solve
+from nearwise.solving.diagonal import DiagonalResult
 from nearwise.solving.result import Result
 
 AnyProblem: TypeAlias = Problem | DiagonalProblem
@@ -87,19 +86,6 @@ class Structure:
     def without_rounding(self, root: Array) -> Array:
         """A symmetric root of M, with exact zeros between groups."""
         return np.where(self.groups[:, None] == self.groups, root, 0.0)
-
-
-def solved(
-    problem: AnyProblem,
-    tol: float,
-    max_iter: int | None,
-    callback: Any,
-    start: Array | None,
-) -> AnyResult:
-    """By the method for its form."""
-    if isinstance(problem, DiagonalProblem):
-        return solve_diagonal(problem, tol, max_iter, callback, start)
-    return solve(problem, None, tol, max_iter, None, callback, start)
 
 
 def structure_of(

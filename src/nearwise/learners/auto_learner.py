@@ -139,6 +139,7 @@ class AutoLearner(Learner):
         """What `MetricLearner` learns."""
         names = set(MetricLearner().get_params()) & set(self.get_params())
         linear = MetricLearner(**{name: getattr(self, name) for name in names})
+        linear._told_as = type(self).__name__
         if callbacks := getattr(self, "_skl_callbacks", None):
             linear.set_callbacks(*callbacks)
         linear.fit(X, y, **given)

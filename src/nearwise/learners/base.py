@@ -33,7 +33,7 @@ from nearwise.learners._space import Outside
 from nearwise.learners._structure import AnyResult, Structure
 from nearwise.learners.decisions import PairDecisions
 from nearwise.learners.diagonal_metric import DiagonalMetric
-from nearwise.learners.kernel_features import is_precomputed
+from nearwise.learners.input_kernels import is_precomputed
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence, Frobenius, LogDet, VonNeumann
 from nearwise.solving.result import CONTRADICTION, Status
@@ -83,6 +83,7 @@ class Learner(
 
     metric_: Any
     start_metric_: Any
+    _told_as = ""  # the name in warnings of a learner that fits for another one
 
     def transform(self, X: Any) -> NDArray[Any]:
         """Coordinates of new objects, in which the Euclidean distance is the learned one.
@@ -153,7 +154,7 @@ class Learner(
                     f"fitted with {self.n_features_in_}"
                 )
             X = check_array(vectors.reshape(-1, vectors.shape[2]), input_name="pairs")
-            _range.refuse_huge(X, "pairs")
+            _range.refuse_extreme(X, "pairs")
             rows = np.arange(len(X)).reshape(-1, 2)
         else:
             X = self._checked(X)
@@ -255,6 +256,8 @@ class Learner(
         elif outside is not None:
             # hard constraints hold for what the basis contributes, or for nothing
             side, outside = side.inside(outside), None
+        # labels that tell nothing grade nothing either, which matters only where something is learned
+        gradable = side.codes is not None or bool(side.useless and not len(side.constraints))
         return side, {
             "codes": side.codes,
             "constraints": side.constraints if len(side.constraints) else None,
@@ -270,7 +273,7 @@ class Learner(
             "outside": outside,
             "weights": side.weights,
             "structure": structure,
-            "scoring": scoring_wanted(getattr(self, "scoring", "auto"), side.codes is not None),
+            "scoring": scoring_wanted(getattr(self, "scoring", "auto"), gradable),
         }
 
     def _keep_learned(self, learned: Learned, side: _side.SideInformation, n_iterations: int) -> None:
@@ -286,7 +289,7 @@ class Learner(
         self._report(learned, side)
 
     def _report(self, learned: Learned, side: _side.SideInformation) -> None:
-        name = type(self).__name__
+        name = self._told_as or type(self).__name__
         if learned.n_constraints == 0:
             dropped = self.n_constraints_dropped_
             left_out = "are left out: they name unknown objects, or equal ones"
@@ -311,8 +314,7 @@ class Learner(
             self, X, accept_sparse=self._accept_sparse, dtype=np.float64, order="C", ensure_min_samples=2
         )
         if not self._takes_a_kernel:
-            _range.refuse_huge(X)
-            _range.refuse_tiny(X)
+            _range.refuse_extreme(X, tiny=True)
         return X
 
     def _fitted_metric(self) -> LearnedMetric:
@@ -324,7 +326,7 @@ class Learner(
         _in_pieces.refuse(X, self)
         X = validate_data(self, X, accept_sparse=self._accept_sparse, dtype=dtype, reset=False)
         if not self._takes_a_kernel:
-            _range.refuse_huge(X)
+            _range.refuse_extreme(X)
         return X
 
     @property

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from nearwise._common.checks import one_of, share, tolerance, whole_number, whole_number_or_none
 from nearwise._common.threads import one_blas_thread
@@ -19,10 +18,11 @@ from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
 from nearwise.fixed_rank.forms import product
 from nearwise.fixed_rank.geometry import Flat, Geometry, Polar
 from nearwise.fixed_rank.online import Passes, Schedule, Stream, searched_schedule
-from nearwise.fixed_rank.regression import Regression, largest_entry
+from nearwise.fixed_rank.regression import Regression
 from nearwise.fixed_rank.runs import Run
 from nearwise.learners._checkpoint import Checkpoint
 from nearwise.linalg.directions import turned, with_fixed_signs
+from nearwise.linalg.magnitudes import largest_entry
 
 GEOMETRIES = ("flat", "polar", "affine_invariant", "log_euclidean")
 STARTS = ("principal", "identity", "random")
@@ -242,7 +242,7 @@ def principal_directions(X: Any, rank: int, rng: np.random.RandomState) -> Array
         mean_matrix = np.mean(X / (largest_entry(X) or 1.0), axis=0)
         return with_fixed_signs(np.linalg.eigh(mean_matrix + mean_matrix.T)[1][:, ::-1][:, :rank])
     n, d = X.shape
-    largest = largest_entry(X.data if sparse.issparse(X) else X) or 1.0
+    largest = largest_entry(X) or 1.0
     mean = np.asarray(X.mean(axis=0)).ravel() / largest
 
     def covariance(Q: Array) -> Array:

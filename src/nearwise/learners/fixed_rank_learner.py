@@ -29,13 +29,8 @@ from nearwise.learners._range import refuse_incomparable
 from nearwise.learners._selection import hold_out
 from nearwise.learners._whole import whole
 from nearwise.learners.base import METADATA, Learner, PriorKeptWarning, WorseThanEuclideanWarning
-from nearwise.learners.input_kernels import InputKernel, first_equal_rows
-from nearwise.learners.kernel_features import (
-    KernelFeatures,
-    LowRankKernelMetric,
-    is_precomputed,
-    kernel_features,
-)
+from nearwise.learners.input_kernels import InputKernel, first_equal_rows, is_precomputed
+from nearwise.learners.kernel_features import KernelFeatures, LowRankKernelMetric, kernel_features
 from nearwise.learners.metric import Metric, euclidean
 from nearwise.model import bounds, constraints as c
 from nearwise.model.blocks import Constraints

@@ -21,9 +21,10 @@ from nearwise.fixed_rank.online import Schedule
 from nearwise.fixed_rank.regression import Regression, matrix_forms, root_mean_square, vector_forms
 from nearwise.learners import _in_pieces, fixed_rank as shared
 from nearwise.learners._progress import Callbacks, progress, with_callbacks
-from nearwise.learners._range import refuse_huge, refuse_tiny
+from nearwise.learners._range import refuse_extreme
 from nearwise.learners._whole import whole
-from nearwise.learners.kernel_features import KernelFeatures, is_precomputed, kernel_features
+from nearwise.learners.input_kernels import is_precomputed
+from nearwise.learners.kernel_features import KernelFeatures, kernel_features
 from nearwise.model.relations import signs_of
 from nearwise.solving.result import Status
 
@@ -200,18 +201,15 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
         X, y = validate_data(
             self, X, y, y_numeric=True, reset=reset, accept_sparse=self._accept_sparse, **_ACCEPTED
         )
-        X = self._with_known_shape(X)
-        if X.ndim == 2 and not is_precomputed(self.kernel):
-            refuse_tiny(X)
-        return X, y.astype(np.float64)
+        return self._with_known_shape(X, tiny=True), y.astype(np.float64)
 
-    def _with_known_shape(self, X: Any) -> Any:
+    def _with_known_shape(self, X: Any, tiny: bool = False) -> Any:
         if X.ndim > 3 or (X.ndim == 3 and X.shape[1] != X.shape[2]):
             raise ValueError(f"X must have shape (n, d) or (n, d, d), got {X.shape}")
         if X.ndim == 3 and self.kernel is not None:
             raise ValueError("a kernel needs vectors: X must have shape (n, d) where kernel is not None")
         if X.ndim == 2 and not is_precomputed(self.kernel):
-            refuse_huge(X)
+            refuse_extreme(X, tiny=tiny)
         return X
 
     def _kernel_features(self, X: Any, rng: np.random.RandomState) -> KernelFeatures | None:

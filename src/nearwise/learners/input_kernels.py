@@ -36,7 +36,7 @@ class InputKernel:
 
     @property
     def is_precomputed(self) -> bool:
-        return isinstance(self.name, str) and self.name == "precomputed"
+        return is_precomputed(self.name)
 
     def gram(self, X: Any, Y: Any) -> Array:
         """k0 of every row of X with every row of Y; precomputed, the columns Y of X (None for all)."""
@@ -46,6 +46,10 @@ class InputKernel:
 
         n, m = X.shape[0], X.shape[0] if Y is None else Y.shape[0]
         foresee(8 * n * m, f"the kernel matrix of {n:,} by {m:,} objects")
+        if self.name == "rbf" and not sparse.issparse(X) and not sparse.issparse(Y):
+            # of differences only: without what all rows share, their squares lose no digits
+            centre = (X if Y is None else Y).mean(axis=0)
+            X, Y = X - centre, None if Y is None else Y - centre
         return np.asarray(pairwise_kernels(X, Y, metric=self.name, **self.parameters), dtype=np.float64)
 
     def paired(self, X: Any, Y: Any) -> Array:
@@ -137,6 +141,11 @@ def _total_variance(kernel: InputKernel, X: Any) -> float:
     strides = np.unique(np.linspace(1, max(n - 1, 1), min(n, _STRIDES)).astype(np.int64))
     i, j = np.repeat(rows, len(strides)), (rows[:, None] + strides).ravel() % n
     return float(kernel.pair_squared_distances(X, i, j).mean()) / 2
+
+
+def is_precomputed(kernel: Any) -> bool:
+    """Whether rows of data are values of a kernel with the training objects."""
+    return isinstance(kernel, str) and kernel == "precomputed"
 
 
 def dense_product(X: Any, A: Array) -> Array:

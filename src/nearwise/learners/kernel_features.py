@@ -10,7 +10,12 @@ from numpy.typing import ArrayLike
 
 from nearwise._common.types import Array, Index
 from nearwise.learners._kernel_bases import kernel_basis
-from nearwise.learners.input_kernels import InputKernel, paired_products, paired_squared_distances
+from nearwise.learners.input_kernels import (
+    InputKernel,
+    is_precomputed,
+    paired_products,
+    paired_squared_distances,
+)
 from nearwise.learners.metric import distance_of_two
 
 
@@ -57,11 +62,6 @@ class LowRankKernelMetric:
         """The learned inner products of the rows i of X and the rows j."""
         H = self.transform(X)
         return paired_products(H[i], H[j])
-
-
-def is_precomputed(kernel: Any) -> bool:
-    """Whether rows of data are values of a kernel with the training objects."""
-    return isinstance(kernel, str) and kernel == "precomputed"
 
 
 def kernel_features(

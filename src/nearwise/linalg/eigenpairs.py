@@ -40,8 +40,10 @@ def eigenpairs(A: Array | Pair) -> tuple[Array, Array]:
 
 def _in_basis(A: Pair, V: Array) -> tuple[Array, Array]:
     """A in the orthonormal basis that is next to V, and what V^T V is more than I."""
-    T = product(V.T, product(A, V)).rounded
-    lack = product(V.T, V).plus(-np.eye(len(V))).rounded
+    high, low = product(A, V)
+    both = product(V.T, Pair(np.hstack([high, V]), np.hstack([low, np.zeros_like(V)])))
+    n = len(V)
+    T, lack = both.rounded[:, :n], Pair(both.high[:, n:], both.low[:, n:]).plus(-np.eye(n)).rounded
     # (I + lack)^-1/2 T (I + lack)^-1/2, to second order where T is large
     inside = T - (lack @ T + T @ lack) / 2 + lack @ T @ lack / 4
     return (inside + inside.T) / 2, lack

@@ -2,7 +2,7 @@
 
 `rank_one_update` finds the eigenvalues of diag(theta) + rho v v^T, where v = W^T x, and its eigenvectors U in
 the form of a few vectors of numbers. `RankOneUpdate` applies them: to vectors in O(r^2), to W by a product
-that is dense for small r and hierarchical from `FAST_FROM` on (`_cauchy`).
+that is dense for small r and hierarchical from `FAST_FROM` on (`cauchy`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class RankOneUpdate:
 
     Attributes
     ----------
-    workspace : poles, roots and weights, with `_kernels.secular.complete` done
+    workspace : poles, roots and weights, with `loops.secular.complete` done
     """
 
     workspace: Workspace

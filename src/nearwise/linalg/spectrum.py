@@ -1,7 +1,7 @@
 """The smaller side of a spectrum: positive and negative part of a symmetric matrix from the fewer eigenpairs.
 
 All eigenpairs of a small matrix are computed. Of a large one with few negative (or few positive) eigenvalues
-only these are, by products with a few vectors (`_extreme`), from those of a nearby matrix on.
+only these are, by products with a few vectors (`extreme`), from those of a nearby matrix on.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Atoms:
         np.cumsum(np.bincount(node, minlength=len(start) - 1), out=start[1:])
         return start, neighbour, order % max(len(self.first), 1)
 
-    def squares(self, n_rows: int) -> Squares:
+    def squares(self, n_rows: int) -> SignedSquares:
         """The same constraints as signed squares, by row: x y^T + y x^T = ((x + y)^2 - (x - y)^2) / 2."""
         product = ~self.is_difference & (self.first != self.second)
         sign = np.where(self.is_difference | product, -1.0, 0.0)
@@ -54,7 +54,7 @@ class Atoms:
         order = np.argsort(self.row[atom], kind="stable")
         start = np.zeros(n_rows + 1, dtype=np.int64)
         np.cumsum(np.bincount(self.row[atom], minlength=n_rows), out=start[1:])
-        return Squares(
+        return SignedSquares(
             start,
             self.first[atom[order]],
             self.second[atom[order]],
@@ -64,7 +64,7 @@ class Atoms:
 
 
 @dataclass(frozen=True, eq=False)
-class Squares:
+class SignedSquares:
     """Signed squares by row: A_i is the sum of coefficient_t x_t x_t^T for start_i <= t < start_{i+1}.
 
     x_t = F[first_t] + sign_t F[second_t].
@@ -124,7 +124,7 @@ def constraint_atoms(
     n = len(objects)
     rows = features[objects]
     if len(used) > n:
-        rows = np.pad(rows, ((0, len(used) - n), (0, 0)))
+        rows = np.concatenate([rows, np.zeros((len(used) - n, rows.shape[1]))])
     if not as_they_are:
         rows, atoms = _without_offset(rows, atoms)
     projected = rows if basis is None else rows @ basis
@@ -146,24 +146,27 @@ def _parts(blocks: tuple[Block, ...], features: Array, sizes: Array | None) -> l
 
     Blocks of matrices on other objects than all of them stay alone.
     """
-    start = np.cumsum([0, *map(len, blocks)])
     by_kind: dict[tuple[str, int], list[int]] = {}
     for place, block in enumerate(blocks):
         alone = block.matrices and block.ids is not None
         by_kind.setdefault((block.kind, place if alone else -1), []).append(place)
+    together = np.empty(len(blocks), dtype=np.int64)  # which of them each block is in
+    for group, places in enumerate(by_kind.values()):
+        together[places] = group
+    of_row = together.repeat([len(block.bounds) for block in blocks])
     parts: list[Part] = []
-    for places in by_kind.values():
+    for group, places in enumerate(by_kind.values()):
         block = blocks[places[0]]
         if len(places) > 1:
             block = replace(
                 block,
-                ids=None if block.ids is None else np.concatenate([blocks[k].object_ids for k in places]),
+                ids=None if block.ids is None else np.concatenate([blocks[k].ids for k in places]),
                 bounds=np.concatenate([blocks[k].bounds for k in places]),
                 matrices=tuple(itertools.chain.from_iterable(blocks[k].matrices for k in places)),
                 weights=None,
             )
         part = block.of_kind.atoms(block, features, sizes)
-        row = np.concatenate([np.arange(start[place], start[place + 1]) for place in places])
+        row = np.flatnonzero(of_row == group)
         parts.append(replace(part, row=row[part.row], definite=row[part.definite]))
     return parts
 

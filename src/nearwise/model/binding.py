@@ -16,6 +16,7 @@ from nearwise._common.reading import finite, symmetric
 from nearwise._common.types import Array, Index, Mask
 from nearwise._common.warning import warn
 from nearwise.linalg.eigenpairs import eigenpairs
+from nearwise.linalg.magnitudes import median
 from nearwise.model.atoms import is_rounding
 from nearwise.model.blocks import Constraints, Stated
 from nearwise.model.bounds import ALL_EQUAL, NO_MARGIN, OpenBounds, of_sample, sampled_pairs
@@ -64,24 +65,27 @@ class BoundProblem:
 
     def losses(self, penalty: ArrayLike) -> Losses:
         """What the rows cost; refuses what cannot be weighed, and hard rows that nothing can meet."""
-        penalties = _checked_penalties(penalty, self.constraints)
+        penalties = _checked_gamma(penalty, self.constraints) * self.constraints.weights
         hard = np.flatnonzero(self.lost & np.isinf(penalties))
         if hard.size:
             raise self._always_zero(int(hard[0]))
-        # The value of a lost row is always 0: as an upper bound it always holds, and costs nothing.
-        relations = np.where(self.lost, np.int8(-1), self.constraints.relations)
-        bounds = np.where(self.lost, np.abs(self.bounds), self.bounds)
+        relations, bounds = self.constraints.relations, self.bounds
+        if self.lost.any():  # the value is always 0: as an upper bound it always holds, and costs nothing
+            relations = np.where(self.lost, np.int8(-1), relations)
+            bounds = np.where(self.lost, np.abs(bounds), bounds)
         reference, sizes = reference_of(self.prior, self.divergence), self.sizes
-        rows = Weighed(self.constraints.relations, self.measurements.is_definite, sizes, bounds, penalties)
+        measured = sizes > 0
+        middle = 1.0 if measured.all() or not measured.any() else median(sizes[measured])
+        rows = Weighed(relations, self.measurements.is_definite, sizes, bounds, penalties)
         refuse_incomparable(rows, self.divergence, reference, self.constraints.stated)
         return Losses(
             self.divergence,
             relations,
             bounds,
             penalties,
-            np.where(sizes > 0, sizes, np.median(sizes[sizes > 0]) if sizes.any() else 1.0),
+            np.where(measured, sizes, middle),
             self.measurements.is_definite,
-            sizes == 0,
+            None if measured.all() else ~measured,
         )
 
     def tell_of_lost(self) -> None:
@@ -114,7 +118,7 @@ def check_arguments(
             f"divergence must be LogDet(), VonNeumann(), Frobenius() or derive from SpectralDivergence; "
             f"{divergence!r} has no {missing[0]}"
         )
-    checked_gamma(penalty, constraints)
+    _checked_gamma(penalty, constraints)
 
 
 def bind_problem(
@@ -240,19 +244,15 @@ def checked_features(features: ArrayLike) -> Array:
     return G
 
 
-def _checked_penalties(penalty: ArrayLike, constraints: Constraints) -> Array:
-    return checked_gamma(penalty, constraints) * constraints.weights
-
-
-def checked_gamma(penalty: ArrayLike, constraints: Constraints) -> Array:
+def _checked_gamma(penalty: ArrayLike, constraints: Constraints) -> Array:
     """A penalty, or one per constraint, all positive."""
     gamma = np.asarray(penalty, dtype=np.float64)
     if gamma.ndim and gamma.shape != (len(constraints),):
         raise ValueError(
             f"penalty must be one number or {len(constraints)} (one per constraint), got shape {gamma.shape}"
         )
-    wrong = np.flatnonzero(~(np.atleast_1d(gamma) > 0))
-    if wrong.size:
+    if not (gamma > 0).all():
+        wrong = np.flatnonzero(~(np.atleast_1d(gamma) > 0))
         place = f"[{wrong[0]}]" if gamma.ndim else ""
         raise ValueError(
             f"penalty{place} must be positive (inf for hard), got {np.atleast_1d(gamma)[wrong[0]]}"
@@ -285,14 +285,15 @@ def checked_prior(prior: ArrayLike | None, r: int, divergence: Divergence) -> tu
     if divergence.indefinite_prior:
         found = np.linalg.eigh(M0)
         return found[0], found[1]
-    values, vectors = eigenpairs(M0)
+    diagonal = M0.diagonal()
+    is_diagonal = np.count_nonzero(M0) == np.count_nonzero(diagonal)  # eigenvalues are exact, however small
+    values, vectors = (diagonal, np.eye(r)) if is_diagonal else eigenpairs(M0)
     _refuse_negative(values, "prior")
-    if values.max() <= 0 and confines(divergence):
+    confined = confines(divergence)
+    if confined and values.max() <= 0:
         raise ValueError("prior is zero, so no other matrix is at a finite divergence from it")
-    tolerance = _RANK_TOLERANCE * values.max()
-    if np.array_equal(M0, np.diag(np.diag(M0))):  # its eigenvalues are exact, however small
-        values, vectors, tolerance = np.diag(M0), np.eye(r), 0.0
-    kept = np.ones(r, bool) if not confines(divergence) else values > tolerance
+    tolerance = 0.0 if is_diagonal else _RANK_TOLERANCE * values.max()
+    kept = values > tolerance if confined else np.ones(r, bool)
     return np.maximum(values[kept], 0.0), vectors[:, kept]
 
 

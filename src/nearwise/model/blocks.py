@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearwise._common import reading
-from nearwise._common.columns import Stored
 from nearwise._common.errors import RowsError
 from nearwise._common.markup import fact_table, listing
 from nearwise._common.reading import Ids
@@ -87,7 +86,7 @@ class Constraints:
     blocks: tuple[Block, ...] = ()
 
     def __len__(self) -> int:
-        return sum(map(len, self.blocks))
+        return sum([len(block.bounds) for block in self.blocks])
 
     if not TYPE_CHECKING:
 
@@ -147,16 +146,18 @@ class Constraints:
     def relations(self) -> NDArray[np.int8]:
         """-1 for "<=", +1 for ">=", 0 for "==", one per row."""
         signs = np.array([block.relation for block in self.blocks], dtype=np.int8)
-        return np.repeat(signs, np.array([len(block) for block in self.blocks], dtype=np.int64))
+        return np.repeat(signs, [len(block.bounds) for block in self.blocks])
 
     @property
     def bounds(self) -> Array:
         """The right-hand sides, one per row; NaN where the bound is filled from the data."""
-        return np.concatenate([np.empty(0), *(block.bounds for block in self.blocks)])
+        return np.concatenate([np.empty(0), *[block.bounds for block in self.blocks]])
 
     @property
     def weights(self) -> Array:
         """How much a violation of every row counts; 1 unless the user says else."""
+        if all(block.weights is None for block in self.blocks):
+            return np.ones(len(self))
         return np.concatenate([np.empty(0), *(block.counts for block in self.blocks)])
 
     def describe(self, row: int) -> str:
@@ -169,7 +170,7 @@ class Constraints:
         for block in self.blocks:
             place = row - first
             if 0 <= place < len(block):
-                if block.of_kind.shares_objects:  # which count their matrices
+                if len(block) == 1 or block.of_kind.shares_objects:  # which count their matrices
                     return Stated(row, block, place, bound)
                 return Stated(row, block.part(np.array([place])), 0, bound)
             first += len(block)
@@ -191,6 +192,8 @@ class Constraints:
         The same blocks in the same order. The `ids` of a linear block are None where its matrices cover all
         rows of the data in order.
         """
+        if sample_ids is None and self._are_row_numbers(n_objects):
+            return self.blocks
         find = reading.row_finder(n_objects, sample_ids)
         place = f"a row number below {n_objects}" if sample_ids is None else known_as
         resolved: list[Block] = []
@@ -202,9 +205,7 @@ class Constraints:
                     f"row {first}: the matrix A has {len(ids)} rows, but there are {n_objects} objects; "
                     "ids in linear() says which of them they are"
                 )
-            shares = block.of_kind.shares_objects
-            known = block.ids is None if shares else _are_below(n_objects, ids)
-            if sample_ids is None and known:
+            if sample_ids is None and Constraints((block,))._are_row_numbers(n_objects):
                 resolved.append(block)
                 first += len(block)
                 continue
@@ -239,6 +240,19 @@ class Constraints:
 
         return block.rewritten(resolved)
 
+    def _are_row_numbers(self, n: int) -> bool:
+        """Whether all ids are row numbers of n objects, and all matrices are about all of them."""
+        files = [block.stored_ids for block in self.blocks]
+        stored = [found.span or (-1, -1) for found in files if found is not None]
+        if any(low < 0 or high >= n for low, high in stored):
+            return False
+        ids = [block.ids for block in self.blocks if block.ids is not None and not block.is_stored]
+        whole = [block.matrices[0].size == n for block in self.blocks if block.ids is None]
+        if not all(whole) or any(a.ndim == 1 or a.dtype != np.int64 for a in ids):
+            return False
+        flat = np.concatenate([np.empty(0, np.int64), *[a.ravel() for a in ids]])
+        return not flat.size or bool(flat.min() >= 0 and flat.max() < n)
+
     def restricted_to(self, sample_ids: ArrayLike) -> tuple[Constraints, int]:
         """The constraints on the given objects alone, and the number of constraints dropped.
 
@@ -268,10 +282,3 @@ class Constraints:
                 kept.append(found.with_texts(texts))
         restricted = Constraints(tuple(kept))
         return restricted, len(self) - len(restricted)
-
-
-def _are_below(n: int, ids: Any) -> bool:
-    """Whether ids are row numbers of n objects."""
-    if isinstance(ids, Stored):
-        return ids.span is not None and ids.span[0] >= 0 and ids.span[1] < n
-    return ids.dtype == np.int64 and (not ids.size or bool(ids.min() >= 0 and ids.max() < n))

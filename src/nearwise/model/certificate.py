@@ -22,20 +22,23 @@ class Violation:
     Attributes
     ----------
     row : its row number in the constraints
-    name : the constraint as text
     value : <A, M>
     bound : its bound, filled from the data where the user gave none
     relative : how far the value is on the wrong side, relative to the bound (or to the size of the
         constraint's parts under the prior, where the bound is zero or negative)
-    stated : the constraint itself; None where it is no row of constraints, and in a model file
+    stated : the constraint itself; its text where it is no row of constraints, and in a model file
+    name : the constraint as text
     """
 
     row: int
-    name: str
     value: float
     bound: float
     relative: float
-    stated: Stated | None = field(default=None, compare=False, repr=False)
+    stated: Stated | str = field(compare=False, repr=False)
+
+    @property
+    def name(self) -> str:
+        return str(self.stated)
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ def named_violations(
     for row, (value, share) in zip(rows, measured, strict=True):
         constraint = stated(row)
         bound = np.nan if constraint.bound is None else constraint.bound
-        found.append(Violation(row, str(constraint), value, bound, share, constraint))
+        found.append(Violation(row, value, bound, share, constraint))
     return tuple(found)
 
 

@@ -21,7 +21,7 @@ from scipy import sparse
 from nearwise._common.errors import RowsError
 from nearwise._common.memory import foresee
 from nearwise._common.types import Array, Index, Mask
-from nearwise.linalg.medians import median
+from nearwise.linalg.magnitudes import median
 from nearwise.model import binding
 from nearwise.model.blocks import Block, Constraints
 from nearwise.model.certificate import Certificate, certified, named_violations, relative_gap

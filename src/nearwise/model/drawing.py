@@ -8,6 +8,7 @@ no object is paired with itself.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,11 @@ from nearwise._common.checks import whole_number_or_none
 from nearwise._common.types import Codes, Index
 
 _ENTRIES = 1 << 22  # of differences of rows that are held at a time
+_FEW_DISTANCES = 1 << 14  # that are sorted here, in less time than a search takes to begin
 Pairs = NDArray[np.int64]
 Nearest = Callable[[Index, Index, int], Index]
 
+NO_PAIRS: Pairs = np.empty((0, 2), np.int64)
 N_NEIGHBORS = 5
 # Up to this size of a class, one search among all objects finds the nearest objects of other classes.
 SMALL_CLASS = 30
@@ -97,7 +100,7 @@ def class_pairs(codes: Codes, per_class: int, rng: np.random.RandomState) -> tup
     A pair across two classes that both have drawn counts once.
     """
     labelled = np.flatnonzero(codes >= 0)
-    same, different = [_no_pairs()], [_no_pairs()]
+    same, different = [NO_PAIRS], [NO_PAIRS]
     for code in range(int(codes.max(initial=-1)) + 1):
         group, others = np.flatnonzero(codes == code), labelled[codes[labelled] != code]
         within, across = len(group) * (len(group) - 1) // 2, len(group) * len(others)
@@ -144,7 +147,7 @@ def neighbors(
     members = np.split(by_class, np.cumsum(counts)[:-1])
     wanted = np.zeros(codes.size, dtype=bool)
     wanted[rows] = True
-    same, different = [_no_pairs()], [_no_pairs()]
+    same, different = [NO_PAIRS], [NO_PAIRS]
     for group in members:
         asking = group[wanted[group]]
         if asking.size and group.size > 1:
@@ -193,14 +196,21 @@ def squared_distances(X: Any, pairs: Pairs) -> NDArray[np.float64]:
 
 def nearest_rows(X: Any) -> Nearest:
     """For `neighbors`: by the Euclidean distance of rows, dense or sparse."""
+    return partial(nearest_of, X)
+
+
+def nearest_of(X: Any, asking: Index, among: Index, count: int) -> Index:
+    """The rows of X among some that are nearest to each that asks, nearest first."""
+    if len(asking) * len(among) <= _FEW_DISTANCES and not sparse.issparse(X):
+        from scipy.spatial.distance import cdist  # slow to import, and needed only here
+
+        distances = cdist(X[asking], X[among], "sqeuclidean")
+        return np.asarray(among[np.argsort(distances, axis=1, kind="stable")[:, :count]])
     from sklearn.neighbors import NearestNeighbors  # slow to import, and needed only here
 
-    def nearest(asking: Index, among: Index, count: int) -> Index:
-        search = NearestNeighbors(n_neighbors=count).fit(X[among])
-        with threads.by_work(float(len(asking)) * len(among) * X.shape[1]):
-            return np.asarray(among[search.kneighbors(X[asking], return_distance=False)])
-
-    return nearest
+    search = NearestNeighbors(n_neighbors=count).fit(X[among])
+    with threads.by_work(float(len(asking)) * len(among) * X.shape[1]):
+        return np.asarray(among[search.kneighbors(X[asking], return_distance=False)])
 
 
 def _halves(n_pairs: int, n_within: int, n_across: int) -> tuple[int, int]:
@@ -249,7 +259,3 @@ def _without_repeats(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
     """The distinct ones of some numbers >= 0, sorted; `np.unique` of NumPy 2.4 is far slower."""
     ordered = np.sort(numbers)
     return ordered[np.diff(ordered, prepend=-1) > 0]
-
-
-def _no_pairs() -> Pairs:
-    return np.empty((0, 2), np.int64)

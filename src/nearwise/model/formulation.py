@@ -249,10 +249,13 @@ def _relative_smallest_eigenvalue(measurements: Measurements, y: Array) -> float
 
     |A_i| is the sum of the magnitudes of its parts. Both sums are of terms x y^T of the same vectors, which
     are brought to coordinates where the second is the identity: by their singular values, since its
-    eigenvalues, which are the squares of these, lose the small ones to rounding.
+    eigenvalues, which are the squares of these, lose the small ones to rounding. Columns in different units
+    are brought to one before, so that none of them is lost beside the others.
     """
     rows = np.flatnonzero(y)
     atoms = measurements.local(rows, np.eye(measurements.rank), np.float64)
+    largest = np.maximum(np.abs(atoms.x).max(axis=0), np.abs(atoms.y).max(axis=0))
+    atoms = atoms.scaled(np.exp2(-np.frexp(np.where(largest > 0, largest, 1.0))[1]))
     weight = atoms.coefficient * (y[rows] if atoms.row is None else y[rows][atoms.row])
     root = np.sqrt(np.abs(weight))[:, None]
     square = atoms.x is atoms.y

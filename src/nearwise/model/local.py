@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -46,6 +46,11 @@ class LocalAtoms:
 
         total = np.sum(in_blocks(len(self.x), part, self.x.size >= _SIDE_BY_SIDE), axis=0)
         return total if self.x is self.y else (total + total.T) / 2
+
+    def scaled(self, columns: Array) -> LocalAtoms:
+        """The same with every column of the vectors times a number."""
+        x = self.x * columns
+        return replace(self, x=x, y=x if self.x is self.y else self.y * columns)
 
     def gram(self) -> NDArray[Any]:
         """<A_i, A_j> for all pairs of rows."""

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearwise._common.types import Array, Index, Mask
+from nearwise.linalg.magnitudes import median
 from nearwise.model.divergences import Divergence
 
 SATISFIED = 1e-3  # relative violation up to which a constraint counts as satisfied, KSD09 7.1
@@ -77,6 +78,10 @@ class Losses:
         return bool(self.is_hard.any())
 
     @cached_property
+    def _all_hard(self) -> bool:
+        return bool(self.is_hard.all())
+
+    @cached_property
     def references(self) -> Array:
         """What violations are relative to: the bound where it is positive and limits a square, else s."""
         return np.where((self.bounds > 0) & self.is_definite, self.bounds, self.sizes)
@@ -95,9 +100,9 @@ class Losses:
         """What certificates report of the violations."""
         found = self.violations(p)
         return Violated(
-            float(np.max(found, initial=0.0)),
-            float(np.max(found[self.is_hard], initial=0.0)),
-            float(np.mean(found <= SATISFIED)) if len(found) else 1.0,
+            float(found.max(initial=0.0)),
+            float(found[self.is_hard].max(initial=0.0)) if self.any_hard else 0.0,
+            np.count_nonzero(found <= SATISFIED) / len(found) if len(found) else 1.0,
         )
 
     def most_violated(self, p: Array, count: int) -> list[int]:
@@ -126,7 +131,7 @@ class Losses:
     @cached_property
     def median_size(self) -> float:
         """Of the rows; 1 where there are none."""
-        return float(np.median(self.sizes)) if len(self.sizes) else 1.0
+        return median(self.sizes) if len(self.sizes) else 1.0
 
     @property
     def soft_penalties(self) -> tuple[int, float]:
@@ -140,7 +145,7 @@ class Losses:
         `beyond` is p - b where that is known better than from p itself. A bound of 1e27 with a moderate
         penalty makes what rounding takes from p cost more than the optimum.
         """
-        if self.is_hard.all():
+        if self._all_hard:
             return 0.0
         off = p - self.bounds if beyond is None else beyond
         bregman, quadratic = self._costly(off)
@@ -148,7 +153,7 @@ class Losses:
         slack = self.divergence.scalar(p[bregman], b)
         if beyond is not None:
             close = np.abs(d) <= _CLOSE * np.abs(b)
-            slack[close] = (self.divergence.curvature(b) * d**2 / 2)[close]
+            slack[close] = self._bent(b[close], d[close]) / 2
         relative = off[quadratic] / self.sizes[quadratic]
         cost = np.sum(self.penalties[bregman] * slack) + np.sum(self._stiffness[quadratic] * relative**2) / 2
         return float(cost)
@@ -156,11 +161,14 @@ class Losses:
     @cached_property
     def cost_of_rounding(self) -> float:
         """What soft rows cost whose values differ from their bounds by the rounding of these."""
-        off = float(np.finfo(np.float64).eps) * np.abs(self.bounds)
-        with np.errstate(all="ignore"):
-            b = self.bounds[self.is_bregman]
-            slack = (self.penalties * off**2)[self.is_bregman] * self.divergence.curvature(b)
-            rest = (self._stiffness * (off / self.sizes) ** 2)[self._is_quadratic]
+        return self.cost_of(float(np.finfo(np.float64).eps) * np.abs(self.bounds))
+
+    @np.errstate(all="ignore")
+    def cost_of(self, off: Array) -> float:
+        """What soft rows cost whose values differ from their bounds by so little."""
+        rows = self.is_bregman
+        slack = self.penalties[rows] * self._bent(self.bounds[rows], off[rows])
+        rest = (self._stiffness * (off / self.sizes) ** 2)[self._is_quadratic]
         found = float(np.sum(slack) + np.sum(rest)) / 2
         return found if np.isfinite(found) else np.inf
 
@@ -190,7 +198,7 @@ class Losses:
     def conjugate(self, y: Array) -> Array:
         """sup_p (y p - loss(p)) of every row, for multipliers of the right sign; y b for a hard row."""
         out = y * self.bounds
-        if self.is_hard.all():
+        if self._all_hard:
             return out
         bregman = np.flatnonzero(self.is_bregman & (y != 0))
         out[bregman] = conjugate_slack(
@@ -206,6 +214,8 @@ class Losses:
 
         `beyond` is p - b where that is known better than from p itself.
         """
+        if not y.any():
+            return total
         if self._may_be_slopes(p, y) and np.array_equal(self.slopes(p), y):
             if beyond is None:
                 return 0.0
@@ -272,12 +282,16 @@ class Losses:
         """penalty * curvature(s) * s^2 of the rows with quadratic loss, without overflow on the way."""
         out = np.zeros_like(self.bounds)
         rows = self._is_quadratic
-        degree, s = self.divergence.degree, self.sizes[rows]
-        if degree is None:
-            out[rows] = self.penalties[rows] * self.divergence.curvature(s) * s**2
-        else:
-            out[rows] = self.penalties[rows] * self.divergence.curvature(np.ones(1)) * s**degree
+        s = self.sizes[rows]
+        out[rows] = self.penalties[rows] * self._bent(s, s)
         return out
+
+    def _bent(self, at: Array, off: Array) -> Array:
+        """curvature(at) * off^2, without overflow on the way."""
+        degree = self.divergence.degree
+        if degree is None:
+            return np.asarray(self.divergence.curvature(at) * off**2)
+        return np.asarray(self.divergence.curvature(np.ones(1)) * at**degree * (off / at) ** 2)
 
     @cached_property
     def _bound_gradient(self) -> Array:
@@ -299,7 +313,7 @@ def conjugate_slack(divergence: Divergence, dual: ArrayLike, bound: ArrayLike, p
     value y p* - gamma scalar(p*, b) equals y b + gamma scalar(b, p*); each form is used where its two terms
     have one sign, so that no digits cancel. An infinite penalty gives y b, as for a hard constraint.
     """
-    y, b, gamma = np.broadcast_arrays(*(np.asarray(a, np.float64) for a in (dual, bound, penalty)))
+    y, b, gamma = (np.asarray(a, np.float64) for a in (dual, bound, penalty))
     p = np.asarray(divergence.shifted(b, y / gamma))
     from_p = (y < 0) | (b < 0)
     at, other = np.where(from_p, p, b), np.where(from_p, b, p)

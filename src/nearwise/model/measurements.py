@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from nearwise._common.types import Array, Index, Mask
-from nearwise.model.atoms import Atoms, Squares, constraint_atoms
+from nearwise.model.atoms import Atoms, SignedSquares, constraint_atoms
 from nearwise.model.blocks import Block
 from nearwise.model.local import LocalAtoms, curved_rows, in_blocks
 
@@ -222,7 +222,7 @@ class InMemory:
         return replace(self, features=features, workspace=workspace, offsets=offsets)
 
     @cached_property
-    def squares(self) -> Squares:
+    def squares(self) -> SignedSquares:
         """Every A_i as signed squares of sums and differences of rows of F."""
         return self.atoms.squares(self.n_rows)
 

@@ -16,7 +16,7 @@ from nearwise._common.markup import fact_table
 from nearwise._common.reading import finite
 from nearwise._common.types import Array, Index
 from nearwise.distributed.vectors import Stacked, vectors_of
-from nearwise.linalg.medians import median
+from nearwise.linalg.magnitudes import median
 from nearwise.model import binding
 from nearwise.model.blocks import Block, Constraints, Stated
 from nearwise.model.bound_in_blocks import BoundInBlocks, bind_in_blocks
@@ -291,17 +291,21 @@ class Problem:
 
     def certificate_of_factor(self, factor: Array, dual: ArrayLike) -> Certificate:
         """The same for M = factor factor^T, with the factor in the eigenbasis of the prior's range."""
+        point = self.point(factor, dual)
+        return replace(self.formulation.certificate(point), worst=self.violations_of(point.values))
+
+    def point(self, factor: Array, dual: ArrayLike) -> Iterate:
+        """The same with what is measured at it."""
         form = self.formulation
         y = form.losses.signed(dual)
         values = form.measurements.values_of_factor(factor)
         if isinstance(values, AtPoint) and isinstance(y, Multipliers):
             values = replace(values, beside=y)
-        bare = form.certificate(Iterate(factor, values, y, form.measurements.adjoint(y)))
-        worst = self.violations_of(form.losses.most_violated(values, _WORST), values)
-        return replace(bare, worst=worst)
+        return Iterate(factor, values, y, form.measurements.adjoint(y))
 
-    def violations_of(self, rows: list[int], values: Array) -> tuple[Violation, ...]:
-        """The given rows by name, with their values and bounds."""
+    def violations_of(self, values: Array, rows: list[int] | None = None) -> tuple[Violation, ...]:
+        """Rows by name, with their values and bounds: by default the most violated ones."""
+        rows = self.formulation.losses.most_violated(values, _WORST) if rows is None else rows
         return named_violations(rows, self.formulation.losses.measured(values, rows), self.stated)
 
     def describe(self, row: int) -> str:

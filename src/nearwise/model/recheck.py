@@ -61,15 +61,14 @@ class Recheck:
         These are the given ones, or a little smaller where the given ones bound nothing.
         """
         losses, y = self.form.losses, self.form.losses.signed(dual)
-        inside = self._inside(factor)
-        images = self._rows.mapped(inside)
-        values = self._values(images)
-        p = values.rounded
+        images, power = self._images(factor)
+        values = self._values(images, power)
+        p = np.ldexp(values.rounded, power)
         if self.form.divergence.congruence_invariant:
-            distance, y = self._logarithmic_distance(factor, images, y)
+            distance, y = self._logarithmic_distance(factor, images, y, power)
         else:
-            distance = self._distance(inside, y)
-        beyond = values.plus(-losses.bounds).rounded
+            distance = self._distance(factor, y)
+        beyond = np.ldexp(values.plus(-np.ldexp(losses.bounds, -power)).rounded, power)
         total = losses.total(p, beyond)
         primal = self.form.distance_to_prior(self.problem.lower(factor)) + total
         gap = distance + losses.fenchel_residual(p, y, total, beyond)
@@ -103,8 +102,9 @@ class Recheck:
         Features that are nearly dependent make M large where they measure little, and values that are small
         sums of large terms.
         """
-        exact = self._values(self._rows.mapped(self._inside(factor)))
-        return np.abs(exact.plus(-values).rounded)
+        images, power = self._images(factor)
+        exact = self._values(images, power)
+        return np.abs(np.ldexp(exact.plus(-np.ldexp(values, -power)).rounded, power))
 
     @np.errstate(all="ignore")
     def confirms(self, dual: Array, bound: float) -> bool:
@@ -147,9 +147,22 @@ class Recheck:
     def _inside(self, factor: Array) -> Pair | Array:
         return factor if self.range is None else product(self.range.T, factor)
 
-    def _values(self, images: _Rows) -> Pair:
+    def _images(self, factor: Array) -> tuple[_Rows, int]:
+        """The rows after the map `factor`, in a unit in which no square overflows or vanishes.
+
+        Values in that unit times two to the power that is returned are values.
+        """
+        power = _exponent(factor)
+        return self._rows.mapped(self._inside(np.ldexp(factor, -power))), self._power + 2 * power
+
+    def _values(self, images: _Rows, power: int) -> Pair:
         values, offsets = images.values(), self.form.measurements.offsets
-        return values if offsets is None else values.plus(offsets)
+        return values if offsets is None else values.plus(np.ldexp(offsets, -power))
+
+    @cached_property
+    def _power(self) -> int:
+        """Of two: the squared unit of `_rows`."""
+        return 2 * _exponent(self.problem.features)
 
     @cached_property
     def _linear_sizes(self) -> Array:
@@ -164,7 +177,8 @@ class Recheck:
 
     @cached_property
     def _rows(self) -> _Rows:
-        G, blocks, idle = self.problem.features, self.problem.blocks, self.form.losses.is_idle
+        G, blocks = np.ldexp(self.problem.features, -self._power // 2), self.problem.blocks
+        idle = self.form.losses.is_idle
         row, first, second, sign, others, parts = [], [], [], [], [], []
         for block, start in zip(blocks, np.cumsum([0, *map(len, blocks)]), strict=False):
             if _has_differences(block):
@@ -191,15 +205,17 @@ class Recheck:
         rows = rows if self.range is None else rows.mapped(self.range)
         return rows if idle is None else rows.without(idle)
 
-    def _logarithmic_distance(self, factor: Array, images: _Rows, y: Array) -> tuple[float, Array]:
+    def _logarithmic_distance(
+        self, factor: Array, images: _Rows, y: Array, power: int
+    ) -> tuple[float, Array]:
         """D(M, M^), from the eigenvalues of B^T M^^-1 B, and the multipliers; inf where M^ is."""
         lowered = self.problem.lower(factor)
         own = (lowered.T / self.form.prior) @ lowered
-        pulled, noise = images.adjoint(y)
+        pulled, noise = images.adjoint(np.ldexp(y, power))
         found = np.linalg.eigvalsh(pulled.plus(own).rounded)
         if not found[0] > noise:
             y = (1.0 - self._shrinking(own, pulled, noise)) * y
-            pulled, noise = images.adjoint(y)
+            pulled, noise = images.adjoint(np.ldexp(y, power))
             found = np.linalg.eigvalsh(pulled.plus(own).rounded)
         mirror = self.form.divergence.gradient_inverse(np.asarray(noise - found, dtype=np.float64))
         return float(np.sum(self.form.divergence.scalar(np.ones_like(mirror), mirror))), y
@@ -212,12 +228,13 @@ class Recheck:
                 return float(shrink)
         return 0.0
 
-    def _distance(self, inside: Pair | Array, y: Array) -> float:
+    def _distance(self, factor: Array, y: Array) -> float:
         """D(M, M^), from the eigenvalues of phi'(M^)."""
         gradient, basis = self.form.divergence.gradient(self.form.prior), self.problem.prior_basis
         own = np.diag(gradient) if basis is None or self.range is not None else (basis * gradient) @ basis.T
-        pulled, noise = self._rows.adjoint(y)
+        pulled, noise = self._rows.adjoint(np.ldexp(y, self._power))
         t, U = eigenpairs(Pair(-pulled.high, -pulled.low).plus(own))
+        inside = self._inside(factor)
         spectrum = spectrum_of_factor(inside.rounded if isinstance(inside, Pair) else inside)
         found = self.form.distance_to_gradient(t, U, spectrum)
         mirror = self.form.divergence.gradient_inverse(t)
@@ -275,6 +292,11 @@ class _Rows:
         parts = (np.abs(y[self.others]) @ np.abs(self.matrices.high)).reshape(n, n)
         size = float(np.sum(np.abs(weight) @ z**2) + np.sum(G * (parts @ G)))
         return total, PRECISION * len(total.high) * size
+
+
+def _exponent(A: Array) -> int:
+    """Of the power of two next above the numbers of an array."""
+    return int(np.frexp(np.abs(A).max(initial=0.0))[1])
 
 
 def _has_differences(block: Block) -> bool:

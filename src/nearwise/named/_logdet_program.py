@@ -4,7 +4,8 @@ It works on the dual, maximise gamma log det S(y) - b'y with S(y) = C0 + sum_i y
 of the right sign, which for constraints that may give way at a price are at most that price in size. Limits
 of multipliers are kept by logarithms of weight mu, gamma and mu fall together, and W = gamma S^-1. Every
 point has S > 0, so that y is feasible for the dual of the semidefinite program (gamma = 0) too, and -b'y is a
-lower bound on its optimum whatever else is true.
+lower bound on its optimum whatever else is true, but for rounding, which is taken off. Hard equalities that
+follow from others keep the multiplier 0: along their combinations nothing holds y back.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
-from nearwise._common.types import Array
+from nearwise._common.types import Array, Index
 from nearwise.linalg.regularised import factored
 from nearwise.model.problem import Problem
 
@@ -28,6 +29,9 @@ _MOST_STEPS = 600
 _BACKTRACKS = 60
 _INSIDE = 1e-9  # smallest eigenvalue of S, relative to the largest, of a start
 _HOPELESS = 1e-9  # weight of the logarithms at which the search for a start ends
+_DEPENDENT = 1e-12  # what is left of a row of size 1 by the rows before it, up to which it follows from them
+_CONSISTENT = 1e-10  # relative difference of its bound from theirs, up to which it agrees with them
+_EPSILON = float(np.finfo(np.float64).eps)
 _LARGE = 1e6  # multipliers, relative to the first ones, from which on a contradiction is looked for
 
 
@@ -37,6 +41,7 @@ class Point:
 
     y: Array
     matrix: Array
+    lower: float  # bound on the optimum of the program with gamma = 0
     converged: bool
     steps: int
     proof: Array | None = None  # multipliers that prove the constraints contradictory
@@ -70,8 +75,10 @@ class _Run:
         self.unequal = self.sign != 0
         d, m = len(C0), len(self.b)
         self.every = np.arange(m)
-        norms = np.sqrt(np.einsum("ij,ij->i", *2 * (self._rows(np.eye(d)),)))
+        rows = self._rows(np.eye(d))
+        norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
         self.norms = np.where(norms > 0, norms, 1.0)
+        self.moving = self.every if np.isfinite(price) else self._independent(rows)
         largest = float(np.abs(np.linalg.eigvalsh(C0)).max())
         self.unit = largest if largest > 0 else 1.0
         self.y = np.minimum(1e-3 * self.unit / self.norms, price / 2) * self.sign
@@ -95,7 +102,7 @@ class _Run:
                 gradient[:-1] += pull
                 H = weight * packed @ packed.T
                 H[self.every, self.every] += curvature
-                step = _solved(H, gradient)
+                step = self._step(H, gradient)
                 decrement = float(gradient @ step)
 
                 def merit(y: Array, t: float, weight: float = weight) -> float:
@@ -133,9 +140,9 @@ class _Run:
             limit = _LAST_DECREMENT if is_last else _STAGE_DECREMENT
             if not self._centre(weight, mu, limit * mu, far):
                 proof = self._proof()
-                return Point(self.y, self._W(gamma), False, self.steps, proof)
+                return Point(self.y, self._W(gamma), self._lower(), False, self.steps, proof)
             if is_last:
-                return Point(self.y, self._W(gamma), True, self.steps)
+                return Point(self.y, self._W(gamma), self._lower(), True, self.steps)
             weight, mu = _SHRINK * weight, _SHRINK * mu
 
     def _centre(self, gamma: float, mu: float, wanted: float, far: float) -> bool:
@@ -171,8 +178,36 @@ class _Run:
         gradient = gamma * trace - self.b + pull
         H = gamma * R @ R.T
         H[self.every, self.every] += curvature
-        step = _solved(H, gradient)
+        step = self._step(H, gradient)
         return step, float(gradient @ step)
+
+    def _step(self, H: Array, gradient: Array) -> Array:
+        """Newton's, of the multipliers that move, and of what else there is behind them."""
+        moving = np.append(self.moving, np.arange(len(self.every), len(gradient)))
+        step = np.zeros_like(gradient)
+        step[moving] = _solved(H[np.ix_(moving, moving)], gradient[moving])
+        return step
+
+    def _independent(self, rows: Array) -> Index:
+        """All rows but the equalities that follow from other equalities."""
+        equal = np.flatnonzero(~self.unequal)
+        if not len(equal):
+            return self.every
+        R, order = linalg.qr((rows[equal] / self.norms[equal, None]).T, mode="r", pivoting=True)
+        rank = int(np.count_nonzero(np.abs(R.diagonal()) > _DEPENDENT))
+        shares = linalg.solve_triangular(R[:rank, :rank], R[:rank, rank:])
+        bounds = (self.b[equal] / self.norms[equal])[order]
+        sizes = np.abs(shares).T @ np.abs(bounds[:rank]) + np.abs(bounds[rank:])
+        agrees = np.abs(shares.T @ bounds[:rank] - bounds[rank:]) <= _CONSISTENT * sizes
+        return np.setdiff1d(self.every, equal[order[rank:][agrees]])
+
+    def _lower(self) -> float:
+        """-b'y less its rounding; none where rounding may hide that S is not positive definite."""
+        terms, d, m = self.y * self.b, len(self.C0), len(self.b)
+        size = float(np.linalg.norm(self.C0) + np.abs(self.y) @ self.norms)
+        if np.linalg.eigvalsh(self._S(self.y))[0] <= _EPSILON * (d + m) * size:
+            return -np.inf
+        return -float(terms.sum()) - _EPSILON * m * float(np.abs(terms).sum())
 
     def _polish(self, gamma: float, mu: float, step: Array, decrement: float) -> None:
         """Full steps while they shorten: what is left of the residuals is squared by each."""
@@ -190,9 +225,11 @@ class _Run:
     def _longest(self, step: Array) -> float:
         """The longest step up to 1 that leaves multipliers some of their room."""
         rooms, moves = self.sign * self.y, self.sign * step
-        limits = [rooms[self.unequal] / np.maximum(-moves[self.unequal], 1e-300)]
+        shrinking = self.unequal & (moves < 0)
+        limits = [rooms[shrinking] / -moves[shrinking]]
         if np.isfinite(self.price):
-            limits.append((self.price - np.abs(self.y)) / np.maximum(np.abs(step), 1e-300))
+            changing = step != 0
+            limits.append((self.price - np.abs(self.y[changing])) / np.abs(step[changing]))
         return min(1.0, _TO_THE_EDGE * float(np.min(np.concatenate(limits), initial=np.inf)))
 
     def _proof(self) -> Array | None:

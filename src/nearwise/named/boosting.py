@@ -245,7 +245,7 @@ class _Boost(Loop[_State, _State, BoostStep]):
         primal = objective + gap
         order = np.argsort(-values, kind="stable")[:10]
         worst = tuple(
-            Violation(int(j), f"tr(W C_{j}) <= 0", float(values[j]), 0.0, float(values[j]))
+            Violation(int(j), float(values[j]), 0.0, float(values[j]), f"tr(W C_{j}) <= 0")
             for j in order
             if values[j] > 0
         )

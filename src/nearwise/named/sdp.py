@@ -208,7 +208,7 @@ def logdet_sdp(
         rows = plain.formulation.check_infeasibility(found.proof).rows
         values = plain.values(found.matrix)
         certificate = Certificate(
-            math.inf, -math.inf, math.inf, math.inf, math.inf, 0.0, plain.violations_of(list(rows), values)
+            math.inf, -math.inf, math.inf, math.inf, math.inf, 0.0, plain.violations_of(values, list(rows))
         )
         message = f"The constraints contradict each other: {'; '.join(map(plain.describe, rows[:3]))}."
         return SdpResult(found.matrix, found.proof, Status.INFEASIBLE, certificate, found.steps, message)
@@ -220,7 +220,7 @@ def _graded(C0: Array, plain: Problem, found: _logdet_program.Point, penalty: fl
     W, y, losses = found.matrix, found.y, plain.formulation.losses
     values = plain.values(W)
     excess, violations = losses.excess(values), losses.violations(values)
-    lower = -float(y @ plain.bounds)
+    lower = found.lower
     hard_violation = float(violations.max(initial=0.0)) if math.isinf(penalty) else 0.0
     if math.isfinite(penalty):
         upper = float(np.sum(C0 * W)) + penalty * float(excess.sum())
@@ -235,7 +235,7 @@ def _graded(C0: Array, plain: Problem, found: _logdet_program.Point, penalty: fl
         else upper
     )
     order = np.argsort(-violations, kind="stable")[:_WORST]
-    worst = plain.violations_of([int(row) for row in order if violations[row] > 0], values)
+    worst = plain.violations_of(values, [int(row) for row in order if violations[row] > 0])
     satisfied = float(np.mean(violations <= SATISFIED)) if len(violations) else 1.0
     violation = float(violations.max(initial=0.0))
     certificate = Certificate(upper, lower, gap, violation, hard_violation, satisfied, worst)

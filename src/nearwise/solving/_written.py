@@ -103,10 +103,17 @@ class WrittenRows:
             None if self.offsets is None else self.offsets[rows],
         )
 
+    def vectors_in(self, G: Array) -> tuple[Array, Array]:
+        """G^T x and G^T y of all atoms; the same object where every atom is a square."""
+        x = G.T @ self.x
+        return x, x if self.y is self.x else G.T @ self.y
+
     def in_basis(self, G: Array) -> Array:
         """(r (r + 1) / 2, rows): G^T A_i G, packed."""
-        x = G.T @ self.x
-        y = x if self.y is self.x else G.T @ self.y
+        return self.packed(*self.vectors_in(G))
+
+    def packed(self, x: Array, y: Array, weights: Array | None = None) -> Array:
+        """The matrices of the rows whose atoms have these vectors, packed; weighted entry by entry."""
         if self.row is None:
             rows = self._products(x, y)
             rows *= self.weights
@@ -117,13 +124,14 @@ class WrittenRows:
             for atoms, of, sums in self._sums:
                 part = x[:, atoms]
                 rows[:, of] = self._products(part, part if x is y else y[:, atoms]) @ sums
-        rows *= self._packing.scale[:, None]
+        scale = self._packing.scale
+        rows *= (scale if weights is None else scale * weights.take(self._packing.flat))[:, None]
         return rows
 
     def values(self, B: Array) -> Array:
         """<A_i, B B^T>, plus `offsets`."""
-        x = B.T @ self.x
-        return self.shifted(self._per_row(np.einsum("ij,ij->j", x, x if self.y is self.x else B.T @ self.y)))
+        x, y = self.vectors_in(B)
+        return self.shifted(self.per_row(np.einsum("ij,ij->j", x, y)))
 
     def shifted(self, values: Array) -> Array:
         """Values of the linear part, plus `offsets`."""
@@ -139,9 +147,10 @@ class WrittenRows:
         """Bounds on |<A_i, M>| for matrices M with eigenvalues of at most 1 in magnitude."""
         x = np.einsum("ij,ij->j", self.x, self.x)
         both = x if self.y is self.x else np.sqrt(x) * np.sqrt(np.einsum("ij,ij->j", self.y, self.y))
-        return self._per_row(np.sign(self.weights) * both)
+        return self.per_row(np.sign(self.weights) * both)
 
-    def _per_row(self, of_atoms: Array) -> Array:
+    def per_row(self, of_atoms: Array) -> Array:
+        """What the values of atoms add up to."""
         weighted = self.weights * of_atoms
         if self.row is None:
             return weighted

@@ -23,12 +23,15 @@ _AFFORDABLE = 48  # sweeps
 _LARGEST_ORDER = 80  # of matrices for which the interior-point method is tried
 _WRITTEN_OUT = 8_000_000  # numbers in the constraints, written out, up to which it is
 _QUICK = 10_000  # the same, up to which it is faster than Newton's method
+_FEW_SOFT = 200  # and soft rows, beyond which a step of either method weighs more than Newton's
 _QUICK_FROBENIUS = 200_000
 _FEW_MULTIPLIERS = 1000  # rows up to which Newton's method on the dual is tried
 _MULTIPLIED = 1_000_000  # numbers in hard constraints, written out, up to which it is
 _LOOKS = 12  # points of it that are certified before Newton's method is tried
 _PATIENCE = 25  # steps of Newton's method before it, at least
 _PER_STEP = 20_000  # numbers in the constraints, written out, for which Newton's method gets one more step
+_FIRST_LOOK = 32  # steps of it after which it is asked whether they go on well enough
+_FASTER_AT_LAST = 4  # how many steps at the rate so far are made up for by one: it gets faster
 _LAST_RESORT = 60  # steps of Newton's method after it
 _LAST_RESORT_IF_HARD = 30  # the same; later it would look for a contradiction, which was looked for before
 
@@ -63,9 +66,11 @@ def stages(form: Formulation, tol: float, start: Array | None = None) -> Iterato
 
     Problems that can be written out, r <= 80 and m q <= 8,000,000 for m rows, get the interior-point method
     where a constraint is hard, and where Newton's method has not come to an end after 25 steps or, if that is
-    more, m q / 20,000 (a step of the other one costs so much more there), as happens
-    with penalties of very different sizes. It decides almost all of them. Soft constraints get it first where
-    it is the faster one: up to m q = 10,000, or 200,000 under Frobenius, whose Newton steps are many.
+    more, m q / 20,000 (a step of the other one costs so much more there), or does not look as if it would
+    after 32, 64, ... steps, as happens with penalties of very different sizes.
+    It decides almost all of them. Soft constraints get it first where
+    it is the faster one: up to m = 200 and m q = 10,000, or m q = 200,000 under Frobenius, whose Newton
+    steps are many.
     Newton's method on the dual comes before it where there are at most 1000 rows (hard ones up to m q =
     1,000,000): near the prior it takes a few steps of half the cost, and otherwise it ends soon.
 
@@ -104,7 +109,8 @@ def stages(form: Formulation, tol: float, start: Array | None = None) -> Iterato
     else:
         if start is None and _interior_pays(form):
             yield replace(interior, most=_LOOKS)
-        yield replace(newton, most=max(_PATIENCE, _numbers(form) // _PER_STEP))
+        most = max(_PATIENCE, _numbers(form) // _PER_STEP)
+        yield replace(newton, most=most, is_slow=lambda records: _is_hopeless(records, most, tol))
         yield interior
         yield replace(newton, most=_LAST_RESORT)
 
@@ -118,6 +124,15 @@ def _is_slow(records: Sequence[Record], tol: float) -> bool:
     return _sweeps_left(now, before, sweep / 2, tol) > _AFFORDABLE
 
 
+def _is_hopeless(records: Sequence[Record], most: int, tol: float) -> bool:
+    """Whether Newton's method needs many more steps than it gets; asked at the steps 32, 64, ..."""
+    step = len(records) - 1
+    if step < _FIRST_LOOK or step & (step - 1):
+        return False
+    left = _sweeps_left(records[step].gap, records[step // 2].gap, step / 2, tol)
+    return left > _FASTER_AT_LAST * (most - step)
+
+
 def _can_be_written_out(form: Formulation) -> bool:
     known = isinstance(form.divergence, LogDet | VonNeumann | Frobenius)
     known = known and isinstance(form.measurements, InMemory)
@@ -125,7 +140,9 @@ def _can_be_written_out(form: Formulation) -> bool:
 
 
 def _interior_pays(form: Formulation) -> bool:
-    return _numbers(form) <= (_QUICK_FROBENIUS if isinstance(form.divergence, Frobenius) else _QUICK)
+    if isinstance(form.divergence, Frobenius):
+        return _numbers(form) <= _QUICK_FROBENIUS
+    return form.measurements.n_rows <= _FEW_SOFT and _numbers(form) <= _QUICK
 
 
 def _dual_pays(form: Formulation) -> bool:

@@ -92,10 +92,18 @@ def solve(
 
 @dataclass(frozen=True, eq=False)
 class _Graded:
-    """A point, its certificate, and what orders points where a constraint is hard."""
+    """A point, its certificate, and what orders points where a constraint is hard.
+
+    Attributes
+    ----------
+    point : after the reduction
+    grade : in the unit of the problem
+    stated : the point of the problem as it was stated; None where the certificate is of the reduced one
+    """
 
     point: Iterate
     grade: Certificate
+    stated: Iterate | None = None
 
     @property
     def rank(self) -> tuple[float, float]:
@@ -125,8 +133,8 @@ class _Run(Loop[Iterate, _Graded, Record]):
         self.unit = problem.formulation.unit / self.reduction.formulation.unit
         self.bound: _Graded | None = None  # with the multipliers that prove most
         self.ray: Array | None = None
-        self._last: tuple[Iterate, Iterate, Certificate] | None = None  # given, graded, and its certificate
-        self.certificate: Certificate | None = None
+        self._last: tuple[Iterate, _Graded] | None = None  # as it was given, and graded
+        self._final: _Graded | None = None
         self.note = ""
         in_memory = isinstance(problem.formulation.measurements, InMemory)
         self.recheck = Recheck(problem) if in_memory and Recheck.suits(problem) else None
@@ -149,21 +157,31 @@ class _Run(Loop[Iterate, _Graded, Record]):
                     if stage.is_slow is not None and stage.is_slow(self.history[begin:]):
                         break
 
+    @np.errstate(all="ignore")  # what overflows is not finite, and is not kept
     def grade(self, point: Iterate) -> _Graded | None:
         """With its certificate; None for a point whose objective is not a number."""
         self.note = point.note
-        known = self._last
-        if known is not None and known[0].factor is point.factor and known[0].dual is point.dual:
-            graded, found = replace(known[1], ray=point.ray), known[2]  # of it, only something else is asked
+        if self._last and self._last[0].factor is point.factor and self._last[0].dual is point.dual:
+            known = self._last[1]
+            graded = replace(known, point=replace(known.point, ray=point.ray))  # only that is asked of it
         else:
-            with np.errstate(all="ignore"):  # what overflows is not finite, and is not kept
-                graded, found = self._graded(point)
-        self._last = point, graded, found
-        return _Graded(graded, found) if np.isfinite(found.primal) else None
+            graded = self._graded(point)
+        self._last = point, graded
+        return graded if np.isfinite(graded.grade.primal) else None
+
+    def _graded(self, point: Iterate) -> _Graded:
+        """A small problem's points are certified as the problem was stated, others after the reduction.
+
+        So is one whose distances are known, such as the prior: it may be the last one only if it `_stands`.
+        """
+        if self.recheck is not None and point.distances is None:
+            return self._certified(point)
+        found = self.reduction.formulation.certificate(point)
+        return _Graded(point, replace(found, primal=found.primal * self.unit, dual=found.dual * self.unit))
 
     def is_better(self, graded: _Graded) -> bool:
         """By gap and violation; where nothing is hard, by objective, and the highest bound is kept apart."""
-        new, form = graded.grade, self.reduction.formulation
+        new, form = graded.grade, self.problem.formulation
         if form.losses.any_hard:
             better = self.best is None or graded.rank <= self.best.rank or self.returns_last
             self.bound = graded if better else self.bound
@@ -183,8 +201,8 @@ class _Run(Loop[Iterate, _Graded, Record]):
         return Record(
             iteration=iteration,
             seconds=seconds,
-            primal=grade.primal * self.unit,
-            dual=grade.dual * self.unit,
+            primal=grade.primal,
+            dual=grade.dual,
             gap=grade.gap,
             violation=grade.violation,
             hard_violation=grade.hard_violation,
@@ -208,62 +226,59 @@ class _Run(Loop[Iterate, _Graded, Record]):
         return Status.STATIONARY if point.final else None
 
     def _joint(self, grade: Certificate) -> Certificate:
-        form = self.reduction.formulation
+        form = self.problem.formulation
         if form.losses.any_hard:
             return grade
         assert self.best is not None
         assert self.bound is not None
+        if self.best is self.bound and self.best.grade is grade:
+            return grade
         primal, dual = self.best.grade.primal, self.bound.grade.dual
         return replace(grade, primal=primal, dual=dual, gap=form.relative_gap(primal - dual, primal))
 
-    def _graded(self, point: Iterate) -> tuple[Iterate, Certificate]:
-        """A point with its certificate, in twice the precision where double precision is too little.
+    @np.errstate(all="ignore")
+    def _certified(self, point: Iterate) -> _Graded:
+        """A point with the certificate of the problem as it was stated.
 
-        Then the point may get multipliers that are a little smaller.
+        That is computed in twice the precision where double precision is too little and the problem small,
+        and then multipliers may get smaller; a large one has no bound there.
         """
-        form, grade = self.reduction.formulation, self.reduction.formulation.certificate(point)
-        hopeless = grade.hard_violation > 10 * self.tol or not np.isfinite(grade.primal)
-        if self.recheck is None or hopeless:
-            return point, grade
-        blurred = grade.gap > self.tol and form.is_blurred(point)
-        if not blurred and not self._is_lost(point, point.dual, grade.primal):
-            return point, grade
-        found, dual = self._rechecked(point.factor, point.dual)
-        primal, gap = found.primal / self.unit, found.primal / self.unit - found.dual / self.unit
-        found = replace(found, primal=primal, dual=primal - gap, gap=form.relative_gap(gap, primal))
-        return replace(point, dual=dual / self.reduction.dual_scale), found
+        form, scale = self.reduction.formulation, self.reduction.dual_scale
+        stated = self.problem.point(self.reduction.lift(point.factor), point.dual * scale)
+        found = self.problem.formulation.certificate(stated)
+        if found.hard_violation > 10 * self.tol or not np.isfinite(found.primal):
+            return _Graded(point, found, stated)
+        lost = self.recheck is not None and found.gap > self.tol and form.is_blurred(point)
+        lost = lost or form.is_lost_to_rounding(point, point.dual, found.primal / self.unit, self.tol)
+        if not lost and not self._are_values_lost(stated, found):
+            return _Graded(point, found, stated)
+        if self.recheck is None:
+            return _Graded(point, replace(found, dual=-np.inf, gap=np.inf), stated)
+        found, dual = self.recheck.certificate(self.problem.lift(stated.factor), stated.dual)
+        return _Graded(replace(point, dual=dual / scale), found, replace(stated, dual=dual))
 
-    def _is_lost(self, point: Iterate, dual: Array, primal: float) -> bool:
-        return self.reduction.formulation.is_lost_to_rounding(point, dual, primal, self.tol)
-
-    def _are_values_lost(self, factor: Array, dual: Array, found: Certificate) -> bool:
+    def _are_values_lost(self, point: Iterate, found: Certificate) -> bool:
         """Whether errors of values may close the gap of a point that counts as solved, or hide violations."""
         if self.recheck is None or not found.holds(self.tol):
             return False
-        lifted = self.problem.lift(factor)
-        if self._are_negligible(self.recheck.most_errors(lifted), dual, found):
+        lifted = self.problem.lift(point.factor)
+        if self._are_negligible(self.recheck.most_errors(lifted), point.dual, found):
             return False
-        errors = self.recheck.errors(lifted, self.problem.formulation.measurements.values_of_factor(factor))
-        # numbers whose squares overflow have no exact sums, and nothing is known of the error
-        return bool(np.isfinite(errors).all()) and not self._are_negligible(errors, dual, found)
+        errors = self.recheck.errors(lifted, point.values)
+        return not self._are_negligible(errors, point.dual, found)
 
     def _are_negligible(self, errors: Array, dual: Array, found: Certificate) -> bool:
         losses, used = self.problem.formulation.losses, dual != 0
         hard = losses.is_hard
-        costs = float(np.abs(dual[used]) @ errors[used])
+        costs = float(np.abs(dual[used]) @ errors[used]) + losses.cost_of(errors)
         hidden = float(np.max(errors[hard] / losses.references[hard], initial=0.0))
         limit = max(abs(found.primal), self.problem.formulation.unit)
         return costs <= _UNSEEN * self.tol * limit and hidden <= _UNSEEN * self.tol
 
-    def _rechecked(self, factor: Array, dual: Array) -> tuple[Certificate, Array]:
-        assert self.recheck is not None
-        lifted = self.problem.lift(self.reduction.lift(factor))
-        return self.recheck.certificate(lifted, dual * self.reduction.dual_scale)
-
     def _stands(self) -> bool:
         """Whether the certificate holds for the problem as it was stated, whatever the reduction did."""
-        self.certificate = self._stated_certificate()
-        return self.certificate.holds(self.tol)
+        self._final = self._stated()
+        return self._final.grade.holds(self.tol)
 
     def _is_contradiction(self, proof: Array | None) -> bool:
         """Whether multipliers prove infeasibility on the problem as it was stated; they are kept if so."""
@@ -273,45 +288,36 @@ class _Run(Loop[Iterate, _Graded, Record]):
         check = self.problem.formulation.check_infeasibility(proof)
         return check.valid and (self.recheck is None or self.recheck.confirms(proof, check.bound))
 
-    @np.errstate(all="ignore")
-    def _stated_certificate(self) -> Certificate:
+    def _stated(self) -> _Graded:
+        """The best point with the best multipliers."""
         assert self.best is not None
         assert self.bound is not None
-        point, bound = self.best.point, self.bound.point
-        factor, dual = self.reduction.lift(point.factor), bound.dual * self.reduction.dual_scale
-        found = self.problem.certificate_of_factor(factor, dual)
-        form = self.reduction.formulation
-        blurred = self.recheck is not None and found.gap > self.tol and form.is_blurred(bound)
-        lost = self._is_lost(point, bound.dual, found.primal / self.unit)
-        if not blurred and not lost and not self._are_values_lost(factor, dual, found):
-            return found
-        if self.recheck is None:
-            return replace(found, dual=-np.inf, gap=np.inf)
-        exact, dual = self._rechecked(point.factor, bound.dual)
-        self.bound = replace(self.bound, point=replace(bound, dual=dual / self.reduction.dual_scale))
-        return replace(exact, worst=found.worst)
+        if self.best is self.bound and self.best.stated is not None:
+            return self.best
+        return self._certified(replace(self.best.point, dual=self.bound.point.dual))
 
     @np.errstate(all="ignore")
     def result(self, status: Status) -> Result:
-        problem, reduction = self.problem, self.reduction
+        problem = self.problem
         if self.best is None or self.bound is None:
             raise ValueError(
                 "the objective is not a finite number anywhere near the prior: features, prior, bounds or "
                 "penalties differ by too many orders of magnitude; rescale them"
             )
-        factor = reduction.lift(self.best.point.factor)
-        lifted = problem.lift(factor)
+        factor, rows = self.reduction.lift(self.best.point.factor), None
         if status is Status.INFEASIBLE and self.ray is not None:
             dual = self.ray / np.abs(self.ray).max()
-            rows = problem.formulation.check_infeasibility(dual).rows
-            found = problem.certificate_of_factor(factor, np.zeros_like(dual))
-            values = problem.formulation.measurements.values_of_factor(factor)
-            worst = problem.violations_of(list(rows[:10]), values)
-            certificate = replace(found, dual=np.inf, gap=np.inf, worst=worst)
+            rows = list(problem.formulation.check_infeasibility(dual).rows[:10])
+            stated: Iterate | None = problem.point(factor, np.zeros_like(dual))
+            assert stated is not None
+            certificate = replace(problem.formulation.certificate(stated), dual=np.inf, gap=np.inf)
         else:
-            dual = self.bound.point.dual * reduction.dual_scale
-            solved = self.certificate if status is Status.SOLVED else None
-            certificate = solved or self._stated_certificate()
+            final = self._final if status is Status.SOLVED and self._final is not None else self._stated()
+            certificate, stated = final.grade, final.stated
+            assert stated is not None
+            dual = stated.dual
+        certificate = replace(certificate, worst=problem.violations_of(stated.values, rows))
+        lifted = problem.lift(factor)
         matrix = lifted @ lifted.T
         return Result(
             matrix=(matrix + matrix.T) / 2,

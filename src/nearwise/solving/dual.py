@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import lapack
@@ -17,7 +18,7 @@ from scipy.linalg import lapack
 from nearwise._common.types import Array, Index, Mask
 from nearwise.model.divergences import Frobenius, LogDet, divided_differences
 from nearwise.model.formulation import Formulation, Iterate, bare_prior_point
-from nearwise.solving._written import WrittenForm, WrittenRows, packing
+from nearwise.solving._written import WrittenForm, WrittenRows
 
 _MOST_STEPS = 14
 _SHORT, _MOST_SHORT = 0.1, 3  # length of a step, and how many such in a row end the method
@@ -25,6 +26,10 @@ _GOOD = 0.1  # times the tolerance: residual of a point that is looked at
 _LOOKS = 2  # points that are looked at
 _TRIALS = 8  # points along a line
 _FLATTER = 0.5  # of the slope at the beginning of a line: a rise at which a step may end
+_STEEP, _LONGEST = (
+    0.3,
+    64.0,
+)  # of that slope: what is left of it where a step is doubled, and how long it gets
 _LEAST, _MOST = 0.1, 0.7  # by how much the next trial is shorter
 _RIDGE = 1e-11  # of the model's diagonal, because rows may be dependent
 _TOGETHER = 12  # changes of the set of held rows without gain, before rows change one by one
@@ -72,99 +77,128 @@ def polished(form: WrittenForm, y: Array, tol: float) -> Iterator[Iterate]:
         yield run.point()
 
 
-class _At:
+class _At(NamedTuple):
     """What is known at multipliers y.
 
     Attributes
     ----------
+    pullback : sum_i y_i A_i
     x, Q : eigenvalues and eigenvectors of M(y); t are those of its gradient
-    rows : constraint matrices in that basis
+    left, right : the vectors of the constraints in that basis
+    values : of M(y)
     slope : of the dual, with its sign changed: the values that belong to y less those of M(y)
     """
 
-    def __init__(self, y: Array, t: Array, Q: Array, x: Array, rows: Array, slope: Array) -> None:
-        self.y, self.t, self.Q, self.x, self.rows, self.slope = y, t, Q, x, rows, slope
+    y: Array
+    pullback: Array
+    t: Array
+    Q: Array
+    x: Array
+    left: Array
+    right: Array
+    values: Array
+    slope: Array
 
 
 class _Run:
     """A point, and what does not change on the way."""
 
-    @np.errstate(all="ignore")
     def __init__(self, form: WrittenForm, start: Array | None = None) -> None:
-        self.form, self._packing = form, packing(len(form.prior))
+        self.form = form
         losses, divergence = form.losses, form.divergence
         self._sign = -losses.relations.astype(np.float64)
         self._signed: Mask = self._sign != 0
         self._theta = np.diag(divergence.gradient(form.prior))
-        self._diagonal = np.flatnonzero(self._packing.a == self._packing.b)
+        self._per_reference = 1 / losses.references
         # how values answer to y: linearly, or through the divergence where the slack is its own
         self._own: Index = np.flatnonzero(losses.is_bregman)
         self._at_bounds = divergence.gradient(losses.bounds[self._own])
-        self._own_give = losses.compliance[self._own]
-        self._give = losses.compliance.copy()
-        self._give[self._own] = 0.0
+        self._give = losses.compliance
+        self._own_give = self._give[self._own]
+        if len(self._own):
+            self._give = np.where(losses.is_bregman, 0.0, self._give)
         self._at = self._measured(np.zeros(len(losses.bounds)) if start is None else losses.signed(start))
 
     @property
-    @np.errstate(all="ignore")
     def residual(self) -> float:
         """How far the values are from those that belong to the multipliers, relative to `references`."""
-        if self._at is None:
+        at = self._at
+        if at is None:
             return np.inf
-        slope = self._at.slope
-        idle = (self._at.y == 0) & (self._sign * slope >= 0) & self._signed
-        return float(np.max(np.where(idle, 0.0, np.abs(slope)) / self.form.losses.references, initial=0.0))
+        off = np.abs(at.slope) * self._per_reference
+        off[(at.y == 0) & (self._sign * at.slope >= 0) & self._signed] = 0.0
+        return float(off.max(initial=0.0))
 
-    @np.errstate(all="ignore")
     def point(self) -> Iterate:
         """What was measured at the current point."""
         assert self._at is not None
-        at, rows = self._at, self.form.rows
-        factor, y = at.Q * np.sqrt(at.x), at.y * (rows.sizes > 0)
-        return Iterate(factor, rows.values(factor), y, rows.adjoint(y), (at.x, at.Q))
+        at = self._at
+        y = at.y * (self.form.rows.sizes > 0)  # what a matrix cannot change needs no multiplier
+        return Iterate(at.Q * np.sqrt(at.x), at.values, y, at.pullback, (at.x, at.Q))
 
-    @np.errstate(all="ignore")
     def advance(self) -> float:
         """One step; its length, which is 0 where there is none."""
         at = self._at
-        step = None if at is None else self._step(at)
-        if at is None or step is None:
+        if at is None or (found := self._step(at)) is None:
             return 0.0
+        step, held = found
         before, length = float(at.slope @ step), 1.0
         if not before < 0:
             return 0.0
         for _ in range(_TRIALS):
-            new = self._measured(at.y + length * step)
+            y = at.y + length * step
+            if length == 1.0:
+                y[held] = 0.0  # which rounding may have missed
+            new = self._measured(y)
             after = np.inf if new is None else float(new.slope @ step)
             if new is not None and after <= -_FLATTER * before:
                 self._at = new
-                return length
+                return self._lengthened(at, step, before, after) if length == 1.0 else length
             # where the slope would vanish if it changed evenly; outside the domain nothing is known
             even = 0.5 if new is None else before / (before - after)
             length *= min(max(even, _LEAST), _MOST)
         return 0.0
 
+    def _lengthened(self, at: _At, step: Array, before: float, after: float) -> float:
+        """The length of a whole step, doubled while much of the slope is left and no sign changes.
+
+        Where a bound is far from the value, each step halves what is left, as it does for the zero of
+        1 / x - b; to measure costs much less than a step.
+        """
+        length = 1.0
+        while after < _STEEP * before and length < _LONGEST:
+            y = at.y + 2 * length * step
+            new = None if (self._sign * y < 0).any() else self._measured(y)
+            if new is None or (after := float(new.slope @ step)) > -_FLATTER * before:
+                break
+            self._at, length = new, 2 * length
+        return length
+
     def _measured(self, y: Array) -> _At | None:
         """None outside the domain of the dual."""
-        divergence, rows = self.form.divergence, self.form.rows
-        t, Q, failed = lapack.dsyevd(self._theta - rows.adjoint(y))
+        divergence, rows, own = self.form.divergence, self.form.rows, self._own
+        pullback = rows.adjoint(y)
+        t, Q, failed = lapack.dsyevd(self._theta - pullback)
         x = divergence.gradient_inverse(t)
         if failed or not np.isfinite(x.sum()):
             return None
-        written = rows.in_basis(Q)
+        left, right = rows.vectors_in(Q)
         belonging = self.form.losses.bounds + self._give * y
-        if len(own := self._own):
+        if len(own):
             belonging[own] = divergence.gradient_inverse(self._at_bounds + self._own_give * y[own])
-        slope = belonging - rows.shifted(x @ written[self._diagonal])
-        return _At(y, t, Q, x, written, slope) if np.isfinite(slope.sum()) else None
+        values = rows.shifted(rows.per_row(x @ (left * right)))
+        slope = belonging - values
+        if not np.isfinite(slope.sum()):
+            return None
+        return _At(y, pullback, t, Q, x, left, right, values, slope)
 
-    def _step(self, at: _At) -> Array | None:
-        """To the optimum of the second-order model; None where it is not found."""
-        weights = np.sqrt(self._slopes(at).take(self._packing.flat))
-        scaled = at.rows * weights[:, None]
+    def _step(self, at: _At) -> tuple[Array, Mask] | None:
+        """To the optimum of the second-order model, and where y vanishes there; None where none is found."""
+        scaled = self.form.rows.packed(at.left, at.right, np.sqrt(self._slopes(at)))
         hessian = scaled.T @ scaled
-        give = self._give.copy()
+        give = self._give
         if len(own := self._own):
+            give = give.copy()
             replies = self._at_bounds + self._own_give * at.y[own]
             give[own] = self._own_give * self.form.divergence.gradient_inverse_slope(replies)
         diagonal = (1 + _RIDGE) * hessian.diagonal() + give + _SMALLEST
@@ -174,8 +208,8 @@ class _Run:
         hessian.flat[:: len(hessian) + 1] = 1.0
         if not np.isfinite(hessian.sum()):
             return None
-        step = self._least(hessian, at.slope * scale, at.y / scale)
-        return None if step is None else step * scale
+        found = self._least(hessian, at.slope * scale, at.y / scale)
+        return None if found is None else (found[0] * scale, found[1])
 
     def _slopes(self, at: _At) -> Array:
         """Of M(y), by its gradient, in the basis Q: divided differences of (phi')^-1."""
@@ -186,24 +220,27 @@ class _Run:
             return (at.x[:, None] + at.x) / np.maximum(size[:, None] + size, _SMALLEST)
         return divided_differences(self.form.divergence, at.t)
 
-    def _least(self, H: Array, g: Array, y: Array) -> Array | None:
-        """The d that minimises g d + d H d / 2 with signs of y + d, by a primal-dual active set."""
+    def _least(self, H: Array, g: Array, y: Array) -> tuple[Array, Mask] | None:
+        """The d that minimises g d + d H d / 2 with signs of y + d, and the rows at 0: by active sets."""
         sign = self._sign
         held = self._signed & (sign * y <= 0) & (sign * g >= 0)
         fewest, patience = len(g) + 1, _TOGETHER
         for _ in range(_MOST_CHANGES):
             d = np.where(held, -y, 0.0)
             loose = np.flatnonzero(~held)
-            if len(loose):
-                part = H if len(loose) == len(g) else H[loose[:, None], loose]
-                L, failed = lapack.dpotrf(part, lower=1, clean=0)
-                if failed:
-                    return None
-                d[loose] = lapack.dpotrs(L, -(g + H @ d)[loose], lower=1)[0]
-            wrong = np.where(held, sign * (H @ d + g), sign * (y + d)) < 0
+            if len(loose) == len(g):
+                _, d, failed = lapack.dposv(H, -g, lower=1)
+            elif len(loose):
+                moved = -(g + H @ d) if d.any() else -g
+                _, d[loose], failed = lapack.dposv(H[loose[:, None], loose], moved[loose], lower=1)
+            else:
+                failed = 0
+            if failed:
+                return None
+            wrong = sign * np.where(held, H @ d + g, y + d) < 0
             count = int(np.count_nonzero(wrong))
             if not count:
-                return d
+                return d, held
             patience = _TOGETHER if count < fewest else patience - 1
             fewest = min(fewest, count)
             if patience <= 0:  # they may go round in a circle together

@@ -2,7 +2,7 @@
 
 Each projection changes one multiplier so that its row is optimal given all others: coordinate ascent on the
 dual, KSD09 algorithms 2 and 3 and JKDD12 algorithm 1. An *engine* keeps M in step with the multipliers, one
-per divergence (`_logdet`, `_von_neumann`); this file decides on the order of the rows, measures the drift
+per divergence (`logdet`, `von_neumann`); this file decides on the order of the rows, measures the drift
 of M by rounding, and says when the papers would stop.
 """
 

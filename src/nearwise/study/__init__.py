@@ -7,7 +7,7 @@ itself. `suspects` are the labels and answers that an outcome contradicts most. 
 by which `decide` calls pairs the same or not, and `near_duplicates` searches for all that are.
 """
 
-from nearwise._common.refused import Refused
+from nearwise._common.errors import Refused
 from nearwise.study.deciding import (
     Decisions,
     Duplicates,

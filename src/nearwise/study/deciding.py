@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nearwise._common.refused import Refused
+from nearwise._common.errors import Refused
 from nearwise._common.types import Array, Index, Mask
 from nearwise.data import models
 from nearwise.data.side_files import Side

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.pipeline import make_pipeline
 
-from nearwise._common.refused import Refused
+from nearwise._common.errors import Refused
 from nearwise._common.types import Array
 from nearwise.data import models, tables
 from nearwise.data.memory import Memory

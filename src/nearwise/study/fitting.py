@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 
-from nearwise._common.refused import Refused
+from nearwise._common.errors import Refused
 from nearwise._common.types import Index
 from nearwise.data.steps import fitted, preparation
 from nearwise.data.tables import Table
@@ -41,7 +41,7 @@ from nearwise.study.structure import column_groups
 
 CHOOSING, LEARNING = "choosing the penalty", "learning"
 FIXED_RANK, HIGHEST_RANK = 10, 30  # of the method "fixed-rank", unless a rank is given
-# Solves that choose the penalty end at this gap (estimators._learning): one that goes on is the last.
+# Solves that choose the penalty end at this gap (`learners._fits`): one that goes on is the last.
 _COARSE = 1e-2
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._common.errors import Refused
 from nearwise._common.files import whole_file
-from nearwise._common.refused import Refused
 from nearwise._common.types import Array
 from nearwise.data import side_files
 from nearwise.data.side_files import Objects, Reading

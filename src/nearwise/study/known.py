@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nearwise._common.errors import RowsError
+from nearwise._common.errors import Refused, RowsError
 from nearwise._common.reading import id_list
-from nearwise._common.refused import Refused
 from nearwise._common.types import Index
 from nearwise.data import side_files, tables
 from nearwise.data.side_files import CONFLICTS, Answers, Objects, Reading, Side

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nearwise._common.refused import Refused
+from nearwise._common.errors import Refused
 from nearwise._common.types import Index
 from nearwise.data.tables import Seen, Table
 from nearwise.model.blocks import Constraints

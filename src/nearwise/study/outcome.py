@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
-from nearwise._common.refused import Refused
+from nearwise._common.errors import Refused
 from nearwise._common.types import Index
 from nearwise.data.memory import Memory
 from nearwise.data.steps import with_names
@@ -77,7 +77,7 @@ class Outcome:
                 "relative": violation.relative,
             }
             for violation in (certificate.worst if certificate is not None else ())
-            if violation.stated is not None
+            if not isinstance(violation.stated, str)
         ]
 
     def model(self) -> Any:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nearwise._common.cells import inert
 from nearwise._common.types import Array, Index
 from nearwise.linalg.nearest import nearest
 from nearwise.model.blocks import Block, Constraints
@@ -23,6 +22,7 @@ from nearwise.study.evaluation import LARGEST_SAMPLE, Distance
 from nearwise.study.known import Known
 from nearwise.study.outcome import Outcome
 
+_ACTIVE = ("=", "+", "-", "@", "\t", "\r", "\n")  # what a spreadsheet takes for the start of a formula
 _NEIGHBORS, _FEWEST = 10, 5  # nearest rows that are asked about a label, and with how many it is worth it
 _OTHERS, _OWN = 0.8, 0.1  # shares of them of one other class, and of the row's own, from which on it is one
 _PAIRS = 0.5  # the share of pairs of the other kind beyond which a pair lies
@@ -210,3 +210,8 @@ def _key(block: Block, place: int) -> tuple[str, int, tuple[int, ...]]:
 def _held(constraints: Constraints) -> set[tuple[str, int, tuple[int, ...]]]:
     blocks = [block for block in constraints.blocks if not block.of_kind.shares_objects]
     return {_key(block, place) for block in blocks for place in range(len(block))}
+
+
+def inert(text: str) -> str:
+    """The text of a cell, with a quotation mark before it where a spreadsheet would compute it."""
+    return f"'{text}" if text.startswith(_ACTIVE) else text

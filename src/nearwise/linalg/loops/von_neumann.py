@@ -34,7 +34,7 @@ PROJECTIONS, EVALUATIONS = 0, 1  # places in State.counts
 
 
 class Rows(NamedTuple):
-    """The constraints: signed squares (see `atoms.Squares`) and what each row must reach."""
+    """The constraints: signed squares (see `atoms.SignedSquares`) and what each row must reach."""
 
     start: Index
     first: Index

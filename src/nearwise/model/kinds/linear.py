@@ -9,6 +9,8 @@ import numpy as np
 from scipy import sparse
 
 from nearwise._common.types import Array, Mask
+from nearwise.linalg.eigenpairs import eigenpairs
+from nearwise.linalg.pairs import Pair, product
 from nearwise.model.kinds.kind import Grade, Kind, Measure, Names, Part, bounded, by_relation
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ _SMALL = 100  # objects up to which a sparse matrix is written out
 _AT_ONCE = 1 << 20  # numbers in the matrices that are worked on together
 _NONE: Array = np.empty(0)
 _FEW_VECTORS = 3  # for each dimension of the features: so many are kept of a general matrix A
+_CANCELS = 0.1  # share of |A| |G| that is left of A G, below which sums are in twice the precision
+_IN_PAIRS = 300  # objects and columns up to which that is so
 
 
 class LinearFunction(Kind):
@@ -81,29 +85,52 @@ class _Squares(NamedTuple):
 class _Spectrum(NamedTuple):
     """A as sum_t weight_t v_t v_t^T: rows v_t of G^T, None where these are many.
 
-    G^T A G is basis core basis^T, and `whole` the size of the terms that it sums up.
+    G^T A G is basis core basis^T, with eigenvalues that rounding of the features may change by `noise`, and
+    `cancels` says whether A G is a small sum of large terms.
     """
 
     vectors: Array | None
     weights: Array
     core: Array
     basis: Array
-    whole: float
+    noise: float
+    cancels: bool
+
+
+class _Sizes(NamedTuple):
+    """What the features G of objects are measured by: their own lengths, and those before restriction."""
+
+    G: Array
+    before: Array
+
+    def noise(self, AG: Array, magnitude: Array) -> tuple[Array, Array]:
+        """Of matrices, from A G and |A| `before`: how far rounding of the features changes G^T A G.
+
+        That is to first order |G|^T |A G|. Also whether A G is what large terms leave when they cancel.
+        """
+        found = np.linalg.norm(AG, axis=-1) @ self.before
+        unit = _ROUNDING * self.G.shape[1]
+        return unit * found, found < _CANCELS * (magnitude @ self.before)
 
 
 def _low_rank(matrices: tuple[Linear, ...], G: Array, sizes: Array) -> Iterator[_Squares]:
     """The squares of every A: those of A itself where it has few, since G^T A G loses the digits of small
-    columns of G, else the eigenvectors of G^T A G.
+    columns of G, else the eigenvectors of G^T A G. What is within rounding of the features counts as zero.
     """
     few = _FEW_VECTORS * G.shape[1]
-    for vectors, weights, core, basis, whole in _spectra(matrices, G, sizes, few):
-        noise = _ROUNDING * len(core) * whole
-        values, inside = np.linalg.eigh((core + core.T) / 2)
+    for A, (vectors, weights, core, basis, noise, cancels) in zip(
+        matrices, _spectra(matrices, _Sizes(G, sizes), few), strict=True
+    ):
+        if in_pairs := cancels and max(G.shape) <= _IN_PAIRS:
+            values, inside = eigenpairs(_core(A, G))
+            basis = np.eye(G.shape[1])
+        else:
+            values, inside = np.linalg.eigh((core + core.T) / 2)
         kept = np.abs(values) > noise
         signs = np.sign(values[kept])
         is_definite = bool(np.all(signs > 0))
         own = np.abs(weights) > _ROUNDING * len(weights) * np.abs(weights).max(initial=0.0)
-        if vectors is not None and len(signs) and np.count_nonzero(own) <= few:
+        if vectors is not None and len(signs) and np.count_nonzero(own) <= few and not in_pairs:
             scaled = vectors[own] * np.sqrt(np.abs(weights[own]))[:, None]
             yield _Squares(scaled, np.sign(weights[own]), is_definite)
         else:
@@ -111,53 +138,70 @@ def _low_rank(matrices: tuple[Linear, ...], G: Array, sizes: Array) -> Iterator[
             yield _Squares(np.ascontiguousarray(scaled.T), signs, is_definite)
 
 
-def _spectra(matrices: tuple[Linear, ...], G: Array, sizes: Array, few: int) -> list[_Spectrum]:
+def _core(A: Linear, G: Array) -> Pair:
+    """G^T A G in twice the precision."""
+    if A.factor is not None and A.weights is not None:
+        inside = product(A.factor.T, G)
+        return product(inside.T, product(np.diag(A.weights), inside))
+    return product(G.T, product(_dense(A), G))
+
+
+def _spectra(matrices: tuple[Linear, ...], sizes: _Sizes, few: int) -> list[_Spectrum]:
     """Of every A on the objects that it is about; without vectors where these are many."""
+    G, before = sizes
     found: list[_Spectrum | None] = [None] * len(matrices)
     dense, whole_space = [], np.eye(G.shape[1])
     for t, A in enumerate(matrices):
         if A.factor is not None and A.weights is not None:
-            whole = np.abs(A.weights) @ (np.abs(A.factor).T @ sizes) ** 2
-            found[t] = next(_of_vectors((A.factor.T @ G)[None], A.weights[None], whole[None]))
+            vectors, magnitude = A.factor.T @ G, np.abs(A.factor)
+            noise = sizes.noise(
+                A.factor @ (A.weights[:, None] * vectors),
+                magnitude @ (np.abs(A.weights) * (before @ magnitude)),
+            )
+            found[t] = next(_of_vectors(vectors[None], A.weights[None], *np.atleast_1d(*noise)))
         elif sparse.issparse(A.matrix) and A.size > _SMALL:
-            support, whole = np.unique(A.matrix.nonzero()[0]), sizes @ (abs(A.matrix) @ sizes)
+            support, AG = np.unique(A.matrix.nonzero()[0]), A.matrix @ G
+            noise = sizes.noise(AG, abs(A.matrix) @ before)
             if len(support) > few:
-                found[t] = _Spectrum(None, _NONE, G.T @ (A.matrix @ G), whole_space, float(whole))
+                found[t] = _Spectrum(None, _NONE, G.T @ AG, whole_space, float(noise[0]), bool(noise[1]))
             else:
                 inside = A.matrix[support][:, support].toarray()
-                found[t] = next(_of_matrices(inside[None], G[support][None], np.array([whole])))
+                found[t] = next(_of_matrices(inside[None], G[support][None], *np.atleast_1d(*noise)))
         else:
             dense.append(t)
     if dense:
         stack = np.array([_dense(matrices[t]) for t in dense])
         present = (stack != 0).any(axis=2)
-        count, wholes = present.sum(axis=1), np.abs(stack) @ sizes @ sizes
+        count, AG = present.sum(axis=1), stack @ G
+        lost, cancels = sizes.noise(AG, np.abs(stack) @ before)
         for size in np.unique(count):
             of = np.flatnonzero(count == size)
             if size > few:
                 for k in of:
-                    core = G.T @ (stack[k] @ G)
-                    found[dense[k]] = _Spectrum(None, _NONE, core, whole_space, float(wholes[k]))
+                    found[dense[k]] = _Spectrum(
+                        None, _NONE, G.T @ AG[k], whole_space, float(lost[k]), bool(cancels[k])
+                    )
                 continue
             place = np.nonzero(present[of])[1].reshape(len(of), size)
             inside = stack[of[:, None, None], place[:, :, None], place[:, None, :]]
-            for k, spectrum in zip(of, _of_matrices(inside, G[place], wholes[of]), strict=True):
+            spectra = _of_matrices(inside, G[place], lost[of], cancels[of])
+            for k, spectrum in zip(of, spectra, strict=True):
                 found[dense[k]] = spectrum
     return [spectrum for spectrum in found if spectrum is not None]
 
 
-def _of_matrices(inside: Array, G: Array, wholes: Array) -> Iterator[_Spectrum]:
+def _of_matrices(inside: Array, G: Array, noise: Array, cancels: Array) -> Iterator[_Spectrum]:
     """Of matrices of one order and the features of the objects that each is about."""
     weights, small = np.linalg.eigh(inside)
-    return _of_vectors(small.swapaxes(1, 2) @ G, weights, wholes)
+    return _of_vectors(small.swapaxes(1, 2) @ G, weights, noise, cancels)
 
 
-def _of_vectors(vectors: Array, weights: Array, wholes: Array) -> Iterator[_Spectrum]:
+def _of_vectors(vectors: Array, weights: Array, noise: Array, cancels: Array) -> Iterator[_Spectrum]:
     """Of sums of equally many squares."""
     Q, R = np.linalg.qr(vectors.swapaxes(1, 2))
     cores = (R * weights[:, None]) @ R.swapaxes(1, 2)
-    for t, whole in enumerate(wholes):
-        yield _Spectrum(vectors[t], weights[t], cores[t], Q[t], float(whole))
+    for t in range(len(cores)):
+        yield _Spectrum(vectors[t], weights[t], cores[t], Q[t], float(noise[t]), bool(cancels[t]))
 
 
 def _dense(A: Linear) -> Array:

@@ -318,7 +318,7 @@ def _worst(learner: Any, describe: Callable[[int], str] | None) -> Sequence[Viol
         done = certificate.satisfied == 1.0
         return "Every constraint is satisfied." if done else "The fit ended before it could name them."
     worst = certificate.worst[:WORST]
-    return worst if describe is None else [replace(v, name=describe(v.row)) for v in worst]
+    return worst if describe is None else [replace(v, stated=describe(v.row)) for v in worst]
 
 
 def _fingerprint(settings: Mapping[str, object], X: Any, *others: Sequence[Any] | None) -> dict[str, str]:

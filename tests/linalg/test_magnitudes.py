@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nearwise.linalg.medians import median
+from nearwise.linalg.magnitudes import median
 
 
 @pytest.mark.parametrize("seed", range(20))
