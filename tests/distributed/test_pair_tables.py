@@ -79,7 +79,9 @@ def test_tables_and_arrays_have_one_solution(tmp_path: Path, cut: Any, by_name: 
     assert side.is_stored
     assert repr(side) == repr(given)
     names = NAMES if by_name else None
-    found = nw.solve(nw.Problem(X, side, penalty=0.01, sample_ids=names), tol=1e-9)
+    problem = nw.Problem(X, side, penalty=0.01, sample_ids=names)
+    assert "0.01 times weights" in problem._repr_html_()
+    found = nw.solve(problem, tol=1e-9)
     expected = nw.solve(nw.Problem(Stacked([X]), given, penalty=0.01, sample_ids=names), tol=1e-9)
     np.testing.assert_array_equal(found.matrix, expected.matrix)
     np.testing.assert_array_equal(np.asarray(found.dual), np.asarray(expected.dual))

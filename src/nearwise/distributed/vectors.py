@@ -213,14 +213,14 @@ def vectors_of(data: Any, client: Any = None) -> Vectors | None:
         there is none, Dask's own threads; for files, which other machines may not see, threads of this
         process.
     """
-    if isinstance(data, np.memmap):
+    if isinstance(data, np.ndarray):
+        if not isinstance(data, np.memmap):
+            return None
         if data.ndim != 2:
             raise ValueError(f"memory-mapped data must have rows and columns, got shape {data.shape}")
         if data.dtype.kind != "f":
             raise TypeError(f"memory-mapped data must be floating-point numbers, got {data.dtype}")
         return Stacked([mapped(data)], client=client)
-    if isinstance(data, np.ndarray):
-        return None
     if isinstance(data, Vectors):
         return data
     if is_dask(data):

@@ -120,10 +120,12 @@ def few_rows(vectors: Vectors, constraints: Constraints) -> tuple[Vectors | Arra
 
 def named_by(constraints: Constraints) -> Index:
     """The objects that constraints name, by row number, in order."""
-    named = np.empty(0, np.int64)
+    named = np.zeros(0, dtype=bool)
     for _, part in (chunk for block in constraints.blocks for chunk in block.chunks()):
-        named = np.union1d(named, np.asarray(part.object_ids, dtype=np.int64))
-    return named
+        ids = np.asarray(part.object_ids, dtype=np.int64)
+        named = np.pad(named, (0, max(int(ids.max(initial=-1)) + 1 - len(named), 0)))
+        named[ids] = True
+    return np.flatnonzero(named)
 
 
 def sample_of_constraints(

@@ -80,6 +80,8 @@ def random_pairs(
 
 def with_bounds(constraints: Constraints, prior: Space | SpaceInPieces) -> Constraints:
     """The constraints, by row number, with their open bounds filled from the pairs in question."""
+    if not any(block.has_open_bounds for block in constraints.blocks):
+        return constraints
     most = _MEASURED if isinstance(prior, SpaceInPieces) else None
     near, far = (_open_rows(constraints, sign, most) for sign in (-1, 1))
     weights = (near.counts, far.counts)

@@ -65,7 +65,7 @@ class BoundProblem:
 
     def losses(self, penalty: ArrayLike) -> Losses:
         """What the rows cost; refuses what cannot be weighed, and hard rows that nothing can meet."""
-        penalties = checked_gamma(penalty, self.constraints) * self.constraints.weights
+        penalties = _checked_gamma(penalty, self.constraints) * self.constraints.weights
         hard = np.flatnonzero(self.lost & np.isinf(penalties))
         if hard.size:
             raise self._always_zero(int(hard[0]))
@@ -118,7 +118,7 @@ def check_arguments(
             f"divergence must be LogDet(), VonNeumann(), Frobenius() or derive from SpectralDivergence; "
             f"{divergence!r} has no {missing[0]}"
         )
-    checked_gamma(penalty, constraints)
+    _checked_gamma(penalty, constraints)
 
 
 def bind_problem(
@@ -244,7 +244,7 @@ def checked_features(features: ArrayLike) -> Array:
     return G
 
 
-def checked_gamma(penalty: ArrayLike, constraints: Constraints) -> Array:
+def _checked_gamma(penalty: ArrayLike, constraints: Constraints) -> Array:
     """A penalty, or one per constraint, all positive."""
     gamma = np.asarray(penalty, dtype=np.float64)
     if gamma.ndim and gamma.shape != (len(constraints),):

@@ -351,9 +351,14 @@ class Problem:
         return f"<Problem: {n} objects, {r} features, {self.divergence!r}, {self.constraints!r}>"
 
     def _repr_html_(self) -> str:
-        low, high = (
-            (f"{np.quantile(self.penalties, end):.3g}" for end in (0, 1)) if len(self.bounds) else ("",) * 2
-        )
+        if self.constraints.is_stored:  # nothing is written out only to be shown
+            losses: Any = self.formulation.losses
+            weighed = any(block.weights is not None for block in self.constraints.blocks)
+            low = high = f"{losses.terms.penalty:.3g}{' times weights' if weighed else ''}"
+        elif len(self.bounds):
+            low, high = (f"{np.quantile(self.penalties, end):.3g}" for end in (0, 1))
+        else:
+            low = high = ""
         about = {
             "objects": f"{len(self.features):,}",
             "features": f"{self.features.shape[1]:,}",
