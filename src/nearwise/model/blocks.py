@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearwise._common import reading
+from nearwise._common.columns import Stored
 from nearwise._common.errors import RowsError
 from nearwise._common.markup import fact_table, listing
 from nearwise._common.reading import Ids

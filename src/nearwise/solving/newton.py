@@ -22,6 +22,7 @@ from nearwise.model.divergences import LogDet
 from nearwise.model.formulation import Formulation, Iterate, prior_point
 from nearwise.model.in_blocks import InBlocks
 from nearwise.model.losses import Losses
+from nearwise.model.measurements import InMemory
 from nearwise.solving._charts import Chart, SpectralChart, first_chart
 from nearwise.solving._starts import after_projections
 from nearwise.solving._systems import newton_step
@@ -39,6 +40,8 @@ _RAISED = 4.0  # by how much: from further away or by more, Newton's steps are s
 _NEAR = 1.0  # relative gap of a start from which on all of the penalties count at once;
 _LITTLE = 0.06  # they do from anywhere where the first share is no less
 _ROUNDING = 4e-15  # relative changes of the objective that mean nothing
+_ROUGH = 1e-4  # relative gain of a step down to which values in single precision are good enough
+_ROUGH_ROUNDING = 1e-6  # relative error of an objective in single precision
 
 
 @dataclass(frozen=True)
@@ -146,10 +149,11 @@ class _Run:
     pullback: Array  # sum_i dual_i A_i
     gradient: Array
     inner_gap: float
+    is_rough: bool  # whether this point was measured in single precision
 
     def __init__(self, settings: Newton, form: Formulation, start: Array | None = None) -> None:
         self.settings = settings
-        self.form = form
+        self.exact, self.form = form, _in_single_precision(form)
         self.rng = np.random.default_rng(settings.seed)
         r = len(form.prior)
         unknowns = r * (r + 1) // 2
@@ -158,7 +162,8 @@ class _Run:
         first_share = self.cost.share
         if start is not None:
             self.cost.set_share(1.0)  # the way from the prior lies behind
-        self.radius = settings.radius
+        near = start is not None and form.divergence.congruence_invariant
+        self.radius = settings.radius * (2 if near else 1)  # a given start is worth longer steps
         self.full_step = False
         self.predicted = np.inf  # the decrease that the last step's model promised
         first = first_chart(form, start)
@@ -182,15 +187,28 @@ class _Run:
 
     def advance(self) -> bool:
         """Come closer to the true problem where the present one is solved well enough, then take one step."""
+        size = max(abs(self.merit), self.form.unit)
+        if self.form is not self.exact and self.cost.share == 1 and self.predicted <= _ROUGH * size:
+            self._sharpen()
         if self._tighten():
             self._reprice()
         if self._newton() or self._mirror():
+            self._differentiate()
+            return True
+        if self.is_rough:
+            self._sharpen()
+            self._visit(self.chart)
             self._differentiate()
             return True
         if self._tighten(forced=True):
             self._reprice()
             return True
         return False
+
+    def _sharpen(self) -> None:
+        """From here on points are measured in double precision."""
+        self.form = self.exact
+        self.chart = self.chart.of(self.exact)
 
     def _tighten(self, forced: bool = False) -> bool:
         """Raise the share of the penalties, update the multipliers, lower the smoothing: whichever is due."""
@@ -218,7 +236,8 @@ class _Run:
             self.curvature, self.hessian_rows, self.rng, chart.basis, single=not self.cost.any_hard
         )
         relative = self.inner_gap / max(abs(self.merit), self.form.unit)
-        coarse = 0.3 if sampled and chart.omega is None else 0.1  # a sample deserves no more
+        # a sample deserves no more; the preconditioner knows less of it where there is an omega
+        coarse = (0.3 if chart.omega is None else 0.2) if sampled and chart.is_exact else 0.1
         accuracy = coarse if sampled else float(np.clip(np.sqrt(relative), 1e-10, coarse))
         step, image = newton_step(local, weights, gradient, chart.omega, accuracy, self.cost.any_hard)
         for attempt in range(12):
@@ -251,7 +270,8 @@ class _Run:
             values = self.form.measurements.values_of_factor(new.factor)
             distance = new.cost()
             merit = distance + self.cost.total(values)
-        rounding = _ROUNDING * max(abs(self.merit), self.form.unit) if slope is not None else 0.0
+        error = _ROUGH_ROUNDING if self.is_rough else _ROUNDING
+        rounding = error * max(abs(self.merit), self.form.unit) if slope is not None else 0.0
         if not merit <= self.merit + needed + rounding:
             return False
         self.predicted = np.inf if slope is None else -slope
@@ -262,6 +282,7 @@ class _Run:
             elif ratio < 0.1:
                 self.radius /= 2
         self.chart, self.values, self.distance, self.merit = new, values, distance, merit
+        self.is_rough = self.form is not self.exact
         return True
 
     def _visit(self, chart: Chart) -> None:
@@ -269,6 +290,7 @@ class _Run:
         self.values = self.form.measurements.values_of_factor(chart.factor)
         self.distance = chart.cost()
         self.merit = self.distance + self.cost.total(self.values)
+        self.is_rough = self.form is not self.exact
 
     def _differentiate(self) -> None:
         self.dual, self.curvature = self.cost.derivatives(self.values)
@@ -282,6 +304,13 @@ class _Run:
         rounding = 1e-14 * max(abs(self.merit), self.form.unit)
         owed = self.cost.complementarity_error(self.values, self.dual)
         return self.inner_gap <= max(0.01 * owed, 0.01 * rounding) or self.predicted <= rounding
+
+
+def _in_single_precision(form: Formulation) -> Formulation:
+    """The same, at half the cost, where single precision is good enough for the first steps."""
+    rows = form.measurements
+    rough = rows.in_single_precision() if isinstance(rows, InMemory) and not form.losses.any_hard else None
+    return form if rough is None else replace(form, measurements=rough)
 
 
 class _AugmentedLosses:
