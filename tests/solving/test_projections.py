@@ -301,6 +301,7 @@ def far_correlations() -> nw.Problem:
     [
         (labelled(nw.LogDet()), "DualNewton"),
         (labelled(nw.LogDet(), r=12, m=400), "Newton"),
+        (labelled(nw.LogDet(), r=1, m=900), "InteriorPoint"),  # where the dual has 900 unknowns for one
         (labelled(nw.VonNeumann(), math.inf, r=12, m=20), "DualNewton"),
         (far_correlations(), "InteriorPoint"),
         (hidden_metric(3, 2000, nw.LogDet()), "CyclicProjections"),
@@ -310,6 +311,7 @@ def far_correlations() -> nw.Problem:
     ids=[
         "few soft",
         "soft",
+        "soft, one unknown",
         "few hard",
         "few hard, far",
         "many hard",

@@ -25,6 +25,7 @@ _WRITTEN_OUT = 8_000_000  # numbers in the constraints, written out, up to which
 _QUICK = 10_000  # the same, up to which it is faster than Newton's method
 _QUICK_FROBENIUS = 200_000
 _FEW_MULTIPLIERS = 1000  # rows up to which Newton's method on the dual is tried
+_FEW_IF_SOFT = 200  # the same of soft rows, where there are more than unknowns
 _MULTIPLIED = 1_000_000  # numbers in hard constraints, written out, up to which it is
 _LOOKS = 12  # points of it that are certified before Newton's method is tried
 _PATIENCE = 25  # steps of Newton's method before it, at least
@@ -67,7 +68,8 @@ def stages(form: Formulation, tol: float, start: Array | None = None) -> Iterato
     with penalties of very different sizes. It decides almost all of them. Soft constraints get it first where
     it is the faster one: up to m q = 10,000, or 200,000 under Frobenius, whose Newton steps are many.
     Newton's method on the dual comes before it where there are at most 1000 rows (hard ones up to m q =
-    1,000,000): near the prior it takes a few steps of half the cost, and otherwise it ends soon.
+    1,000,000; soft ones up to 200, or as many as unknowns): near the prior it takes a few steps of half the
+    cost, and otherwise it ends soon.
 
     Under LogDet with hard constraints, at least 1000 of them and at least 10 for each unknown, a feasible set
     is so small that a few sweeps of projections find it, while each Newton step has to weigh all rows. There
@@ -129,8 +131,11 @@ def _interior_pays(form: Formulation) -> bool:
 
 
 def _dual_pays(form: Formulation) -> bool:
-    few = form.measurements.n_rows <= _FEW_MULTIPLIERS
-    return few and (_numbers(form) <= _MULTIPLIED if form.losses.any_hard else _interior_pays(form))
+    m, r = form.measurements.n_rows, len(form.prior)
+    if form.losses.any_hard:
+        return m <= _FEW_MULTIPLIERS and _numbers(form) <= _MULTIPLIED
+    # its steps solve for m numbers, those of the others for r (r + 1) / 2
+    return m <= max(_FEW_IF_SOFT, r * (r + 1) // 2) and _interior_pays(form)
 
 
 def _numbers(form: Formulation) -> int:
