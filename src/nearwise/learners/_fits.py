@@ -133,7 +133,8 @@ def prepared(
     if isinstance(features, Vectors):
         features, side = what_is_named(features, side, codes)
     if not isinstance(features, Vectors):
-        features, side, outside = in_range(features, side, outside)
+        features, side, outside, scale = in_range(features, side, outside)
+        made_from = _times(made_from, scale)
     one = np.ones(features.shape[1])
     identity = one if structure is not None and structure.is_diagonal else np.diag(one)
     root = identity if prior is None else np.sqrt(prior) if prior.ndim == 1 else root_of(prior)
@@ -174,8 +175,16 @@ def prepared(
         side, tried = sample, replace(task, features=looked_at, constraints=sample, weights=None)
     trial = hold_out(looked_at, codes, side, rng, outside, weights, made_from, scoring) if tries else None
     if trial is not None and made_from is not None:
-        tried = replace(task, features=trial.features)
+        there = None if outside is None else replace(outside, features=trial.features)
+        tried = replace(task, features=trial.features, outside=there)
     return Fit(task, root, run, penalty, tried, trial, made_from is not None)
+
+
+def _times(made_from: Callable[[Index], Array] | None, scale: float) -> Callable[[Index], Array] | None:
+    """Features made again, in the unit of those that are there."""
+    if made_from is None or scale == 1.0:
+        return made_from
+    return lambda rows: scale * made_from(rows)
 
 
 @dataclass(frozen=True, eq=False)
