@@ -9,7 +9,7 @@ is nearer, and for constraints that do not order distances how little they are v
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -99,6 +99,7 @@ def _without_objects(
 
     if made_from is not None:
         features = made_from(learned_from)
+        outside = None if outside is None else replace(outside, features=features)
     known, place = features, np.arange(len(codes))
     if isinstance(features, Vectors):  # only these are looked at
         looked_at = np.union1d(learned_from, asking)
