@@ -30,8 +30,6 @@ _MULTIPLIED = 1_000_000  # numbers in hard constraints, written out, up to which
 _LOOKS = 12  # points of it that are certified before Newton's method is tried
 _PATIENCE = 25  # steps of Newton's method before it, at least
 _PER_STEP = 20_000  # numbers in the constraints, written out, for which Newton's method gets one more step
-_FIRST_LOOK = 32  # steps of it after which it is asked whether they go on well enough
-_FASTER_AT_LAST = 4  # how many steps at the rate so far are made up for by one: it gets faster
 _LAST_RESORT = 60  # steps of Newton's method after it
 _LAST_RESORT_IF_HARD = 30  # the same; later it would look for a contradiction, which was looked for before
 
@@ -66,9 +64,8 @@ def stages(form: Formulation, tol: float, start: Array | None = None) -> Iterato
 
     Problems that can be written out, r <= 80 and m q <= 8,000,000 for m rows, get the interior-point method
     where a constraint is hard, and where Newton's method has not come to an end after 25 steps or, if that is
-    more, m q / 20,000 (a step of the other one costs so much more there), or does not look as if it would
-    after 32, 64, ... steps, as happens with penalties of very different sizes.
-    It decides almost all of them. Soft constraints get it first where
+    more, m q / 20,000 (a step of the other one costs so much more there), as happens with penalties of very
+    different sizes. It decides almost all of them. Soft constraints get it first where
     it is the faster one: up to m = 200 and m q = 10,000, or m q = 200,000 under Frobenius, whose Newton
     steps are many.
     Newton's method on the dual comes before it where there are at most 1000 rows (hard ones up to m q =
@@ -110,8 +107,7 @@ def stages(form: Formulation, tol: float, start: Array | None = None) -> Iterato
     else:
         if start is None and _interior_pays(form):
             yield replace(interior, most=_LOOKS)
-        most = max(_PATIENCE, _numbers(form) // _PER_STEP)
-        yield replace(newton, most=most, is_slow=lambda records: _is_hopeless(records, most, tol))
+        yield replace(newton, most=max(_PATIENCE, _numbers(form) // _PER_STEP))
         yield interior
         yield replace(newton, most=_LAST_RESORT)
 
@@ -123,15 +119,6 @@ def _is_slow(records: Sequence[Record], tol: float) -> bool:
         return False
     now, before = (max(records[k].gap, records[k].hard_violation) for k in (sweep, sweep // 2))
     return _sweeps_left(now, before, sweep / 2, tol) > _AFFORDABLE
-
-
-def _is_hopeless(records: Sequence[Record], most: int, tol: float) -> bool:
-    """Whether Newton's method needs many more steps than it gets; asked at the steps 32, 64, ..."""
-    step = len(records) - 1
-    if step < _FIRST_LOOK or step & (step - 1):
-        return False
-    left = _sweeps_left(records[step].gap, records[step // 2].gap, step / 2, tol)
-    return left > _FASTER_AT_LAST * (most - step)
 
 
 def _can_be_written_out(form: Formulation) -> bool:
