@@ -88,8 +88,9 @@ class Run:
         return self.problem_seconds + self.solve_seconds
 
     def seconds_to_gap(self, gap: float) -> float | None:
-        """Into the solve."""
-        return next((record.seconds for record in self.result.history if record.gap <= gap), None)
+        """The making of the problem included."""
+        found = (record.seconds for record in self.result.history if record.gap <= gap)
+        return next((self.problem_seconds + seconds for seconds in found), None)
 
     def seconds_to_objective(self, value: float) -> float | None:
         """The making of the problem included."""
