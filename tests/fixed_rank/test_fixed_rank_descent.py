@@ -275,6 +275,28 @@ def test_a_step_adds_at_most_twice_the_trace_that_its_samples_ask_for(
     assert grown >= 5
 
 
+@pytest.mark.parametrize("rank", [4, 2])
+@pytest.mark.parametrize("seed", [322, 407])
+def test_a_step_to_nothing_is_not_the_end(seed: int, rank: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """W = 0 is better than the start here, flat steps reach it at once, and no slope of G leads on from it.
+
+    W is the optimum of any rank where S = grad_W f is positive semidefinite, and S G = 0.
+    """
+    _, d, problem = _fixed_rank_trials._problem(seed, 7)
+    if rank < d:  # where data are small, lower minima are looked for in any case
+        monkeypatch.setattr(type(problem.forms), "light", False)
+    start = np.linalg.qr(np.random.default_rng(seed).standard_normal((d, d)))[0][:, :rank]
+    chosen = Settings(rank, solvers.Flat(), "auto", 1e-9, None, 32, 5, False)
+    found = batch(problem, start, chosen, None)
+    assert found.cost < 0.999 * problem.cost(problem.residual(np.zeros(problem.n_samples)))
+    if rank == d:
+        costs = [record.cost for record in found.history]
+        assert (np.diff(costs) < 0).all()
+        S = problem.evaluate(found.factor)[1](np.eye(d))
+        assert np.linalg.eigvalsh(S)[0] > -1e-4 * np.linalg.norm(S)
+        assert np.linalg.norm(S @ found.factor) <= 1e-4 * np.linalg.norm(S) * np.linalg.norm(found.factor)
+
+
 @pytest.mark.parametrize("name", ["flat", "polar"])
 def test_rounding_does_not_say_whether_the_trace_grows(name: str) -> None:
     """Of the start, the multiple that fits best, it does so in no direction: any unit finds the same W."""

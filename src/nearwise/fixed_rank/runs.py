@@ -4,7 +4,8 @@ Where W of rank r is a local minimum but S = grad_W f has a negative eigenvalue,
 eigenvector makes the cost smaller. From the minimum of rank r + 1 found in this way, the direction that the
 data see least is dropped again, and the descent goes on from there; where that leads to nothing lower, the
 same is tried with three columns, dropped one by one. What is lower at its end is kept. Where S has no
-negative eigenvalue, W is the best matrix of any rank. `by_small_steps` is another way, for small problems.
+negative eigenvalue, W is the best matrix of any rank. At full rank nothing needs to be dropped: W + t v v^T
+has a square factor itself. `by_small_steps` is another way, for small problems.
 """
 
 from __future__ import annotations
@@ -107,6 +108,19 @@ class Run:
                 if extra == _MOST_EXTRA:
                     break
                 extra = _MOST_EXTRA
+        return found
+
+    def out_of_saddles(self, geometry: Geometry, found: FixedRankResult) -> FixedRankResult:
+        """At full rank, go on where S has a negative eigenvalue: no slope of G shows it at a singular W.
+
+        The flat geometry may come to W = 0 in one step, where all slopes of G are 0.
+        """
+        while found.status is Status.STATIONARY and not self._is_done(found):
+            wider = self._wider(found.factor)
+            if wider is None or not self.problem.evaluate(wider)[0] < (1 - self.tol) * found.cost:
+                break
+            vectors, lengths, _ = np.linalg.svd(wider, full_matrices=False)
+            found = self.descend(geometry, vectors * lengths, after=found)
         return found
 
     def _is_done(self, found: FixedRankResult) -> bool:

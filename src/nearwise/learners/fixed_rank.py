@@ -148,16 +148,18 @@ def _batch(
         return run.descend(geometry, start, Armijo())
     if isinstance(geometry, LogEuclidean):
         # steepest descent slows down long before a singular optimum; the flat geometry goes on from there
-        rough = replace(run, tol=max(chosen.tol, _ROUGH_TOL))
-        return run.descend(Flat(), None, after=rough.descend(geometry, start, Armijo()))
-    found = run.descend(geometry, start)
-    movable = isinstance(geometry, Flat) or (isinstance(geometry, Polar) and 0 < geometry.subspace_weight < 1)
-    if (
-        not chosen.thorough
-        or not movable
-        or not problem.forms.light
-        or chosen.rank == problem.forms.dimension
-    ):
+        rough = replace(run, tol=max(chosen.tol, _ROUGH_TOL)).descend(geometry, start, Armijo())
+        geometry = Flat()
+        found = run.descend(geometry, None, after=rough)
+    else:
+        found = run.descend(geometry, start)
+    if isinstance(geometry, Polar) and geometry.fixes_scale:
+        return found
+    if chosen.rank == problem.forms.dimension:
+        return run.out_of_saddles(geometry, found)
+    if not chosen.thorough or (isinstance(geometry, Polar) and geometry.subspace_weight == 0):
+        return found
+    if not problem.forms.light and found.cost < (1 - chosen.tol) * of_zero:  # W = 0 is worth work to leave
         return found
     if problem.n_samples * chosen.rank <= _SMALL_WORK:
         found = run.by_small_steps(geometry, start, found)
