@@ -35,7 +35,7 @@ def test_pymanopt_minimises_the_same_cost_from_the_same_start(optimizer: str) ->
     [
         ("pymanopt", 3, 3),
         pytest.param("descent", 8, 16, marks=pytest.mark.slow),  # tests/fixed_rank runs such problems too
-        ("streams", 2, 2),
+        ("streams", 3, 2),
         ("dimension", 3, 3),
         ("usps", 6, 2),
     ],
@@ -91,18 +91,23 @@ def test_every_target_is_used() -> None:
     assert all(f'TARGETS["{name}"]' in source for name in fixed_rank.TARGETS)
 
 
-def test_the_table_of_streams_counts_errors_beyond_ten_times_that_of_nothing(
+def test_the_table_of_streams_counts_errors_beyond_ten_times_those_of_trivial_predictors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made = [("flat", 0.5, 0.1), ("flat", 12.0, 2.0), ("polar", 9.0, 11.0), ("polar", np.inf, np.inf)]
-    monkeypatch.setattr(trials, "streams", lambda *_: iter(made))
+    made = [(0.5, 0.4, 0.1), (12.0, 2.0, 9.0), (12.0, 11.0, 2.0), (9.0, 9.0, 11.0), (np.inf, np.inf, np.inf)]
+    names = ["flat", "flat", "flat", "polar", "polar"]
+    found = [(name, trials.Followed(*errors), None) for name, errors in zip(names, made, strict=True)]
+    found[0] = (*found[0][:2], trials.Followed(1e214, 1e214, 1e214))
+    monkeypatch.setattr(trials, "streams", lambda *_: iter(found))
     [table] = fixed_rank.streams(fixed_rank.QUICK)
-    shown = [(row["geometry"], row["exploded"], row["exploded, seen"]) for row in table.rows]
-    assert shown == [("flat", 1, 0), ("polar", 1, 2)]
-    assert [row["largest error"] for row in table.rows] == [12.0, np.inf]
+    shown = [(row["steps"], row["streams"], row["exploded"]) for row in table.rows]
+    assert shown == [("flat", 3, 1), ("polar", 2, 2), ("flat, (9) alone", 1, 1)]
+    assert [row["largest error"] for row in table.rows] == [12.0, np.inf, 1e214]
 
 
-def test_errors_of_streams_are_relative_to_those_of_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_streams_are_relative_to_those_of_trivial_predictors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Zero:
         def __init__(self, *_: object, **__: object) -> None: ...
         def partial_fit(self, X: np.ndarray, y: np.ndarray) -> None: ...
@@ -110,4 +115,28 @@ def test_errors_of_streams_are_relative_to_those_of_nothing(monkeypatch: pytest.
             return np.zeros(len(X))
 
     monkeypatch.setattr(trials.nw, "FixedRankRegressor", Zero)
-    assert [found[1:] for found in trials.streams(range(4))] == [(1.0, 1.0)] * 4
+    monkeypatch.setattr(trials, "_plain_steps", lambda X, y, _: [0.0 * y] * 6)
+    for _, found, plain in trials.streams([0, 2, 3]):
+        assert (found.everywhere, found.seen) == (1.0, 1.0)
+        assert plain == found
+
+
+def test_a_long_sample_to_come_is_no_explosion_and_a_large_matrix_is_one() -> None:
+    """The last sample is a hundred times longer than the others, and across what W sees; then it is known."""
+    X = np.random.default_rng(0).normal(size=(300, 2))
+    X[-1] = [1.0, 100.0]
+    y = X[:, 0] ** 2
+    half = 0.5 * np.square(X).sum(axis=1)
+    long = trials._followed(X, y, [half] * 5 + [y])
+    assert long.everywhere > 1e4
+    assert not long.exploded
+    assert trials._followed(X, y, [half] * 6).exploded
+    assert trials._followed(X, y, [10 * half] * 5 + [y]).exploded
+    assert trials._followed(X, y, [np.where(y == y[-1], 10 * half, y)] * 5 + [y]).exploded
+
+
+def test_steps_without_the_rules_explode_on_the_same_streams() -> None:
+    [(_, ours, plain)] = trials.streams([1])
+    assert not ours.exploded
+    assert plain is not None
+    assert plain.exploded

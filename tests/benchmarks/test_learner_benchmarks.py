@@ -86,6 +86,18 @@ def test_patience_ends_a_slow_method(tmp_path: Path) -> None:
     assert "iris, LDA: 1 of 2 folds left out after 0 seconds" in " ".join(found["tables"][0]["notes"])
 
 
+@pytest.mark.long
+def test_maps_stand_beside_nca_from_every_start(tmp_path: Path) -> None:
+    (table,) = figures(tmp_path, "--only", "maps", "--sets", "iris")["tables"]
+    for row, rank in zip(table["rows"], (2, 3), strict=True):
+        starts = [kind for kind in row if kind.startswith("NCA, ")]
+        assert row["rank"] == rank
+        assert len(starts) == 6 - rank  # discriminant analysis of three classes has two directions
+        assert row["best start"] in starts
+        assert row[row["best start"]] == max(row[kind] for kind in starts)
+        assert row["above NCA"] == pytest.approx(row["MetricLearner"] - row[row["best start"]], abs=1e-8)
+
+
 def test_precision_counts_only_other_products() -> None:
     rows = np.arange(24.0)[:, None]
     problem, product = np.array(["a", "b"] * 12), np.repeat(["x", "y"], 12)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.datasets import load_iris, load_wine, make_friedman1
 from sklearn.preprocessing import scale
 
 import nearwise as nw
+from nearwise.learners import _soft_neighbors
 from nearwise.learners._soft_neighbors import SoftNeighbors, descended
 from nearwise.solving.result import Status
 
@@ -25,20 +27,27 @@ def problem(kind: str, affinity: str, n: int = 12) -> tuple[SoftNeighbors, np.nd
     return SoftNeighbors(X, targets, kind, affinity), rng.normal(size=(4, 2)) * 0.5
 
 
+@pytest.mark.parametrize("weights", [None, np.arange(12) % 3 + 1.0], ids=["once", "weighted"])
 @pytest.mark.parametrize(("kind", "affinity"), KINDS)
-def test_the_cost_is_its_definition_and_the_gradient_its_difference(kind: str, affinity: str) -> None:
+def test_the_cost_is_its_definition_and_the_gradient_its_difference(
+    kind: str, affinity: str, weights: np.ndarray | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows with weights are those rows so often; blocks of rows make no difference."""
+    monkeypatch.setattr(_soft_neighbors, "_BLOCK", 5 * 12)
     costs, A = problem(kind, affinity)
-    D = cdist(costs.X @ A, costs.X @ A, "sqeuclidean")
-    P = np.exp(-D) if affinity == "gauss" else 1 / (1 + D)
+    costs = replace(costs, weights=weights, ridge=0.3)
+    often = np.repeat(np.arange(12), 1 if weights is None else weights.astype(int))
+    X, y = costs.X[often], costs.targets[often]
+    D = cdist(X @ A, X @ A, "sqeuclidean")
+    P = np.exp(-D) if affinity == "gauss" else (1 + D / 3) ** -2.0
     np.fill_diagonal(P, 0.0)
     P /= P.sum(axis=1, keepdims=True)
-    y = costs.targets
     if kind == "labels":
         expected = -np.mean([np.log(P[i, y == y[i]].sum()) for i in range(len(y))])
     else:
         expected = np.mean((P @ y - y) ** 2) / np.var(y)
     value, gradient = costs.cost(A)
-    assert value == pytest.approx(expected, rel=1e-12)
+    assert value == pytest.approx(expected + 0.3 * np.mean(X**2) * np.sum(A**2), rel=1e-12)
     for place in np.ndindex(A.shape):
         step = np.zeros_like(A)
         step[place] = 1e-6
@@ -51,11 +60,47 @@ def test_a_run_never_ends_above_its_start_and_its_costs_fall(kind: str, affinity
     costs, A = problem(kind, affinity, 30)
     seen: list[float] = []
     found, _ = descended(costs, A, 20, lambda iteration, cost, moved: seen.append(cost))
-    assert costs.cost(found)[0] == pytest.approx(seen[-1])
-    assert seen[-1] < costs.cost(A)[0]
-    assert (np.diff([costs.cost(A)[0], *seen]) <= 1e-12).all()
-    stopped, _ = descended(costs, A, 20, lambda iteration, cost, moved: iteration == 2)
-    assert costs.cost(stopped)[0] == pytest.approx(seen[1])
+    first, last = (replace(costs, ridge=ridge) for ridge in (costs.ridges[0], costs.ridges[-1]))
+    assert last.cost(found)[0] == pytest.approx(seen[-1])
+    assert seen[-1] < last.cost(A)[0]
+    assert (np.diff([first.cost(A)[0], *seen]) <= 1e-12).all()
+    stopped, settled = descended(costs, A, 20, lambda iteration, cost, moved: iteration == 2)
+    assert first.cost(stopped)[0] == pytest.approx(seen[1])
+    assert not settled
+
+
+def test_what_is_found_does_not_depend_on_the_start_where_a_ridge_falls_in_steps() -> None:
+    X, y = scale(load_wine().data), load_wine().target.astype(float)
+    costs = SoftNeighbors(X, y, "labels", "student")
+    rng = np.random.default_rng(0)
+    ends = [descended(costs, 0.3 * rng.normal(size=(13, 2)), 200)[0] for _ in range(3)]
+    found = [replace(costs, ridge=costs.ridges[-1]).cost(A)[0] for A in ends]
+    assert max(found) < min(found) * 1.01
+
+
+@pytest.mark.parametrize("target", ["labels", "numbers"])
+def test_a_row_of_weight_two_is_as_good_as_two_rows(target: str) -> None:
+    X, y = scale(load_iris().data)[::3], load_iris().target[::3]
+    weights = np.arange(50) % 3
+    often = np.repeat(np.arange(50), weights)
+    y = y + (X[:, 0] if target == "numbers" else 0)
+    how = {"target": target, "check": False, "max_iter": 8}
+    weighted = nw.NeighborLearner(2, **how).fit(X, y, sample_weight=weights)
+    repeated = nw.NeighborLearner(2, **how).fit(X[often], y[often])
+    found, expected = weighted.distances(X), repeated.distances(X)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4 * expected.max())
+    other = nw.NeighborLearner(2, **how).fit(X, y).distances(X)
+    assert np.abs(other - expected).max() > 1e-2 * expected.max()
+
+
+@pytest.mark.parametrize("size", [1e-140, 1e100])
+def test_data_of_any_size_have_the_same_map(size: float) -> None:
+    X, y = scale(load_iris().data)[::2], load_iris().target[::2]
+    of_one, of_any = (
+        nw.NeighborLearner(2, random_state=0).fit(X * f, y) for f in (1.0, 2.0 ** np.round(np.log2(size)))
+    )
+    scaled = X * 2.0 ** np.round(np.log2(size))
+    np.testing.assert_allclose(of_any.transform(scaled), of_one.transform(X), rtol=1e-6, atol=1e-9)
 
 
 def test_two_dimensions_tell_classes_that_principal_ones_do_not() -> None:
@@ -88,6 +133,15 @@ def test_numbers_are_told_by_neighbours() -> None:
     weights = np.diag(learner.get_mahalanobis_matrix())
     assert weights[:5].sum() > 3 * weights[5:].sum()  # the other five columns say nothing
     assert learner.score(X[160:], y[160:]) > before.fit(X[:160], y[:160]).score(X[160:], y[160:])
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+def test_one_direction_that_tells_numbers_is_found_beside_larger_ones(rank: int) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 5)) * [4.0, 1.0, 3.0, 3.0, 3.0]
+    y = 3.0 * X[:, 1] + 0.1 * rng.normal(size=80)
+    learner = nw.NeighborLearner(rank, target="numbers", random_state=0).fit(X, y)
+    assert learner.score(X, y) > 0.9
 
 
 def test_the_distance_is_kept_where_neighbours_tell_numbers_no_better() -> None:

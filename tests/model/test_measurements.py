@@ -15,6 +15,7 @@ import cases
 import kkt
 from nearwise import constraints as c
 from nearwise.constraints import Constraints
+from nearwise.model import measurements as bound_rows
 from nearwise.model.measurements import InMemory, bind
 
 N, R = 7, 4
@@ -299,3 +300,56 @@ def test_many_pairs_need_no_array_of_pairs_by_features(many, name: str) -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < len(pairs) * measurements.rank * 8 / 4
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("n", [60, 3_000], ids=["few objects", "many objects"])
+def test_the_sum_is_the_same_in_whatever_way_it_is_made(
+    n: int, compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As squares or over the graph, of weights of both signs of which some are zero."""
+    monkeypatch.setattr(bound_rows, "_COMPILED", 1000 if compiled else 10**9)
+    measurements, Z, weights = _weighed_pairs(n)
+    expected = Z.T @ (weights[:, None] * Z)
+    atol = 1e-13 * np.abs(Z.T @ (np.abs(weights[:, None]) * Z)).max()
+    assert_allclose(measurements.adjoint(weights), expected, rtol=0, atol=atol)
+    weights[7] = np.nan
+    assert np.isnan(measurements.adjoint(weights)).all()
+
+
+@pytest.mark.parametrize("n", [60, 3_000], ids=["few objects", "many objects"])
+def test_single_precision_measures_the_same_roughly(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bound_rows, "_COMPILED", 1000)
+    measurements, Z, weights = _weighed_pairs(n)
+    rough = measurements.in_single_precision()
+    assert rough is not None
+    B = np.random.default_rng(2).normal(size=(8, 8))
+    values, total = rough.values_of_factor(B), rough.adjoint(weights)
+    assert values.dtype == total.dtype == np.float64
+    assert_allclose(values, np.sum((Z @ B) ** 2, axis=1), rtol=1e-4)
+    size = np.abs(Z.T @ (np.abs(weights[:, None]) * Z)).max()
+    assert_allclose(total, Z.T @ (weights[:, None] * Z), rtol=0, atol=1e-5 * size)
+    assert not np.array_equal(total, measurements.adjoint(weights))
+
+
+def test_single_precision_is_refused_where_too_few_digits_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of one half lie far from those of the other, and pairs within a half near each other."""
+    monkeypatch.setattr(bound_rows, "_COMPILED", 1000)
+    rng = np.random.default_rng(3)
+    near = rng.normal(size=(400, 8))
+    far = near + np.where(np.arange(400) < 200, 0.0, 1e5)[:, None]
+    pairs = rng.integers(0, 200, (30_000, 2)) + 200 * rng.integers(0, 2, (30_000, 1))
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    assert bind(c.at_most(pairs, 1.0).resolve(400), near).in_single_precision() is not None
+    assert bind(c.at_most(pairs, 1.0).resolve(400), far).in_single_precision() is None
+    products = c.similarity(pairs, 1.0, "<=")
+    assert bind(products.resolve(400), near).in_single_precision() is None
+
+
+def _weighed_pairs(n: int) -> tuple[InMemory, np.ndarray, np.ndarray]:
+    """4,000 pairs with 8 features, their differences written out, and a weight for each."""
+    rng = np.random.default_rng(0)
+    G, first = rng.normal(size=(n, 8)), rng.integers(0, n, 4_000)
+    pairs = np.column_stack([first, (first + rng.integers(1, n, 4_000)) % n])
+    weights = rng.normal(size=4_000) * (rng.random(4_000) < 0.7)
+    return bind(c.at_most(pairs, 1.0).resolve(n), G), G[pairs[:, 0]] - G[pairs[:, 1]], weights

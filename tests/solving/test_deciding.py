@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,14 +30,25 @@ CENTRING = [(np.outer(u, np.ones(7)) + np.outer(np.ones(7), u)) / 2 for u in np.
 @both
 @pytest.mark.parametrize("matrices", [CENTRING, [np.ones((7, 7))]], ids=["K e = 0", "e'K e = 0"])
 @pytest.mark.parametrize("relation", ["==", "<=", ">="])
+@pytest.mark.parametrize("solver", [None, nw.solvers.CyclicProjections()], ids=["chosen", "projections"])
 def test_rows_that_vanish_on_the_range_change_nothing(
-    divergence: nw.Divergence, matrices: list[np.ndarray], relation: str
+    divergence: nw.Divergence, matrices: list[np.ndarray], relation: str, solver: Any
 ) -> None:
     K0 = centred_kernel()
-    result = nw.solve(nw.Problem.from_kernel(K0, c.linear(matrices, 0.0, relation), divergence, math.inf))
+    problem = nw.Problem.from_kernel(K0, c.linear(matrices, 0.0, relation), divergence, math.inf)
+    result = nw.solve(problem, solver)
     assert result.status is nw.Status.SOLVED
     assert result.certificate.primal <= 1e-12
     assert_allclose(result.kernel_factor @ result.kernel_factor.T, K0, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_many_rows_of_few_columns_under_frobenius(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    pairs = [rng.choice(14, 2, replace=False) for _ in range(49)]
+    side = c.at_most(pairs[:25], 0.5) + c.at_least(pairs[25:], 5.0)
+    result = nw.solve(nw.Problem(rng.normal(size=(14, 3)), side, nw.Frobenius()))
+    assert result.status is nw.Status.SOLVED, result.message
 
 
 @both
@@ -272,3 +284,20 @@ def test_what_rounding_hides_of_a_value_is_not_taken_for_an_optimum(seed: int) -
     assert penalty * float(g @ h - Fraction(seen)) ** 2 > 1e-5  # what rounding hides at the prior
     loss = penalty * float((g @ B) @ (h @ B) - Fraction(seen)) ** 2
     assert result.status is not nw.Status.SOLVED or loss <= 1e-6
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("far", [False, True], ids=["from the prior", "from far away"])
+def test_many_pairs_of_a_smooth_kernel_at_a_large_penalty(far: bool) -> None:
+    """360 curves of 15 classes under an RBF kernel: hundreds of short steps at the whole penalty."""
+    rng = np.random.default_rng(1)
+    y = np.arange(360) % 15
+    waves = [np.sin(k * np.pi * np.linspace(0, 1, 45)) / k for k in range(1, 5)]
+    X = ((rng.normal(size=(15, 2, 4))[y] + rng.normal(size=(360, 2, 4))) @ np.array(waves)).reshape(360, 90)
+    K = np.exp(-0.3 / (90 * X.var()) * np.square(X[:, None] - X).sum(axis=2))
+    values, V = np.linalg.eigh(K)
+    G = V[:, -55:] * np.sqrt(values[-55:])
+    problem = nw.Problem(G, c.from_labels(y, G, draw="local", random_state=0), penalty=100.0)
+    start = np.diag(10.0 ** rng.uniform(-1, 1, 55)) if far else None
+    result = nw.solve(problem, nw.solvers.Newton(), max_iter=150, start=start)
+    assert result.status is nw.Status.SOLVED, result.message

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import nearwise as nw
 from nearwise import constraints as c
 from nearwise._common.types import Array
-from nearwise.learners.fixed_rank import Settings, batch
+from nearwise.learners.fixed_rank import Settings, batch, best_multiple, principal_directions
 from nearwise.solvers import (
     Flat,
     LogEuclidean,
@@ -32,6 +32,7 @@ TOL = 1e-5  # the default of the estimators
 _SINGLE, _ARRIVALS = 50, 300  # samples of a stream per call, and in all
 _TAILS = 1.5  # degrees of freedom of samples of very different length
 _SMALLEST = 4  # features
+_EXPLODED = 10.0  # times the error of a trivial predictor
 
 
 @dataclass(frozen=True)
@@ -73,11 +74,34 @@ def trials(seeds: Iterable[int], largest: int) -> Iterator[Trial]:
                 yield Trial(kind, name, geometry, rises, excess, seconds["auto"], seconds["armijo"])
 
 
-def streams(seeds: Iterable[int]) -> Iterator[tuple[str, float, float]]:
-    """A geometry, and the largest errors during a stream of one sample a step, relative to those of W = 0.
+@dataclass(frozen=True)
+class Followed:
+    """The largest errors of one online run over a stream, each relative to that of a trivial predictor.
 
-    The first is over all samples, also those to come: where one of these is hundreds of times longer than any
-    before it, nearly all of it. The second is over those that have come.
+    A sample ten times longer than any before has nearly all of the squares of its stream. Until it comes, the
+    error over all samples is its own, which W = 0 bounds and a W of the right size, in directions that few
+    samples have told, does not. So beside W = 0 there is a predictor of the right size without directions.
+
+    Attributes
+    ----------
+    everywhere : over all samples, those to come included, relative to W = 0
+    to_come : the same, relative to W = 0 or to W = c I with the c that fits the samples that have come best,
+        whichever errs more
+    seen : over the samples that have come, relative to W = 0
+    """
+
+    everywhere: float
+    to_come: float
+    seen: float
+
+    @property
+    def exploded(self) -> bool:
+        """Whether it errs ten times as much as predictors that know one number or none."""
+        return self.to_come > _EXPLODED or self.seen > _EXPLODED
+
+
+def streams(seeds: Iterable[int]) -> Iterator[tuple[str, Followed, Followed | None]]:
+    """A geometry, the errors of one sample a step, and in the flat geometry those without safeguards.
 
     A quarter each: standard normal samples, ones of very different length, features of very different
     scale, and targets of which some are wrong by a factor of 1000; half with steps that never shrink.
@@ -96,15 +120,40 @@ def streams(seeds: Iterable[int]) -> Iterator[tuple[str, float, float]]:
         geometry = "flat" if seed // 8 % 2 == 0 else "polar"
         annealing = "auto" if seed // 4 % 2 == 0 else "none"
         model = nw.FixedRankRegressor(rank, geometry, batch_size=1, annealing=annealing, random_state=0)
-        everywhere = seen = 0.0
+        predictions = []
         for low in range(0, _ARRIVALS, _SINGLE):
             model.partial_fit(X[low : low + _SINGLE], y[low : low + _SINGLE])
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", RuntimeWarning)  # of an explosion, which is counted
-                wrong = np.square(model.predict(X) - y)
-            everywhere = max(everywhere, _share(wrong, y))
-            seen = max(seen, _share(wrong[: low + _SINGLE], y[: low + _SINGLE]))
-        yield geometry, everywhere, seen
+            predictions.append(model.predict(X))
+        plain = _followed(X, y, _plain_steps(X, y, model)) if geometry == "flat" else None
+        yield geometry, _followed(X, y, predictions), plain
+
+
+def _plain_steps(X: Array, y: Array, model: nw.FixedRankRegressor) -> Iterator[Array]:
+    """Predictions after every few samples, by steps (9) with the schedule of a model, but not its rules."""
+    units, schedule = model.units_, model.schedule_
+    assert schedule is not None
+    rows, targets = X / units.feature, y / units.target
+    start = principal_directions(X[:_SINGLE], model.rank_, np.random.RandomState(0))
+    G = best_multiple(Regression(vector_forms(rows[:_SINGLE], 1.0), targets[:_SINGLE]), start)
+    for t, (x, target) in enumerate(zip(rows, targets, strict=True)):
+        z = x @ G
+        G = G - schedule.at(t) * 2 * (z @ z - target) * np.outer(x, z)
+        if (t + 1) % _SINGLE == 0:
+            yield np.square(rows @ G).sum(axis=1) * units.target
+
+
+def _followed(X: Array, y: Array, predictions: Iterable[Array]) -> Followed:
+    squares, worst = np.square(X).sum(axis=1), np.zeros(3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of an explosion, which is counted
+        for low, found in zip(range(0, _ARRIVALS, _SINGLE), predictions, strict=True):
+            come = slice(0, low + _SINGLE)
+            c = max(float(squares[come] @ y[come]) / float(squares[come] @ squares[come]), 0.0)
+            everywhere = _share(np.square(found - y), y)
+            trivial = max(1.0, _share(np.square(c * squares - y), y))
+            seen = _share(np.square(found[come] - y[come]), y[come])
+            worst = np.maximum(worst, [everywhere, everywhere / trivial, seen])
+    return Followed(*map(float, worst))
 
 
 def _share(wrong: Array, y: Array) -> float:

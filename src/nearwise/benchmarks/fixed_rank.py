@@ -174,18 +174,24 @@ def streams(sizes: Sizes) -> Iterator[Table]:
             "a quarter each: normal samples, ones of very different length (Student's t, 1.5 degrees of "
             "freedom), features of scales from 0.01 to 100, one of 20 targets wrong by a factor of 1000; "
             "d from 2 to 15, rank from 1 to d, half with steps that never shrink",
-            "error: the mean square over all 300 samples, relative to that of W = 0, the largest after any "
-            "50 samples; exploded: above 10, or no number; seen: the same over the samples that have come",
+            "error: the mean square over all 300 samples, those to come included, relative to that of W = 0, "
+            "the largest after any 50 samples; seen: the same over the samples that have come",
+            "beside: the error relative to W = 0 or to the multiple of |x|^2 that fits the samples that have "
+            "come best, whichever errs more; exploded: beside or seen above 10, or no number",
+            "flat, (9) alone: the same schedule without the rules that shorten steps",
         ],
     )
     found = list(counted(trials.streams(range(sizes.streams)), sizes.streams))
-    for geometry in trials.ANY_RANK:
-        errors = np.array([worst for name, *worst in found if name == geometry])
-        exploded, seen = (errors > 10).sum(axis=0).tolist()
-        row: Row = {"geometry": geometry, "streams": len(errors), "exploded": exploded}
-        row |= {str(target): target.verdict(exploded), "median error": float(np.median(errors[:, 0]))}
-        row |= {"largest error": float(errors[:, 0].max()), "exploded, seen": seen}
-        table.rows.append(row | {"largest error, seen": float(errors[:, 1].max())})
+    runs = {name: [run for geometry, run, _ in found if geometry == name] for name in trials.ANY_RANK}
+    runs["flat, (9) alone"] = [plain for _, _, plain in found if plain is not None]
+    for name, followed in runs.items():
+        exploded = sum(run.exploded for run in followed)
+        errors, beside, seen = np.array([(run.everywhere, run.to_come, run.seen) for run in followed]).T
+        row: Row = {"steps": name, "streams": len(followed), "exploded": exploded}
+        if name in trials.ANY_RANK:
+            row[str(target)] = target.verdict(exploded)
+        row |= {"median error": float(np.median(errors)), "largest error": float(errors.max())}
+        table.rows.append(row | {"largest beside": float(beside.max()), "largest seen": float(seen.max())})
     yield table
 
 

@@ -71,7 +71,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--rank",
         type=whole_number(1),
         metavar="K",
-        help="learn in K dimensions only (fixed-rank: default 10, or number of classes less one, up to 30)",
+        help="learn in K dimensions only; from labels, 2 or 3 make a map (fixed-rank: default 10, or number "
+        "of classes less one, up to 30)",
     )
     how.add_argument(
         "--structure",

@@ -15,25 +15,37 @@ from scipy.sparse.linalg import svds
 from nearwise._common import threads
 from nearwise._common.reading import finite
 from nearwise._common.types import Array, Codes
+from nearwise.learners._maps import neighbor_directions
 
-BASES = ("svd", "kmeans", "class_means", "class_clusters")
+BASES = ("svd", "kmeans", "class_means", "class_clusters", "neighbors")
 BY_CLASS = ("auto", "class_means", "class_clusters")  # those that labels make, where there are labels
 _CLUSTERING_STEPS = 30  # centres that span a subspace need not be exact
 _DEPENDENT = 1e-10  # relative singular value below which columns of a basis count as dependent
+_WIDEST = 256  # features in which directions of neighbours are searched; of more, so many singular vectors
+_MAPPED = 1_000  # rows that such directions are learned from at most
 _SMALL = 500  # order up to which all singular vectors are computed
 
 
-def linear_basis(X: Any, kind: Any, rank: int, codes: Codes | None, rng: np.random.RandomState) -> Array:
+def linear_basis(
+    X: Any,
+    kind: Any,
+    rank: int,
+    codes: Codes | None,
+    rng: np.random.RandomState,
+    weights: Array | None = None,
+) -> Array:
     """Orthonormal columns that span the chosen subspace, at most `rank` of them.
 
     Parameters
     ----------
     X : the data, dense or sparse
-    kind : "svd", "kmeans", "class_means", "class_clusters", "auto", or a d x k array; "auto" is "svd" without
-        labels, and "class_clusters" with them, completed by singular vectors where centres are dependent
+    kind : "svd", "kmeans", "class_means", "class_clusters", "neighbors", "auto", or a d x k array; "auto" is
+        "svd" without labels, and "class_clusters" with them, completed by singular vectors where centres are
+        dependent
     rank : the number of dimensions wanted; dependent vectors make fewer
     codes : the class of every row, needed for the bases that say so
     rng : draws starting points
+    weights : of the rows, for "neighbors"
     """
     if not isinstance(kind, str):
         columns = finite(kind.toarray() if sparse.issparse(kind) else kind, "basis", ndim=2)
@@ -43,13 +55,21 @@ def linear_basis(X: Any, kind: Any, rank: int, codes: Codes | None, rng: np.rand
     if kind == "auto" and codes is not None:
         centres = linear_basis(X, "class_clusters", rank, codes, rng)
         return centres if centres.shape[1] >= rank else _completed(centres, _singular_vectors(X, rank, rng))
-    if kind in ("class_means", "class_clusters") and codes is None:
+    if kind in ("class_means", "class_clusters", "neighbors") and codes is None:
         raise ValueError(f"basis={kind!r} needs labels y")
     if kind in ("auto", "svd"):
         return _singular_vectors(X, rank, rng)
     if kind == "kmeans":
         return _orthonormal(_centres(X, rank, rng).T)
     assert codes is not None
+    if kind == "neighbors":
+        known = np.flatnonzero(codes >= 0)
+        rows = np.sort(known[rng.permutation(len(known))[:_MAPPED]])
+        kept = None if weights is None else weights[rows]
+        if X.shape[1] <= _WIDEST and not sparse.issparse(X):
+            return neighbor_directions(X[rows], codes[rows], rank, kept)
+        V = _singular_vectors(X, min(_WIDEST, *X.shape), rng)
+        return V @ neighbor_directions(np.asarray(X[rows] @ V), codes[rows], min(rank, V.shape[1]), kept)
     return _orthonormal(_class_centres(X, codes, rank, kind == "class_clusters", rng).T)
 
 

@@ -137,7 +137,8 @@ def prepared(
     if isinstance(features, Vectors):
         features, side = what_is_named(features, side, codes)
     if not isinstance(features, Vectors):
-        features, side, outside = in_range(features, side, outside)
+        features, side, outside, scale = in_range(features, side, outside)
+        made_from = _times(made_from, scale)
     one = np.ones(features.shape[1])
     identity = one if structure is not None and structure.is_diagonal else np.diag(one)
     root = identity if prior is None else np.sqrt(prior) if prior.ndim == 1 else root_of(prior)
@@ -167,7 +168,8 @@ def prepared(
         tried = replace(task, features=looked_at, constraints=side, weights=None)
     trial = hold_out(looked_at, codes, side, rng, outside, weights, made_from, scoring)
     if trial is not None and made_from is not None:
-        tried = replace(task, features=trial.features)
+        there = None if outside is None else replace(outside, features=trial.features)
+        tried = replace(task, features=trial.features, outside=there)
     return replace(fit, tried=tried, trial=trial, remade=made_from is not None)
 
 
@@ -190,6 +192,13 @@ class Interrupted(Exception):
 
     def __init__(self, result: AnyResult, penalty: float) -> None:
         self.result, self.penalty = result, penalty
+
+
+def _times(made_from: Callable[[Index], Array] | None, scale: float) -> Callable[[Index], Array] | None:
+    """Features made again, in the unit of those that are there."""
+    if made_from is None or scale == 1.0:
+        return made_from
+    return lambda rows: scale * made_from(rows)
 
 
 @dataclass(frozen=True, eq=False)

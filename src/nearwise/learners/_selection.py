@@ -9,7 +9,7 @@ is nearer, and for constraints that do not order distances how little they are v
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -91,13 +91,15 @@ def _without_objects(
     if np.bincount(codes[learned_from]).max() < 2 or len(np.unique(codes[learned_from])) < 2:
         return None
     rows = learned_from
-    if constraints.blocks:  # which speak of objects without a class too, that cannot be asked for theirs
-        named = named_by(constraints)
-        rows = np.union1d(learned_from, named[codes[named] < 0])
+    if constraints.blocks:
+        if len(labelled) < len(codes):  # who cannot be asked for a class, but constraints speak of some
+            named = named_by(constraints)
+            rows = np.union1d(learned_from, named[codes[named] < 0])
         constraints = Constraints(constraints.restricted_to(rows)[0].resolve(len(rows), rows))
 
     if made_from is not None:
         features = made_from(learned_from)
+        outside = None if outside is None else replace(outside, features=features)
     known, place = features, np.arange(len(codes))
     if isinstance(features, Vectors):  # only these are looked at
         looked_at = np.union1d(learned_from, asking)

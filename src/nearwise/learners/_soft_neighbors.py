@@ -1,28 +1,38 @@
-"""Soft neighbours: what a linear map makes of them, and its gradient.
+"""Soft neighbours: what a linear map makes of them, its gradient, and the way down.
 
 An object i chooses another one, j, with a probability p_ij that falls with their distance after the map,
-d_ij = |A'(x_i - x_j)|^2: like exp(-d) ("gauss"), or like 1 / (1 + d) ("student"), whose heavy tail lets few
-dimensions hold many groups. Two costs, both means over the objects:
+d_ij = |A'(x_i - x_j)|^2: like exp(-d) ("gauss"), or like (1 + d / 3)^-2, Student's density with three degrees
+of freedom ("student"), whose heavy tail lets few dimensions hold many groups. Two costs, both means over the
+objects:
 
 - "labels": -log of the probability that i chooses an object of its own class, sum_j p_ij [y_j = y_i]
-  (Goldberger and others, NIPS 2004, have the probability itself, with "gauss"; the tail is that of Min and
-  others, ICML 2010);
+  (Goldberger and others, NIPS 2004, have the probability itself, with "gauss"; a heavy tail is the idea of
+  Min and others, ICML 2010);
 - "numbers": the squared error of sum_j p_ij y_j as a prediction of y_i, in units of the variance of y
   (Weinberger and Tesauro, AISTATS 2007).
+
+A ridge, a multiple of |A|^2, keeps neighbourhoods wide, since a small map has soft neighbours. On the way
+down it falls in steps: where it is strong there is hardly more than one minimum, from which the others
+follow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
 
-from nearwise._common.types import Array
+from nearwise._common.types import Array, Index
 
 _LEAST = 1e-12  # probability of an own class
+_BLOCK = 2**17  # distances at a time, few enough for a processor's cache
+_DEGREES = 3.0  # of freedom
+_RIDGES = {"labels": (0.1, 0.03, 0.01, 0.003, 0.001), "numbers": (0.0,)}  # along the way
+_EARLY = 40  # iterations with each ridge but the last
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,45 +45,101 @@ class SoftNeighbors:
     targets : class numbers, or numbers
     kind : "labels" or "numbers"
     affinity : "student" or "gauss"
+    weights : how often every row is there; None for once. An object that is there more than once can choose
+        itself.
+    ridge : what |A|^2 costs, in units in which columns of X have variance 1 on average
     """
 
     X: Array
     targets: Array
     kind: str
     affinity: str
+    weights: Array | None = None
+    ridge: float = 0.0
 
     def cost(self, A: Array) -> tuple[float, Array]:
         """Of the map x -> A'x, d x r, and its gradient."""
         Z = self.X @ A
-        lengths = np.einsum("ij,ij->i", Z, Z)
-        D = np.maximum(lengths[:, None] + lengths - 2.0 * (Z @ Z.T), 0.0)
+        n, lengths = len(Z), np.einsum("ij,ij->i", Z, Z)
+        weights = np.ones(n) if self.weights is None else self.weights
+        value, by_coordinates = 0.0, np.zeros_like(Z)
+        step = max(_BLOCK // n, 1)
+        for low in range(0, n, step):
+            rows = np.arange(low, min(low + step, n))
+            D = (-2.0 * Z[rows]) @ Z.T
+            D += lengths[rows, None]
+            D += lengths
+            np.maximum(D, 0.0, out=D)
+            P, slope = self._affinities(D, rows, weights)
+            part, pull = self._labels(P, rows) if self.kind == "labels" else self._numbers(P, rows)
+            value += float(weights[rows] @ part)
+            pull *= weights[rows, None]
+            pull *= slope
+            by_coordinates[rows] += pull.sum(axis=1)[:, None] * Z[rows] - pull @ Z
+            by_coordinates += pull.sum(axis=0)[:, None] * Z - pull.T @ Z[rows]
+        total = float(weights.sum())
+        unit = self.ridge * float(weights @ np.square(self.X).mean(axis=1)) / total
+        gradient = self.X.T @ (by_coordinates * (2.0 / total)) + (2.0 * unit) * A
+        return value / total + unit * float(np.square(A).sum()), gradient
+
+    def part(self, rows: Index) -> SoftNeighbors:
+        """The same of some of the rows."""
+        weights = None if self.weights is None else self.weights[rows]
+        return replace(self, X=self.X[rows], targets=self.targets[rows], weights=weights)
+
+    def _affinities(self, D: Array, rows: Index, weights: Array) -> tuple[Array, Any]:
+        """Probabilities of a choice, in place of squared distances, and the slopes of their logarithms."""
+        place = np.arange(len(rows)), rows
+        again = np.maximum(weights[rows] - 1.0, 0.0)  # an object beside itself
+        slope: Any = -1.0
         if self.affinity == "gauss":
-            np.fill_diagonal(D, np.inf)
-            P = np.exp(D.min(axis=1)[:, None] - D)
-            slope: Any = -1.0  # of the logarithm of the affinity
+            D[place] = np.where(again > 0.0, 0.0, np.inf)
+            np.exp(np.subtract(D.min(axis=1)[:, None], D, out=D), out=D)
+            P = D
         else:
-            slope = -1.0 / (1.0 + D)
-            P = -slope
-            np.fill_diagonal(P, 0.0)
-        P = P / P.sum(axis=1)[:, None]
-        value, by_distance = self._labels(P) if self.kind == "labels" else self._numbers(P)
-        by_distance *= slope
-        pull = by_distance + by_distance.T
-        by_coordinates = 2.0 * (pull.sum(axis=1)[:, None] * Z - pull @ Z)
-        return value, self.X.T @ by_coordinates
+            D /= _DEGREES
+            D += 1.0
+            slope = np.divide(1.0, D, out=D)
+            P = np.square(slope)
+            slope *= -(_DEGREES + 1.0) / (2.0 * _DEGREES)
+            P[place] = 1.0
+        own = P[place] * again
+        if self.weights is not None:
+            P *= weights
+        P[place] = own
+        P /= P.sum(axis=1)[:, None]
+        return P, slope
 
-    def _labels(self, P: Array) -> tuple[float, Array]:
-        same = self.targets[:, None] == self.targets
-        own = np.maximum((P * same).sum(axis=1), _LEAST)
-        return float(-np.log(own).mean()), -P * (same / own[:, None] - 1.0) / len(P)
+    def _labels(self, P: Array, rows: Index) -> tuple[Array, Array]:
+        """The cost of every row, and by the logarithm of every affinity, in place of the probabilities."""
+        same = self.targets[rows, None] == self.targets
+        own = np.maximum((P @ self._members)[np.arange(len(rows)), self._places[rows]], _LEAST)
+        P *= np.where(same, (1.0 - 1.0 / own)[:, None], 1.0)
+        return -np.log(own), P
 
-    def _numbers(self, P: Array) -> tuple[float, Array]:
-        y = self.targets
+    def _numbers(self, P: Array, rows: Index) -> tuple[Array, Array]:
+        y, weights = self.targets, self.weights
         predicted = P @ y
-        error = predicted - y
-        unit = float(np.var(y)) * len(y)
-        slopes = 2.0 * error[:, None] * P * (y - predicted[:, None]) / unit
-        return float(error @ error) / unit, slopes
+        error = predicted - y[rows]
+        mean = np.average(y, weights=weights)
+        variance = float(np.average(np.square(y - mean), weights=weights))
+        P *= (2.0 / variance * error)[:, None] * (y - predicted[:, None])
+        return np.square(error) / variance, P
+
+    @cached_property
+    def _places(self) -> Index:
+        """The class of every row, counted from 0."""
+        return np.unique(self.targets, return_inverse=True)[1]
+
+    @cached_property
+    def _members(self) -> Array:
+        """Which rows are of a class, a column for each."""
+        return np.eye(int(self._places.max()) + 1)[self._places]
+
+    @property
+    def ridges(self) -> tuple[float, ...]:
+        """Those of the way down, the last one that of its end."""
+        return _RIDGES[self.kind]
 
 
 def descended(
@@ -82,25 +148,36 @@ def descended(
     max_iter: int,
     callback: Callable[[int, float, float], Any] | None = None,
 ) -> tuple[Array, bool]:
-    """A map of lower or equal cost, by L-BFGS, and whether it has settled.
+    """A map of lower or equal cost, by L-BFGS with one ridge after the other, and whether it has settled.
 
-    The callback gets the iteration, its cost and the relative change of the map; a true answer ends the run.
+    There are at most `max_iter` iterations with the last ridge, and up to 40 of these with each before it.
+    The callback gets the iteration, its cost with the ridge of the moment, and the relative change of the
+    map; a true answer ends the run.
     """
-    shape, best, count = start.shape, start, 0
-
-    def cost(a: Array) -> tuple[float, Array]:
-        value, slope = costs.cost(a.reshape(shape))
-        return value, slope.ravel()
+    shape, best, count, stopped = start.shape, start, 0, False
 
     def seen(intermediate_result: Any) -> None:
-        nonlocal best, count
+        nonlocal best, count, stopped
         before, best = best, intermediate_result.x.reshape(shape).copy()
         count += 1
         moved = float(np.linalg.norm(best - before) / (np.linalg.norm(best) or 1.0))
         if callback is not None and callback(count, float(intermediate_result.fun), moved):
+            stopped = True
             raise StopIteration
 
-    found = minimize(
-        cost, start.ravel(), jac=True, method="L-BFGS-B", callback=seen, options={"maxiter": max_iter}
-    )
-    return best, bool(found.success)
+    settled = False
+    for ridge in costs.ridges:
+        with_ridge = replace(costs, ridge=ridge)
+
+        def cost(a: Array, stage: SoftNeighbors = with_ridge) -> tuple[float, Array]:
+            value, slope = stage.cost(a.reshape(shape))
+            return value, slope.ravel()
+
+        limit = max_iter if ridge == costs.ridges[-1] else min(max_iter, _EARLY)
+        found = minimize(
+            cost, best.ravel(), jac=True, method="L-BFGS-B", callback=seen, options={"maxiter": limit}
+        )
+        settled = bool(found.success)
+        if stopped:
+            break
+    return best, settled and not stopped

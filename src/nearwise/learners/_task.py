@@ -133,11 +133,15 @@ def _learned_share(task: Task, outside: Outside, side: Constraints) -> float:
 
 def in_range(
     features: Array, constraints: Constraints, outside: Outside | None
-) -> tuple[Array, Constraints, Outside | None]:
-    """Features and bounds in a unit in which squares neither overflow nor vanish; M does not depend on it."""
+) -> tuple[Array, Constraints, Outside | None, float]:
+    """Features and bounds in a unit in which squares neither overflow nor vanish, and what it is times.
+
+    M does not depend on it.
+    """
     size = float(abs(features).max()) if 0 not in features.shape else 0.0
     if size == 0.0 or 1.0 / _LARGEST_SCALE <= size <= _LARGEST_SCALE:
-        return features, constraints, outside
+        return features, constraints, outside, 1.0
     scale = float(2.0 ** -np.round(np.log2(size)))
     blocks = [replace(block, bounds=block.bounds * scale**2) for block in constraints.blocks]
-    return features * scale, Constraints(tuple(blocks)), None if outside is None else outside.scaled(scale)
+    fixed = None if outside is None else outside.scaled(scale)
+    return features * scale, Constraints(tuple(blocks)), fixed, scale

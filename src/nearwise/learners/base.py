@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol
 
@@ -221,16 +222,17 @@ class Learner(
         outside: Outside | None = None,
         auto_pairs: str = "local",
         structure: Structure | None = None,
+        made_from: Callable[[Index], Array] | None = None,
     ) -> Array:
         """Learn a matrix for the features, set the attributes that report on it, and return its factor.
 
-        `outside` is the fixed part of the distance where the features are coordinates in a basis, and
-        `auto_pairs` what pairs="auto" means. Where `structure` makes M diagonal, prior and factor are
-        vectors.
+        `outside` is the fixed part of the distance where the features are coordinates in a basis,
+        `auto_pairs` what pairs="auto" means, and `made_from` as in `prepared`. Where `structure` makes M
+        diagonal, prior and factor are vectors.
         """
         side, how = self._how(features, side, prior, outside, auto_pairs, structure)
         with progress(self, X, y) as report:
-            learned = learn(features, callback=report, **how)
+            learned = learn(features, callback=report, made_from=made_from, **how)
         self._keep_learned(learned, side, report.n_iterations)
         return learned.factor
 

@@ -46,7 +46,7 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     rank : int, default=2
-        Coordinates per object.
+        Coordinates per object, at most the number of objects.
     input : "distances" or "kernel", default="distances"
         What `fit` is given: squared distances, NaN where unknown, or a kernel matrix.
     geometry, subspace_weight, solver, tol, max_iter, batch_size, epochs, annealing : as for

@@ -14,7 +14,7 @@ from sklearn.utils.validation import _check_feature_names
 
 from nearwise._common.checks import one_of
 from nearwise._common.reading import symmetric
-from nearwise._common.types import Array, Index
+from nearwise._common.types import Array, Codes, Index
 from nearwise.distributed import Vectors, vectors_of
 from nearwise.distributed.vectors import Stacked, is_dask
 from nearwise.learners import _bases, _side
@@ -38,6 +38,7 @@ from nearwise.solving.result import Record
 
 FULL_FEATURES = 256  # the largest number of features for which all d x d entries of M are learned by default
 DEFAULT_RANK = 100  # of the learned part where not
+FEW_DIMENSIONS = 3  # up to which a subspace is by default the one in which neighbours tell classes
 MAPPED_NUMBERS = 2**27  # in a memory-mapped array, up to which it is read into memory: 1 GB
 
 
@@ -64,10 +65,13 @@ class MetricLearner(Learner):
     rank : int, default=None
         Learn M = I + U (L - I) U^T in a subspace of this dimension only, in O(d rank) memory (JKDD12 3.6).
         By default all of M is learned for dense data of up to 256 features, and 100 dimensions otherwise.
-    basis : "auto", "svd", "kmeans", "class_means", "class_clusters" or (d, k) array, default="auto"
+    basis : "auto", "svd", "kmeans", "class_means", "class_clusters", "neighbors" or (d, k) array,
+        default="auto"
         The subspace: leading singular vectors of the data, the means of clusters, of classes, or of clusters
-        within classes, or the span of given columns. "auto" is "class_clusters" with labels and "svd"
-        without. Naming a basis means learning in it, whatever the number of features.
+        within classes, the directions of `NeighborLearner`, or the span of given columns. With labels "auto"
+        is "neighbors" for a rank of up to 3, where coordinates make a map to look at, and "class_clusters"
+        for more; without labels it is "svd". Naming a basis means learning in it, whatever the number of
+        features.
     pairs : "auto", "random", "local" or "none", default="auto"
         How pairs are drawn from labels: uniformly, or between near neighbours, which is the default but in a
         basis that is made from the classes; or "none", for labels that serve to make a basis only.
@@ -221,13 +225,28 @@ class MetricLearner(Learner):
         form = self._form
         if form is not None:
             return self._fit_structure(X, y, side, form)
-        basis = self._subspace(X, side)
+        kind, rank = self._basis_kind, rank_wanted(self.rank, X.shape[1])
+        if kind == "auto" and side.codes is not None and rank is not None and rank <= FEW_DIMENSIONS:
+            kind = "neighbors"
+        basis = self._subspace(X, kind, side.codes, side.weights)
         features = X if basis is None else dense_product(X, basis)[first_equal_rows(X)]
         outside = None if basis is None else Outside(InputKernel("linear"), X, features)
         prior = self.prior_matrix(X) if basis is None else None
         # in a basis that is made of the classes' objects, these have neighbours that others do not have
-        by_class = basis is not None and side.codes is not None and self._basis_kind in _bases.BY_CLASS
-        factor = self._learn(X, y, features, side, prior, outside, "random" if by_class else "local")
+        by_class = basis is not None and side.codes is not None and kind in _bases.BY_CLASS
+
+        def made_from(rows: Index) -> Array:
+            """Coordinates of all rows in the directions that the labels of some tell."""
+            assert side.codes is not None
+            known = np.full_like(side.codes, -1)
+            known[rows] = side.codes[rows]
+            directions = self._subspace(X, kind, known, side.weights)
+            assert directions is not None
+            return dense_product(X, directions)[first_equal_rows(X)]
+
+        again = made_from if kind == "neighbors" and side.codes is not None else None
+        drawn = "random" if by_class else "local"
+        factor = self._learn(X, y, features, side, prior, outside, drawn, made_from=again)
         self.metric_ = Metric(symmetric_root(factor), basis)
         self.start_metric_ = euclidean(X.shape[1]) if prior is None else Metric(root_of(prior))
         if self.kept_prior_ and prior is not None:
@@ -341,20 +360,18 @@ class MetricLearner(Learner):
         by_data = isinstance(self.prior, str) and self.prior == "covariance"
         return named or wide or by_data or X.size <= MAPPED_NUMBERS
 
-    def _subspace(self, X: Any, side: _side.SideInformation) -> Array | None:
+    def _subspace(self, X: Any, kind: str, codes: Codes | None, weights: Array | None) -> Array | None:
         """An orthonormal basis of what is learned; None for all of the space."""
         n, d = X.shape
-        named = not isinstance(self.basis, str) or self.basis != "auto"
         rank = rank_wanted(self.rank, d)
         wide = d > FULL_FEATURES and self._starts_from_identity
-        if rank is None and not named and not wide and not sparse.issparse(X):
+        if rank is None and kind == "auto" and not wide and not sparse.issparse(X):
             return None
         if not self._starts_from_identity:
             raise ValueError("a prior other than 'identity' needs all of M: rank=None and basis='auto'")
-        if isinstance(self.basis, str):
-            one_of(self.basis, "basis", ("auto", *_bases.BASES))
+        basis = self.basis if kind == "given" else one_of(kind, "basis", ("auto", *_bases.BASES))
         rng = check_random_state(self.random_state)
-        return _bases.linear_basis(X, self.basis, rank or min(n, d, DEFAULT_RANK), side.codes, rng)
+        return _bases.linear_basis(X, basis, rank or min(n, d, DEFAULT_RANK), codes, rng, weights)
 
     def prior_matrix(self, X: Array) -> Array | None:
         """The matrix that `prior` means for these rows, None for the identity."""

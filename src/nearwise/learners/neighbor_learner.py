@@ -8,7 +8,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import linalg
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
@@ -16,7 +15,7 @@ from nearwise._common.checks import one_of, whole_number, whole_number_or_none
 from nearwise._common.types import Array, Index
 from nearwise._common.warning import warn
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
-from nearwise.learners import _side
+from nearwise.learners import _maps, _side
 from nearwise.learners._progress import progress, with_callbacks
 from nearwise.learners._soft_neighbors import SoftNeighbors, descended
 from nearwise.learners._whole import whole
@@ -28,8 +27,6 @@ from nearwise.model.drawn import read_targets
 from nearwise.solving.result import Limit, Status
 
 _FEWEST = 8  # rows from which on a half is held out
-_SCALES = (1.0, 2.0, 4.0)  # of the starts, whose coordinates have variance 1
-_RIDGE = 1e-3  # of the mean variance within classes, added to all of them
 
 
 class NeighborLearner(Learner):
@@ -39,7 +36,9 @@ class NeighborLearner(Learner):
     the probability to choose one of the own class (target="labels"), or the mean squared error of the average
     of what would be chosen as a prediction of the own number (target="numbers"). That is a cost of the map
     itself, so few dimensions are used well: it is for maps that people look at, and for regression by nearest
-    neighbours. It is not convex: what is found is a stationary point, and never costs more than its start.
+    neighbours. With labels, a small multiple of the map's squared size is added, which falls in steps from a
+    large one: neighbourhoods that are wide first narrow gradually. The cost is not convex: what is found is a
+    stationary point, and never costs more than its start.
 
     Parameters
     ----------
@@ -48,14 +47,14 @@ class NeighborLearner(Learner):
     target : "labels" or "numbers", default="labels"
         What y holds.
     affinity : "auto", "student" or "gauss", default="auto"
-        How fast the probability falls with the squared distance d: like 1 / (1 + d) or like exp(-d). "auto"
-        is "student" for labels, and "gauss" for numbers.
+        How fast the probability falls with the squared distance d: like (1 + d / 3)^-2 or like exp(-d).
+        "auto" is "student" for labels, and "gauss" for numbers.
     n_rows : int, default=2000
         How many rows to learn from at most, a random choice; time and memory of an iteration grow with its
         square.
     max_iter : int, default=100
-        The largest number of iterations from a start: principal directions and, with labels, those of linear
-        discriminant analysis.
+        The largest number of iterations of the last step; those before it have up to 40. A fit starts from
+        the directions of linear discriminant analysis with labels, and from principal ones with numbers.
     check : bool, default=True
         Learn from a half first, and look how well the five nearest neighbours of the other half tell their
         classes, or numbers. A start of `rank` dimensions is kept where it is better by more than one standard
@@ -110,7 +109,7 @@ class NeighborLearner(Learner):
 
     @with_callbacks
     @whole
-    def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
+    def fit(self, X: Any, y: ArrayLike | None = None, *, sample_weight: ArrayLike | None = None) -> Self:
         """Learn the map.
 
         Parameters
@@ -118,6 +117,7 @@ class NeighborLearner(Learner):
         X : (n, d) dense data
         y : n labels of any type, None, NaN and -1 meaning none; or with target="numbers" n numbers, NaN
             meaning none. Rows without one help to find the principal directions that a fit starts from.
+        sample_weight : n numbers >= 0, as if a row of weight 2 were there twice
         """
         X = self._training_data(X)
         kind = one_of(self.target, "target", ("labels", "numbers"))
@@ -127,30 +127,27 @@ class NeighborLearner(Learner):
         whole_number_or_none(self.max_iter, "max_iter")
         rank = rank_wanted(self.rank, X.shape[1]) or X.shape[1]
         rng = check_random_state(self.random_state)
-        targets, known, nothing = self._read(X, y, kind)
-        centred = X - X.mean(axis=0)
-        rows = np.sort(known[rng.permutation(len(known))[:most]])
+        targets, known, weights, nothing = self._read(X, y, kind, sample_weight)
+        centred, scale = _maps.in_unit(X, weights)
+        others = _maps.principal(centred, rank, weights)
+        costs = SoftNeighbors(centred, targets, kind, affinity, weights).part(known)
+        costs = costs.part(np.sort(rng.permutation(len(known))[:most]))
         self.scores_ = None
         self.result_ = None
         self.n_iter_, self.status_ = 0, Status.STATIONARY
-        start = _principal(centred, rank)
-        factor, keeps = start, True
+        factor, self.kept_prior_ = others, True
         if not nothing:
-            kept = False
-            if self.check and len(rows) >= _FEWEST:
-                self.scores_, gain = self._held_out(centred, targets, rows, kind, affinity, rank, rng)
-                kept = gain <= 1.0 if rank == X.shape[1] else gain < -1.0
-            starts = _starts(centred, targets, rows, kind, rank)
-            costs = SoftNeighbors(centred[rows], targets[rows], kind, affinity)
-            start = min(starts, key=lambda A: costs.cost(A)[0])
-            factor, keeps = start, kept
-        if not nothing and not keeps:
+            self.kept_prior_ = False
+            if self.check and len(costs.X) >= _FEWEST:
+                self.scores_, gain = self._held_out(costs, others, rng)
+                self.kept_prior_ = gain <= 1.0 if rank == X.shape[1] else gain < -1.0
+            factor = _maps.start_of(costs, others)
+        if not self.kept_prior_:
             with progress(self, X, y) as report:
-                found: Any = self._learned(costs, starts, report)
+                found: Any = self._learned(costs, factor, report)
             self.result_, self.status_, self.n_iter_ = found, found.status, report.n_iterations
             factor = found.factor
-        self.kept_prior_ = keeps
-        self.metric_, self.start_metric_ = Metric(factor), euclidean(X.shape[1])
+        self.metric_, self.start_metric_ = Metric(factor * scale), euclidean(X.shape[1])
         self.rank_ = rank
         self._tell(nothing)
         return self
@@ -189,47 +186,40 @@ class NeighborLearner(Learner):
     def _accept_sparse(self) -> bool:
         return False
 
-    def _read(self, X: Any, y: Any, kind: str) -> tuple[Array, Index, str]:
-        """Targets, the rows that have one, and why they tell nothing, where that is so."""
+    def _read(self, X: Any, y: Any, kind: str, sample_weight: Any) -> tuple[Array, Index, Array | None, str]:
+        """Targets, the rows that have one, their weights, and why they tell nothing, where that is so."""
         n = X.shape[0]
         if y is None:
-            return np.zeros(n), np.empty(0, np.int64), "there is no y"
+            return np.zeros(n), np.empty(0, np.int64), _side.read_weights(sample_weight, n), "there is no y"
         equal = "" if np.ptp(X, axis=0).any() else "all rows of X are equal"
         if kind == "labels":
-            side = _side.read(n, y, None, None)
+            side = _side.read(n, y, None, None, sample_weight=sample_weight)
             if side.codes is None:
-                return np.zeros(n), np.empty(0, np.int64), side.nothing_known
-            return side.codes.astype(np.float64), np.flatnonzero(side.codes >= 0), equal
-        targets = read_targets(y)
+                return np.zeros(n), np.empty(0, np.int64), side.weights, side.nothing_known
+            return side.codes.astype(np.float64), np.flatnonzero(side.codes >= 0), side.weights, equal
+        targets, weights = read_targets(y), _side.read_weights(sample_weight, n)
         if len(targets) != n:
             raise ValueError(f"X has {n} rows, but there are {len(targets)} targets")
-        known = np.flatnonzero(~np.isnan(targets))
+        counts = np.ones(n) if weights is None else weights
+        known = np.flatnonzero(~np.isnan(targets) & (counts > 0.0))
         useless = len(known) < 3 or bool(np.ptp(targets[known]) == 0.0)
         return (
             targets,
             known,
+            weights,
             "fewer than two different numbers, or three rows with one" if useless else equal,
         )
 
-    def _learned(self, costs: SoftNeighbors, starts: list[Array], callback: Any) -> FixedRankResult:
-        """The lowest end of all starts."""
+    def _learned(self, costs: SoftNeighbors, start: Array, callback: Any) -> FixedRankResult:
         began = time.perf_counter()
-        best: tuple[Array, list[FixedRankRecord], bool] | None = None
-        for start in _one_of_each(costs, starts):
-            records: list[FixedRankRecord] = []
+        records: list[FixedRankRecord] = []
 
-            def seen(iteration: int, cost: float, moved: float, records: Any = records) -> bool:
-                records.append(FixedRankRecord(iteration, time.perf_counter() - began, cost, moved))
-                return bool(callback(records[-1]))
+        def seen(iteration: int, cost: float, moved: float) -> bool:
+            records.append(FixedRankRecord(iteration, time.perf_counter() - began, cost, moved))
+            return bool(callback(records[-1]))
 
-            factor, settled = descended(costs, start, self.max_iter, seen)
-            if best is None or (records and (not best[1] or records[-1].cost < best[1][-1].cost)):
-                best = factor, records, settled
-            if callback.stop:
-                break
-        assert best is not None
-        factor, found, settled = best
-        cost = costs.cost(factor)[0]
+        factor, settled = descended(costs, start, self.max_iter, seen)
+        cost = records[-1].cost if records else costs.cost(factor)[0]
         status = Status.INTERRUPTED if callback.stop else Status.STATIONARY if settled else Status.LIMIT
         message = {
             Status.INTERRUPTED: "Interrupted",
@@ -238,45 +228,38 @@ class NeighborLearner(Learner):
         }[status]
         said = f"{message}: cost {cost:.3g}."
         limit: Limit | None = "iterations" if status is Status.LIMIT else None
-        return FixedRankResult(factor, cost, status, tuple(found), "L-BFGS", said, limit)
+        return FixedRankResult(factor, cost, status, tuple(records), "L-BFGS", said, limit)
 
     def _held_out(
-        self,
-        X: Array,
-        targets: Array,
-        rows: Index,
-        kind: str,
-        affinity: str,
-        rank: int,
-        rng: np.random.RandomState,
+        self, costs: SoftNeighbors, others: Array, rng: np.random.RandomState
     ) -> tuple[tuple[float, float], float]:
         """On one half of the rows, the start's score and that of what the other half teaches.
 
         And what is gained, in standard errors of that gain.
         """
-        order = rng.permutation(rows)
-        if kind == "labels":
+        X, targets, is_labels = costs.X, costs.targets, costs.kind == "labels"
+        order = rng.permutation(len(X))
+        if is_labels:
             order = order[np.argsort(targets[order], kind="stable")]
         part, rest = order[::2], order[1::2]
-        costs = SoftNeighbors(X[part], targets[part], kind, affinity)
-        starts = _one_of_each(costs, _starts(X, targets, part, kind, rank))
-        start = min(starts, key=lambda A: costs.cost(A)[0])
-        ends = [descended(costs, A, self.max_iter)[0] for A in starts]
-        learned = min(ends, key=lambda A: costs.cost(A)[0])
+        half = costs.part(part)
+        start = _maps.start_of(half, others)
+        learned, _ = descended(half, start, self.max_iter)
 
         def success(A: Array) -> Array:
             """Of every row held out; its mean is the score."""
             near = targets[drawing.nearest_rows(X @ A)(rest, part, min(drawing.N_NEIGHBORS, len(part)))]
-            if kind == "labels":
+            if is_labels:
                 return np.asarray(np.mean(near == targets[rest, None], axis=1))
             variance = float(np.var(targets[rest])) or 1.0
             return np.asarray(1.0 - np.square(near.mean(axis=1) - targets[rest]) / variance)
 
         before, after = success(start), success(learned)
-        gain = after - before
-        error = float(np.std(gain)) / np.sqrt(len(gain))
-        scores = float(before.mean()), float(after.mean())
-        return scores, float(gain.mean()) / error if error > 0 else 0.0
+        counts = np.ones(len(rest)) if costs.weights is None else costs.weights[rest]
+        scores = float(np.average(before, weights=counts)), float(np.average(after, weights=counts))
+        gain = scores[1] - scores[0]
+        error = float(np.sqrt(np.average(np.square(after - before - gain), weights=counts) / counts.sum()))
+        return scores, gain / error if error > 0 else 0.0
 
     def _tell(self, nothing: str) -> None:
         name = type(self).__name__
@@ -288,53 +271,6 @@ class NeighborLearner(Learner):
             warn(f"{name} returns its start: {cause}; check=False learns anyway", PriorKeptWarning)
         elif self.result_ is not None and self.result_.status is Status.INTERRUPTED:
             warn(f"{name}: {self.result_.message}", ConvergenceWarning)
-
-
-def _starts(X: Array, targets: Array, rows: Index, kind: str, rank: int) -> list[Array]:
-    """Principal directions of all rows and, with labels, discriminant ones, each at some scales."""
-    found = [_principal(X, rank)]
-    if kind == "labels":
-        found.append(_discriminant(X[rows], targets[rows], found[0]))
-    return [scale * A for A in found for scale in _SCALES]
-
-
-def _one_of_each(costs: SoftNeighbors, starts: list[Array]) -> list[Array]:
-    """Of the scales of every start, the one of lowest cost."""
-    step = len(_SCALES)
-    parts = [starts[k : k + step] for k in range(0, len(starts), step)]
-    return [min(part, key=lambda A: costs.cost(A)[0]) for part in parts]
-
-
-def _principal(X: Array, rank: int) -> Array:
-    """The first principal directions, all alike long: coordinates have variance 1 on average."""
-    d = X.shape[1]
-    V = np.eye(d)
-    if rank < d:
-        V = np.linalg.svd(X, full_matrices=True)[2][:rank].T
-        V = V * np.sign(V[np.argmax(np.abs(V), axis=0), np.arange(rank)])
-    return _unit(V, X)
-
-
-def _discriminant(X: Array, codes: Array, others: Array) -> Array:
-    """Directions of linear discriminant analysis, completed by the others where classes are few."""
-    rank = others.shape[1]
-    classes, place = np.unique(codes, return_inverse=True)
-    means = np.stack([X[place == k].mean(axis=0) for k in range(len(classes))])
-    inner = X - means[place]
-    within = inner.T @ inner / len(X)
-    within[np.diag_indices_from(within)] += _RIDGE * max(float(np.trace(within)) / len(within), 1e-300)
-    spread = means[place] - X.mean(axis=0)
-    _, V = linalg.eigh(spread.T @ spread / len(X), within)
-    count = min(rank, len(classes) - 1)
-    V = V[:, ::-1][:, :count]
-    V = V * np.sign(V[np.argmax(np.abs(V), axis=0), np.arange(count)])
-    rest = others[:, : rank - count]
-    return _unit(np.hstack([_unit(part, X) for part in (V, rest) if part.shape[1]]), X)
-
-
-def _unit(V: Array, X: Array) -> Array:
-    size = float(np.sqrt(np.mean(np.square(X @ V))))
-    return V / size if size > 0 else V
 
 
 def _r_squared(truth: Array, predicted: Array) -> float:

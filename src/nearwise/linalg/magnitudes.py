@@ -9,6 +9,7 @@ from scipy import sparse
 
 from nearwise._common.types import Array
 
+_FEW = 500  # values, which are sorted in less time than `np.median` takes to begin
 _ROUNDING = 1e-12  # relative, of a sum of weights
 
 
@@ -20,8 +21,10 @@ def largest_entry(numbers: Any) -> float:
 
 def median(values: Array, weights: Array | None = None) -> float:
     """`np.median` of the values, each as often as its weight says, which need not be a whole number."""
-    if weights is None:  # in a fifth of the time of `np.median`
-        ascending = np.sort(values)
+    if weights is None:
+        if len(values) > _FEW:
+            return float(np.median(values))
+        ascending = np.sort(values)  # in a fifth of the time of `np.median`
         return float((ascending[(len(values) - 1) // 2] + ascending[len(values) // 2]) / 2)
     order = np.argsort(values, kind="stable")
     sums = np.cumsum(weights[order])

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearwise._common import reading
+from nearwise._common.columns import Stored
 from nearwise._common.errors import RowsError
 from nearwise._common.markup import fact_table, listing
 from nearwise._common.reading import Ids
@@ -192,24 +193,20 @@ class Constraints:
         The same blocks in the same order. The `ids` of a linear block are None where its matrices cover all
         rows of the data in order.
         """
-        if sample_ids is None and self._are_row_numbers(n_objects):
+        numbered = [sample_ids is None and _has_row_numbers(block, n_objects) for block in self.blocks]
+        if all(numbered):
             return self.blocks
         find = reading.row_finder(n_objects, sample_ids)
         place = f"a row number below {n_objects}" if sample_ids is None else known_as
         resolved: list[Block] = []
         first = 0
-        for block in self.blocks:
-            ids = block.object_ids
-            if block.ids is None and len(ids) != n_objects:
+        for block, is_numbered in zip(self.blocks, numbered, strict=True):
+            if block.ids is None and len(block.object_ids) != n_objects:
                 raise ValueError(
-                    f"row {first}: the matrix A has {len(ids)} rows, but there are {n_objects} objects; "
-                    "ids in linear() says which of them they are"
+                    f"row {first}: the matrix A has {len(block.object_ids)} rows, but there are {n_objects} "
+                    "objects; ids in linear() says which of them they are"
                 )
-            if sample_ids is None and Constraints((block,))._are_row_numbers(n_objects):
-                resolved.append(block)
-                first += len(block)
-                continue
-            resolved.append(self._resolved(block, find, first, place, n_objects))
+            resolved.append(block if is_numbered else self._resolved(block, find, first, place, n_objects))
             first += len(block)
         return tuple(resolved)
 
@@ -240,19 +237,6 @@ class Constraints:
 
         return block.rewritten(resolved)
 
-    def _are_row_numbers(self, n: int) -> bool:
-        """Whether all ids are row numbers of n objects, and all matrices are about all of them."""
-        files = [block.stored_ids for block in self.blocks]
-        stored = [found.span or (-1, -1) for found in files if found is not None]
-        if any(low < 0 or high >= n for low, high in stored):
-            return False
-        ids = [block.ids for block in self.blocks if block.ids is not None and not block.is_stored]
-        whole = [block.matrices[0].size == n for block in self.blocks if block.ids is None]
-        if not all(whole) or any(a.ndim == 1 or a.dtype != np.int64 for a in ids):
-            return False
-        flat = np.concatenate([np.empty(0, np.int64), *[a.ravel() for a in ids]])
-        return not flat.size or bool(flat.min() >= 0 and flat.max() < n)
-
     def restricted_to(self, sample_ids: ArrayLike) -> tuple[Constraints, int]:
         """The constraints on the given objects alone, and the number of constraints dropped.
 
@@ -282,3 +266,15 @@ class Constraints:
                 kept.append(found.with_texts(texts))
         restricted = Constraints(tuple(kept))
         return restricted, len(self) - len(restricted)
+
+
+def _has_row_numbers(block: Block, n: int) -> bool:
+    """Whether the ids of a block are row numbers of n objects, or its matrices about all n."""
+    ids = block.ids
+    if ids is None:
+        return block.matrices[0].size == n
+    if isinstance(ids, Stored):
+        return ids.span is not None and ids.span[0] >= 0 and ids.span[1] < n
+    if block.of_kind.shares_objects or ids.dtype != np.int64:
+        return False
+    return not ids.size or bool(ids.min() >= 0 and ids.max() < n)

@@ -2,7 +2,8 @@
 
 The atoms of the constraints (see `atoms`) are the edges of a graph on the rows of the features F, so
 <A_i, B B^T> needs H = F B once and then differences of rows of H, and sum_i w_i A_i is F^T W F with a sparse
-W. Its cost is O(n r^2 + m r) for m constraints on n objects, and no m x r array is built.
+W, or a sum of squares where that is less. Its cost is O(n r^2 + m r) for m constraints on n objects, and no
+m x r array is built.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from nearwise._common.types import Array, Index, Mask
 from nearwise.model.atoms import Atoms, SignedSquares, constraint_atoms
 from nearwise.model.blocks import Block
 from nearwise.model.local import LocalAtoms, curved_rows, in_blocks
+from nearwise.model.sums import fill_differences, sum_by, sum_of_atoms
 
 _BLOCK = 1 << 17  # numbers in a block of gathered rows: small enough to stay in the cache
-_FEW = 20_000  # numbers in the vectors of all atoms, up to which they are written out
+_TRIED, _ROUGH = 1000, 1e-4  # differences tried in single precision, and the error that they may have
 _COMPILED = 1_000_000  # numbers touched in one pass, from which on a compiled loop is worth its start-up
 
 
@@ -127,10 +128,12 @@ class InMemory:
 
     def values_of_factor(self, B: Array) -> Array:
         """<A_i, B B^T> for every row, plus `offsets`; more exact than `values`."""
+        F: NDArray[Any] = self.features
         H = self.workspace if self.workspace is not None and B.shape == 2 * (self.rank,) else None
         if H is None:
-            H = np.empty((len(self.features), B.shape[1]))
-        in_blocks(len(H), lambda block: np.matmul(self.features[block], B, out=H[block]), self._large)
+            H = np.empty((len(F), B.shape[1]), F.dtype)
+        cast = B.astype(F.dtype, copy=False)
+        in_blocks(len(H), lambda block: np.matmul(F[block], cast, out=H[block]), self._large)
         return self.shifted(self._per_row(self._atom_values(H, H)))
 
     def shifted(self, values: Array) -> Array:
@@ -139,45 +142,8 @@ class InMemory:
 
     def adjoint(self, weights: Array) -> Array:
         """sum_i weights_i A_i, an r x r matrix."""
-        atoms, F = self.atoms, self.features
-        per_atom = atoms.coefficient * weights[atoms.row]
-        if len(per_atom) * self.rank <= _FEW:  # written out, because sparse matrices take long to make
-            d = self._n_differences
-            x, y = F[atoms.first], F[atoms.second]
-            x[:d] -= y[:d]
-            y[:d] = x[:d]
-            product = x.T @ (per_atom[:, None] * y)
-            return np.asarray((product + product.T) / 2)
-        off_diagonal = np.where(atoms.is_difference, -per_atom, per_atom / 2)
-        start, neighbour, edge_atom = atoms.graph
-        weight = off_diagonal[edge_atom]
-        ends = per_atom[: self._n_differences]
-        diagonal = _sum_by(atoms.first[: self._n_differences], ends, len(F))
-        diagonal += _sum_by(atoms.second[: self._n_differences], ends, len(F))
-        compiled = self._large
-        step = max(1, 4 * _BLOCK // max(self.rank, 1))
-
-        def part(block: slice) -> Array:
-            total = np.zeros((self.rank, self.rank))
-            for low in range(block.start, block.stop, step):
-                high = min(low + step, block.stop)
-                if compiled:
-                    from nearwise.linalg.loops.graph import graph_product
-
-                    product = np.empty((high - low, self.rank))
-                    graph_product(F, start, neighbour, weight, diagonal, low, product)
-                else:
-                    edges = slice(start[low], start[high])
-                    W = sparse.csr_array(
-                        (weight[edges], neighbour[edges], start[low : high + 1] - start[low]),
-                        shape=(high - low, len(F)),
-                    )
-                    product = W @ F + diagonal[low:high, None] * F[low:high]
-                total += F[low:high].T @ product
-            return total
-
-        total = np.sum(in_blocks(len(F), part, self._large), axis=0)
-        return (total + total.T) / 2
+        per_atom = self.atoms.coefficient * weights[self.atoms.row]
+        return sum_of_atoms(self.features, self.atoms, per_atom, self._large)
 
     def local(self, rows: Index, basis: Array, dtype: type) -> LocalAtoms:
         """The atoms of the given rows, as vectors basis^T x, basis^T y."""
@@ -221,6 +187,22 @@ class InMemory:
         offsets = None if self.offsets is None else self.offsets / unit
         return replace(self, features=features, workspace=workspace, offsets=offsets)
 
+    def in_single_precision(self) -> InMemory | None:
+        """The same for rough values and sums, at half the cost; None where there is little to gain or too few
+        digits are left.
+
+        Values and sums come in double precision, and are as exact as single precision allows.
+        """
+        if not self._large or not self.atoms.is_difference.all():
+            return None
+        features: Any = self.features.astype(np.float32)
+        rough = replace(self, features=features, workspace=np.empty_like(features))
+        some = slice(None, None, max(1, len(self.atoms.first) // _TRIED))
+        first, second = self.atoms.first[some], self.atoms.second[some]
+        exact, single = (rows._differences(first, second, np.float64) for rows in (self, rough))
+        error, size = (np.einsum("ij,ij->i", x, x) for x in (single - exact, exact))
+        return rough if bool(np.all(error <= _ROUGH**2 * size)) else None
+
     @cached_property
     def squares(self) -> SignedSquares:
         """Every A_i as signed squares of sums and differences of rows of F."""
@@ -254,7 +236,7 @@ class InMemory:
         size[:d] = self._distances(H)
         norm = np.sqrt(np.einsum("ij,ij->i", H, H))
         size[d:] = norm[atoms.first[d:]] * norm[atoms.second[d:]]
-        sizes = _sum_by(atoms.row, np.abs(atoms.coefficient) * size, self.n_rows)
+        sizes = sum_by(atoms.row, np.abs(atoms.coefficient) * size, self.n_rows)
         in_row = np.bincount(atoms.row[d:], minlength=self.n_rows)
         by_row, start = d + np.argsort(atoms.row[d:], kind="stable"), np.cumsum(in_row) - in_row
         for count in np.unique(in_row[in_row > 1]):
@@ -273,14 +255,14 @@ class InMemory:
         parts[:d] = self._distances(H)
         norm = np.sqrt(np.einsum("ij,ij->i", H, H))
         parts[d:] = norm[atoms.first[d:]] * norm[atoms.second[d:]]
-        return _sum_by(atoms.row, np.abs(atoms.coefficient) * parts, self.n_rows)
+        return sum_by(atoms.row, np.abs(atoms.coefficient) * parts, self.n_rows)
 
     @cached_property
     def sizes_before_differences(self) -> Array:
         """|A_i| with |f_i| + |f_j| for the length of a difference f_i - f_j."""
         atoms, norm = self.atoms, np.sqrt(np.einsum("ij,ij->i", self.features, self.features))
         of_atoms = np.abs(atoms.coefficient) * (norm[atoms.first] + norm[atoms.second]) ** 2
-        return _sum_by(atoms.row, of_atoms, self.n_rows)
+        return sum_by(atoms.row, of_atoms, self.n_rows)
 
     @cached_property
     def is_definite(self) -> Mask:
@@ -315,7 +297,7 @@ class InMemory:
         atoms = self.atoms
         if self._one_atom_per_row:
             return (atoms.coefficient * per_atom)[self._atom_of_row]
-        return _sum_by(atoms.row, atoms.coefficient * per_atom, self.n_rows)
+        return sum_by(atoms.row, atoms.coefficient * per_atom, self.n_rows)
 
     def _atom_values(self, left: Array, right: Array) -> Array:
         """x^T M y for every atom, where `left` holds F M (or F B) and `right` F (or F B)."""
@@ -353,14 +335,10 @@ class InMemory:
         return out
 
     def _differences(self, first: Index, second: Index, dtype: type) -> NDArray[Any]:
-        if len(first) * self.rank >= _COMPILED // 2 and self._large:
-            from nearwise.linalg.loops.graph import gathered_differences
-
-            out: NDArray[Any] = np.empty((len(first), self.rank), dtype)
-            F = self.features
-            in_blocks(len(first), lambda b: gathered_differences(F, first[b], second[b], out[b]), True)
-            return out
-        return (self.features[first] - self.features[second]).astype(dtype, copy=False)
+        out: NDArray[Any] = np.empty((len(first), self.rank), dtype)
+        F, large = self.features, self._large and out.size >= _COMPILED // 2
+        in_blocks(len(first), lambda b: fill_differences(F, first[b], second[b], out[b], large), large)
+        return out
 
 
 def in_memory(measurements: Measurements, solver: str) -> InMemory:
@@ -382,8 +360,3 @@ def bind(
     """
     rows, atoms = constraint_atoms(blocks, features, basis, scale)
     return InMemory(rows, atoms, sum(map(len, blocks)))
-
-
-def _sum_by(index: Index, values: Array, n: int) -> Array:
-    """out[k] = the sum of the values whose index is k."""
-    return np.asarray(np.bincount(index, values, n), dtype=np.float64)

@@ -40,14 +40,18 @@ class Parts(NamedTuple):
     def adjoint(self, weights: Array) -> Array:
         """sum_i weights_i A_i; only rows with a weight are multiplied out."""
         per_atom = self.coefficient * (weights if self.row is None else weights[self.row])
+        if self.y is self.x:
+            return self._positive_sum(per_atom) - self._positive_sum(-per_atom)
         used = np.flatnonzero(per_atom)
-        shape = len(used), self.x.shape[1]
-        x = self.x
-        if len(used) < len(per_atom):
-            x = np.take(self.x, used, axis=0, out=scratch("used", shape), mode="clip")
-        y = x if self.y is self.x else self.y[used]
-        total = x.T @ np.multiply(per_atom[used, None], y, out=scratch("weighed", shape))
+        total = self.x[used].T @ (per_atom[used, None] * self.y[used])
         return np.asarray((total + total.T) / 2)
+
+    def _positive_sum(self, weights: Array) -> Array:
+        """sum_t w_t x_t x_t^T over positive weights: x^T x takes half a product of two matrices."""
+        used = np.flatnonzero(~(weights <= 0))  # and over what is not a number
+        x = np.take(self.x, used, axis=0, out=scratch("used", (len(used), self.x.shape[1])), mode="clip")
+        x *= np.sqrt(weights[used])[:, None]
+        return np.asarray(x.T @ x)
 
     def _summed(self, per_atom: Array) -> Array:
         if self.row is None:

@@ -47,6 +47,9 @@ class Chart(Protocol):
     def omega(self) -> Array | None:
         """Elementwise weights of local coordinates; None for ones."""
 
+    def of(self, form: Formulation) -> Chart:
+        """The same point of the same problem with other measurements."""
+
     def cost(self) -> float:
         """The divergence to the prior, with whatever else keeps M inside the cone."""
 
@@ -90,6 +93,9 @@ class FactorChart:
     @property
     def basis(self) -> Array:
         return self.factor
+
+    def of(self, form: Formulation) -> FactorChart:
+        return FactorChart(form, self.factor)
 
     def cost(self) -> float:
         return self.form.distance_to_prior(self.factor)
@@ -154,6 +160,9 @@ class SpectralChart:
     @cached_property
     def omega(self) -> Array:
         return np.sqrt(divided_differences(self.law, self.theta))
+
+    def of(self, form: Formulation) -> SpectralChart:
+        return SpectralChart(form, self.law, self.theta, self.vectors)
 
     def cost(self) -> float:
         return self.form.distance_to_prior(self.factor, self.spectrum) + self.law.extra(self.eigenvalues)

@@ -72,7 +72,8 @@ def stages(form: Formulation, tol: float, start: Array | None = None) -> Iterato
     it is the faster one: up to m = 200 and m q = 10,000, or m q = 200,000 under Frobenius, whose Newton
     steps are many.
     Newton's method on the dual comes before it where there are at most 1000 rows (hard ones up to m q =
-    1,000,000): near the prior it takes a few steps of half the cost, and otherwise it ends soon.
+    1,000,000; soft ones up to 200, or as many as unknowns): near the prior it takes a few steps of half the
+    cost, and otherwise it ends soon.
 
     Under LogDet with hard constraints, at least 1000 of them and at least 10 for each unknown, a feasible set
     is so small that a few sweeps of projections find it, while each Newton step has to weigh all rows. There
@@ -146,8 +147,11 @@ def _interior_pays(form: Formulation) -> bool:
 
 
 def _dual_pays(form: Formulation) -> bool:
-    few = form.measurements.n_rows <= _FEW_MULTIPLIERS
-    return few and (_numbers(form) <= _MULTIPLIED if form.losses.any_hard else _interior_pays(form))
+    m, r = form.measurements.n_rows, len(form.prior)
+    if form.losses.any_hard:
+        return m <= _FEW_MULTIPLIERS and _numbers(form) <= _MULTIPLIED
+    # its steps solve for m numbers, those of the others for r (r + 1) / 2
+    return m <= max(_FEW_SOFT, r * (r + 1) // 2) and _interior_pays(form)
 
 
 def _numbers(form: Formulation) -> int:

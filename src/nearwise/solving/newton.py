@@ -22,6 +22,7 @@ from nearwise.model.divergences import LogDet
 from nearwise.model.formulation import Formulation, Iterate, prior_point
 from nearwise.model.in_blocks import InBlocks
 from nearwise.model.losses import Losses
+from nearwise.model.measurements import InMemory
 from nearwise.solving._charts import Chart, SpectralChart, first_chart
 from nearwise.solving._starts import after_projections
 from nearwise.solving._systems import newton_step
@@ -34,7 +35,13 @@ _MANY_PIECES = 64  # from which on the first points are found from some of them
 _STRIDES = (16, 4)  # every so many
 _WEIGHTY = 4.0  # penalties of all rows, per unknown, up to which that helps
 _COARSE, _COARSE_STEPS = 1e-2, 15  # relative gap and number of steps that are enough for a start
+_SETTLED = 0.03  # relative gap at which the share of the penalties is raised, and
+_RAISED = 4.0  # by how much: from further away or by more, Newton's steps are short and hundreds
+_NEAR = 1.0  # relative gap of a start from which on all of the penalties count at once;
+_LITTLE = 0.06  # they do from anywhere where the first share is no less
 _ROUNDING = 4e-15  # relative changes of the objective that mean nothing
+_ROUGH = 1e-4  # relative gain of a step down to which values in single precision are good enough
+_ROUGH_ROUNDING = 1e-6  # relative error of an objective in single precision
 
 
 @dataclass(frozen=True)
@@ -142,25 +149,34 @@ class _Run:
     pullback: Array  # sum_i dual_i A_i
     gradient: Array
     inner_gap: float
+    is_rough: bool  # whether this point was measured in single precision
 
     def __init__(self, settings: Newton, form: Formulation, start: Array | None = None) -> None:
         self.settings = settings
-        self.form = form
+        self.exact, self.form = form, _in_single_precision(form)
         self.rng = np.random.default_rng(settings.seed)
         r = len(form.prior)
         unknowns = r * (r + 1) // 2
-        self.is_determined = form.measurements.n_rows >= unknowns
         self.hessian_rows = settings.hessian_rows or max(3 * unknowns, 4096)
         self.cost = _AugmentedLosses(form.losses, settings.stiffness, unknowns)
+        first_share = self.cost.share
         if start is not None:
-            self.cost.raise_share(1.0)  # the way from the prior lies behind
-        self.radius = settings.radius
+            self.cost.set_share(1.0)  # the way from the prior lies behind
+        near = start is not None and form.divergence.congruence_invariant
+        self.radius = settings.radius * (2 if near else 1)  # a given start is worth longer steps
         self.full_step = False
         self.predicted = np.inf  # the decrease that the last step's model promised
         first = first_chart(form, start)
         self.starts_at_prior = not isinstance(first, SpectralChart) or first.law.mu == 0
         self._visit(first)
         self._differentiate()
+        while self._is_far and first_share < min(_LITTLE, self.cost.share):  # or not all of it
+            self.cost.set_share(max(self.cost.share / _RAISED, first_share))
+            self._reprice()
+
+    @property
+    def _is_far(self) -> bool:
+        return not self.inner_gap <= _NEAR * max(abs(self.merit), self.form.unit)
 
     def point(self) -> Iterate:
         """What was measured at the current point."""
@@ -171,9 +187,17 @@ class _Run:
 
     def advance(self) -> bool:
         """Come closer to the true problem where the present one is solved well enough, then take one step."""
+        size = max(abs(self.merit), self.form.unit)
+        if self.form is not self.exact and self.cost.share == 1 and self.predicted <= _ROUGH * size:
+            self._sharpen()
         if self._tighten():
             self._reprice()
         if self._newton() or self._mirror():
+            self._differentiate()
+            return True
+        if self.is_rough:
+            self._sharpen()
+            self._visit(self.chart)
             self._differentiate()
             return True
         if self._tighten(forced=True):
@@ -181,15 +205,17 @@ class _Run:
             return True
         return False
 
+    def _sharpen(self) -> None:
+        """From here on points are measured in double precision."""
+        self.form = self.exact
+        self.chart = self.chart.of(self.exact)
+
     def _tighten(self, forced: bool = False) -> bool:
         """Raise the share of the penalties, update the multipliers, lower the smoothing: whichever is due."""
         tightened = False
-        size = max(abs(self.merit), self.form.unit)
-        settled = self.inner_gap <= 0.3 * size
-        # a promise of little gain counts where the rows determine M: few rows at a large share are far away
-        settled |= self.is_determined and self.predicted <= 0.2 * size
+        settled = self.inner_gap <= _SETTLED * max(abs(self.merit), self.form.unit)
         if self.cost.share < 1 and (forced or settled):
-            self.cost.raise_share(10 * self.cost.share)
+            self.cost.set_share(_RAISED * self.cost.share)
             tightened = True
         elif self.cost.can_stiffen if forced else self.cost.any_hard and self._inner_solved():
             self.cost.update(self.values)
@@ -210,7 +236,8 @@ class _Run:
             self.curvature, self.hessian_rows, self.rng, chart.basis, single=not self.cost.any_hard
         )
         relative = self.inner_gap / max(abs(self.merit), self.form.unit)
-        coarse = 0.3 if sampled and chart.omega is None else 0.1  # a sample deserves no more
+        # a sample deserves no more; the preconditioner knows less of it where there is an omega
+        coarse = (0.3 if chart.omega is None else 0.2) if sampled and chart.is_exact else 0.1
         accuracy = coarse if sampled else float(np.clip(np.sqrt(relative), 1e-10, coarse))
         step, image = newton_step(local, weights, gradient, chart.omega, accuracy, self.cost.any_hard)
         for attempt in range(12):
@@ -243,7 +270,8 @@ class _Run:
             values = self.form.measurements.values_of_factor(new.factor)
             distance = new.cost()
             merit = distance + self.cost.total(values)
-        rounding = _ROUNDING * max(abs(self.merit), self.form.unit) if slope is not None else 0.0
+        error = _ROUGH_ROUNDING if self.is_rough else _ROUNDING
+        rounding = error * max(abs(self.merit), self.form.unit) if slope is not None else 0.0
         if not merit <= self.merit + needed + rounding:
             return False
         self.predicted = np.inf if slope is None else -slope
@@ -254,6 +282,7 @@ class _Run:
             elif ratio < 0.1:
                 self.radius /= 2
         self.chart, self.values, self.distance, self.merit = new, values, distance, merit
+        self.is_rough = self.form is not self.exact
         return True
 
     def _visit(self, chart: Chart) -> None:
@@ -261,6 +290,7 @@ class _Run:
         self.values = self.form.measurements.values_of_factor(chart.factor)
         self.distance = chart.cost()
         self.merit = self.distance + self.cost.total(self.values)
+        self.is_rough = self.form is not self.exact
 
     def _differentiate(self) -> None:
         self.dual, self.curvature = self.cost.derivatives(self.values)
@@ -274,6 +304,13 @@ class _Run:
         rounding = 1e-14 * max(abs(self.merit), self.form.unit)
         owed = self.cost.complementarity_error(self.values, self.dual)
         return self.inner_gap <= max(0.01 * owed, 0.01 * rounding) or self.predicted <= rounding
+
+
+def _in_single_precision(form: Formulation) -> Formulation:
+    """The same, at half the cost, where single precision is good enough for the first steps."""
+    rows = form.measurements
+    rough = rows.in_single_precision() if isinstance(rows, InMemory) and not form.losses.any_hard else None
+    return form if rough is None else replace(form, measurements=rough)
 
 
 class _AugmentedLosses:
@@ -294,7 +331,7 @@ class _AugmentedLosses:
         n_soft, total = losses.soft_penalties
         # as much at first as all unknowns together weigh, or all rows, if there are fewer
         freedom = min(unknowns, n_soft)
-        self._set_share(min(1.0, 2 * freedom / max(total, 1e-300)) if n_soft else 1.0)
+        self.set_share(2 * freedom / max(total, 1e-300) if n_soft else 1.0)
 
     def _take_hard(self, losses: Losses) -> None:
         self.hard = np.flatnonzero(losses.is_hard)
@@ -335,15 +372,12 @@ class _AugmentedLosses:
         self.estimate = new
         self.updates += 1
 
-    def raise_share(self, share: float) -> None:
-        self._set_share(min(1.0, share))
+    def set_share(self, share: float) -> None:
+        self.share = min(1.0, share)
+        self.losses = self.full.times(self.share)
 
     def complementarity_error(self, p: Array, y: Array) -> float:
         return float(np.sum(np.abs(y[self.hard] * (p[self.hard] - self.bounds))))
-
-    def _set_share(self, share: float) -> None:
-        self.share = share
-        self.losses = self.full.times(share)
 
     def _multipliers(self, p: Array) -> tuple[Array, Array]:
         """The multipliers at p, and k."""

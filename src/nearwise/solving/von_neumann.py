@@ -3,11 +3,13 @@
 The matrix is M = W exp(Theta) W^T with log M = log(prior) - sum_i y_i A_i, where y are the multipliers. A
 projection onto row i finds the step delta for which M meets the row's optimality condition, takes as much of
 it as the sign of y_i allows, and updates the eigendecomposition. Rows of one square (distances, K_ii) or two
-(comparisons, inner products) do so in O(r^2) besides one or two products of W with the new eigenvectors;
-general rows by dense eigendecompositions.
+(comparisons, inner products) do so in O(r^2) besides one or two products of W with the new eigenvectors, rows
+of few squares by as many such updates one after the other; general rows by dense eigendecompositions.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 
@@ -19,6 +21,7 @@ from nearwise.model.formulation import Formulation
 from nearwise.model.measurements import in_memory
 
 _NEGLIGIBLE = 1e-140  # relative size of singular values of a factor that make no difference to anything
+_FEWER = 20  # times the squares of a row: the order from which on updates by each of them are faster
 _LAW = VonNeumann()
 
 
@@ -160,42 +163,65 @@ class VonNeumannEngine:
                 self._state, self._spare = self._state._replace(vectors=new), old
 
     def _project_densely(self, row: int) -> None:
-        """Onto any row, by dense eigendecompositions."""
+        """Onto any row, by eigendecompositions of its own."""
         kernels, search, state, rows = self._kernels, self._search, self._state, self._rows
         theta, y = state.theta, float(state.dual[row])
-        A, size = self._in_eigenbasis(row)
-        extent = np.linalg.eigvalsh(A)
+        x, c = self.measurements.squares_of(row)
+        vectors = x @ state.vectors.T
+        R = np.asarray(np.linalg.qr(vectors.T, mode="r"), dtype=np.float64)
+        extent = np.linalg.eigvalsh((R * c) @ R.T)
         growth, decay = max(extent[-1], 0.0), max(-extent[0], 0.0)
         if growth + decay == 0.0:
             return
+        few = _FEWER * len(c) <= len(theta)
+        decomposed = _updated if few else _decomposed
         relation, form = int(rows.relation[row]), int(rows.form[row])
         least, most = kernels.step_limits(theta[0], theta[-1], growth, decay, relation, y)
         search.begin(self._room.search, least, most, 1.0 / (growth + decay))
         delta, evaluations, done = 0.0, 0, False
-        m, Q = theta, np.eye(len(theta))
+        m, turned, turn = theta, vectors, None
         while not done:
             if delta != 0.0:
-                m, Q = np.linalg.eigh(np.diag(theta) - delta * A)
+                m, turned, turn = decomposed(theta, vectors, -delta * c)
             evaluations += 1
             shift = float(m[-1])
-            e, S = np.exp(m - shift), Q.T @ A @ Q
-            value, total = float(e @ np.diag(S)), float(e @ np.sum(Q * (size @ Q), axis=0))
+            e, squares = np.exp(m - shift), turned**2
+            value, total = float(e @ (c @ squares)), float(e @ (np.abs(c) @ squares))
             f, scale, pull, tol = search.residual(
                 form, shift, value, total, rows.bound[row], rows.compliance[row], y, delta
             )
             if abs(f) <= tol or (f > 0 and delta >= most) or (f < 0 and delta <= least):
                 break
+            S = (turned.T * c) @ turned
             slope = -scale * float(np.sum(S**2 * divided_differences(_LAW, m - shift))) - pull
             delta, done = search.advance(self._room.search, delta, f, slope, form != search.LOGARITHMS)
-        if delta == 0.0:
+        if delta == 0.0 or turn is None:
             return
         state.counts[:] += 1, evaluations
         state.dual[row] = 0.0 if delta == -y else y + delta
         state.theta[:] = m
-        state.vectors[:] = Q.T @ state.vectors
+        state.vectors[:] = turn(state.vectors)
 
-    def _in_eigenbasis(self, row: int) -> tuple[Array, Array]:
-        """W^T A W, and the same with all its squares positive."""
-        x, c = self.measurements.squares_of(row)
-        y = x @ self._state.vectors.T
-        return (y.T * c) @ y, (y.T * np.abs(c)) @ y
+
+Decomposed = tuple[Array, Array, Callable[[Array], Array]]
+
+
+def _decomposed(theta: Array, vectors: Array, weights: Array) -> Decomposed:
+    """Eigenvalues of diag(theta) + sum_t weight_t v_t v_t^T, the v_t in its eigenbasis Q, and Q^T."""
+    m, Q = np.linalg.eigh(np.diag(theta) + (vectors.T * weights) @ vectors)
+    return m, vectors @ Q, lambda rows: np.asarray(Q.T @ rows)
+
+
+def _updated(theta: Array, vectors: Array, weights: Array) -> Decomposed:
+    """The same, by one square after the other, O(r^2) each."""
+    m, turned, updates = theta, vectors, []
+    for t, weight in enumerate(weights):
+        updates.append(eigenupdate.rank_one_update(m, turned[t], weight))
+        m, turned = updates[-1].values, np.array([updates[-1].transposed(v) for v in turned])
+
+    def turn(rows: Array) -> Array:
+        for update in updates:
+            rows = update.applied(rows)
+        return rows
+
+    return m, turned, turn
