@@ -221,3 +221,14 @@ def test_wrong_numbers_are_named_by_their_constraint() -> None:
         Problem(Stacked([broken]), c.at_most(PAIRS, 1.0))
     with pytest.raises(ValueError, match=r"row 3: d\(.*its bound is 2e\+30 times"):
         Problem(Stacked([X]), c.at_most(PAIRS[:9], [1.0, 1, 1, 1e32, 1, 1, 1, 1, 1]))
+
+
+def test_what_a_pass_finds_does_not_keep_the_numbers_of_its_rows() -> None:
+    """A slice of no rows would: eight bytes for every row of every piece, until the pass is done."""
+    side = c.equal(PAIRS, 25.0)
+    problem = Problem(Stacked([X]), side, penalty=0.1)
+    terms, runner = problem.formulation.losses.terms, problem.formulation.measurements.runner
+    (found,) = runner.run(pieces.evaluate, np.eye(5), terms, 1.0, 10)
+    assert found.curved > 10
+    assert len(found.curved_rows) == 0
+    assert found.curved_rows.base is None

@@ -174,7 +174,7 @@ def evaluate(
         for place in losses.most_violated(p, WORST):
             worst.append((int(rows[place]), float(p[place]), float(violations[place])))
     found = np.concatenate(curved)
-    few = found if len(found) <= most else found[:0]
+    few = found if len(found) <= most else np.empty(0, np.int64)  # a slice would keep all of them
     return Sums(total, pullback, weight, size, residual, len(found), few, satisfied, _worst(worst))
 
 
@@ -189,7 +189,7 @@ def added(found: list[Sums], most: int) -> Sums:
         float(sum(sums.size for sums in found)),
         float(sum(sums.residual for sums in found)),
         n_curved,
-        rows if len(rows) == n_curved <= most else rows[:0],
+        rows if len(rows) == n_curved <= most else np.empty(0, np.int64),
         sum(sums.satisfied for sums in found),
         _worst([one for sums in found for one in sums.worst]),
     )
