@@ -168,9 +168,8 @@ def test_a_fit_that_was_ended_goes_on_from_its_checkpoint_to_the_same_bits(
     y = (X[:, 0] + 0.3 * X[:, 1] > 0).astype(int)
 
     def fitted(path: Path) -> Any:
-        return nw.MetricLearner("vonneumann", penalty=30.0, tol=1e-9, random_state=0, checkpoint=path).fit(
-            X, y
-        )
+        learner = nw.MetricLearner("vonneumann", penalty=30.0, tol=1e-9, random_state=0, checkpoint=path)
+        return learner.set_params(callback=lambda record: time.sleep(0.01)).fit(X, y)
 
     began = time.perf_counter()
     straight = fitted(tmp_path / "other").transform(X)
