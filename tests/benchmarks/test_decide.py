@@ -241,6 +241,13 @@ def test_a_proof_on_features_with_an_offset_holds() -> None:
     assert not Definition(case).proof(multipliers * [1.001, 1.0, 1.0]).valid
 
 
+def test_a_row_that_vanishes_on_a_column_of_the_root_is_semidefinite_all_the_same() -> None:
+    """Row 18 is v'X v <= -1.9 with whole numbers v, orthogonal to a column by terms that cancel."""
+    case = draw(20261117, 1771, False)
+    assert Definition(case).proof(np.eye(47)[18]).valid
+    assert not Definition(case).proof(np.eye(47)[20]).valid  # an indefinite row
+
+
 def test_a_proof_may_not_use_soft_rows() -> None:
     case = case_of(nw.LogDet(), c.at_most([(0, 1)], 1.0) + c.at_least([(0, 1)], 2.0))
     y = np.array([1.0, -1.0])

@@ -119,8 +119,8 @@ class Definition:
         size = self.exact.array(np.zeros(2 * (len(self.prior),)))
         for row, w in hard:
             size += self._magnitude(row) * abs(w)
+        parts = np.diagonal(abs(self.T).T.dot(abs(size)).dot(abs(self.T)))  # of terms that may cancel
         size = self.T.T.dot(size).dot(self.T)
-        parts = np.diagonal(size)
         if magnitude == 0:
             strict = self.is_logdet and self.exact.largest(S) > 0 and self.exact.is_semidefinite(S, parts)
             return Proof(bool(strict), 0.0)
