@@ -54,9 +54,15 @@ def meaningless_checks(estimator: Any) -> dict[str, str]:
     if getattr(estimator, "kernel", None) == "precomputed":
         checks = ("check_positive_only_tag_during_fit", "check_estimators_dtypes")
         return dict.fromkeys(checks, "it gives a matrix that is not positive semidefinite")
-    if isinstance(estimator, nw.FixedRankLearner):
+    reasons = {
+        nw.FixedRankLearner: "pairs are drawn from labels, others where rows are repeated; "
+        "test_learner_weights draws all",
+        nw.FixedRankRegressor: "it ends within tol, on another way where rows are repeated; "
+        "test_a_sample_of_weight_k_is_there_k_times goes to the end",
+    }
+    if type(estimator) in reasons:
         kinds = ("dense", "sparse")
-        reason = "pairs are drawn from labels, others where rows are repeated; test_learner_weights draws all"
+        reason = reasons[type(estimator)]
         return {f"check_sample_weight_equivalence_on_{kind}_data": reason for kind in kinds}
     return {}
 
@@ -469,3 +475,33 @@ def test_an_embedding_refuses_what_makes_no_sense(D: Any, options: dict[str, Any
 def test_an_embedding_needs_bounds() -> None:
     with pytest.raises(ValueError, match="give the bound; an embedding has no data"):
         nw.FixedRankEmbedding(1, "kernel").fit(np.eye(3), constraints=c.similar([(0, 1)]))
+
+
+@pytest.mark.parametrize("shape", ["vectors", "matrices"])
+@pytest.mark.parametrize("geometry", ["flat", "polar"])
+def test_a_sample_of_weight_k_is_there_k_times(geometry: str, shape: str) -> None:
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((40, 4))
+    y = np.square(X @ rng.standard_normal((4, 2))).sum(axis=1) + 0.3 * rng.standard_normal(40)
+    if shape == "matrices":
+        X = X[:, :, None] * X[:, None, :]
+    counts = rng.integers(0, 4, 40)
+    model = nw.FixedRankRegressor(2, geometry, tol=1e-13)
+    found = model.fit(X, y, sample_weight=counts / 7.0).get_matrix()
+    repeated = model.fit(np.repeat(X, counts, axis=0), np.repeat(y, counts)).get_matrix()
+    np.testing.assert_allclose(found, repeated, atol=1e-6 * np.abs(repeated).max())
+    assert np.abs(model.fit(X, y).get_matrix() - found).max() > 1e-2 * np.abs(found).max()
+
+
+def test_rows_of_weight_zero_do_not_count_online() -> None:
+    rng = np.random.default_rng(6)
+    X, weights = rng.standard_normal((64, 3)), np.repeat([1.0, 0.0], 32)
+    y = np.square(X[:, 0])
+    wrong = np.where(weights > 0, y, 1e3)
+    model = nw.FixedRankRegressor(1, batch_size=64, random_state=0)
+    trusted = model.partial_fit(X, wrong, sample_weight=weights)
+    assert np.mean(np.square(trusted.predict(X) - y)) < np.mean(np.square(y))
+    with pytest.raises(ValueError, match="non-zero|0 for every row"):
+        model.fit(X, y, sample_weight=np.zeros(64))
+    with pytest.raises(ValueError, match=r"row 3|[Nn]egative"):
+        model.fit(X, y, sample_weight=np.where(np.arange(64) == 3, -1.0, 1.0))

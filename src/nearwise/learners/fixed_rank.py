@@ -212,12 +212,19 @@ def _epochs(
     return found, schedule, stream.seen
 
 
-def start_factor(start: Any, X: Any, dimension: int, rank: int, rng: np.random.RandomState) -> Array:
+def start_factor(
+    start: Any,
+    X: Any,
+    dimension: int,
+    rank: int,
+    rng: np.random.RandomState,
+    weights: Array | None = None,
+) -> Array:
     """The d x r start: by name, or the user's, checked. X is where principal directions are taken from."""
     if isinstance(start, str):
         one_of(start, "start", STARTS)
         if start == "principal":
-            return principal_directions(X, rank, rng)
+            return principal_directions(X, rank, rng, weights)
         if start == "identity":
             return np.eye(dimension, rank)
         return np.asarray(rng.standard_normal((dimension, rank)) / np.sqrt(dimension))
@@ -234,21 +241,24 @@ def start_factor(start: Any, X: Any, dimension: int, rank: int, rng: np.random.R
     return given
 
 
-def principal_directions(X: Any, rank: int, rng: np.random.RandomState) -> Array:
+def principal_directions(
+    X: Any, rank: int, rng: np.random.RandomState, weights: Array | None = None
+) -> Array:
     """The directions of largest variance, orthonormal; by power steps where there are many features.
 
     Directions beyond the rank of the data are any that complete them. Of matrices X, (n, d, d), the leading
-    eigenvectors of the mean.
+    eigenvectors of the mean. `weights` are those of the rows.
     """
+    counts = np.ones(X.shape[0]) if weights is None else weights / weights.mean()
     if X.ndim == 3:
-        mean_matrix = np.mean(X / (largest_entry(X) or 1.0), axis=0)
+        mean_matrix = np.tensordot(counts, X / (largest_entry(X) or 1.0), axes=1)
         return with_fixed_signs(np.linalg.eigh(mean_matrix + mean_matrix.T)[1][:, ::-1][:, :rank])
     n, d = X.shape
     largest = largest_entry(X) or 1.0
-    mean = np.asarray(X.mean(axis=0)).ravel() / largest
+    mean = np.asarray(X.T @ (counts / n)).ravel() / largest
 
     def covariance(Q: Array) -> Array:
-        image = product(X, Q / largest) - mean @ Q
+        image = counts[:, None] * (product(X, Q / largest) - mean @ Q)
         return product(X.T, image) / largest - np.outer(mean, image.sum(axis=0))
 
     if d <= _SMALL:

@@ -19,7 +19,7 @@ from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
 from nearwise.fixed_rank.forms import Forms
 from nearwise.fixed_rank.online import Schedule
 from nearwise.fixed_rank.regression import Regression, matrix_forms, root_mean_square, vector_forms
-from nearwise.learners import _in_pieces, fixed_rank as shared
+from nearwise.learners import _in_pieces, _side, fixed_rank as shared
 from nearwise.learners._progress import Callbacks, progress, with_callbacks
 from nearwise.learners._range import refuse_extreme
 from nearwise.learners._whole import whole
@@ -129,22 +129,25 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
 
     @with_callbacks
     @whole
-    def fit(self, X: Any, y: ArrayLike, *, relations: Any = None) -> Self:
+    def fit(
+        self, X: Any, y: ArrayLike, *, sample_weight: ArrayLike | None = None, relations: Any = None
+    ) -> Self:
         """Learn W.
 
         Parameters
         ----------
         X : (n, d) vectors, dense or sparse, or (n, d, d) matrices, of which the symmetric part counts
         y : n numbers
+        sample_weight : n numbers >= 0, as if a sample of weight 2 were there twice
         relations : "==", "<=" or ">=", for all samples or one for each: whether tr(W X) shall be equal to y,
             at most y or at least y (section 8.2)
         """
-        X, targets = self._training_data(X, y, reset=True)
+        X, targets, weights = self._training_data(X, y, sample_weight, reset=True)
         signs = _signs(relations, len(targets))
         rng = check_random_state(self.random_state)
         self.features_ = self._kernel_features(X, rng)
-        problem, units, chosen = self._problem(X, targets, signs, None)
-        start = self._start(X, problem, units, chosen, rng)
+        problem, units, chosen = self._problem(X, targets, signs, weights, None)
+        start = self._start(X, problem, weights, units, chosen, rng)
         with progress(self, X, y) as callback:
             if chosen.solver == "online":
                 found, self.schedule_, self.n_seen_ = shared.epochs(
@@ -159,21 +162,23 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
         return self
 
     @whole
-    def partial_fit(self, X: Any, y: ArrayLike, *, relations: Any = None) -> Self:
+    def partial_fit(
+        self, X: Any, y: ArrayLike, *, sample_weight: ArrayLike | None = None, relations: Any = None
+    ) -> Self:
         """Learn from more samples, in the order in which they come: one pass in mini-batches, (9) and (20).
 
         The first call chooses start, units and step sizes from its samples. After a batch `fit`, the steps
-        are chosen anew on the first samples that arrive.
+        are chosen anew on the first samples that arrive. Weights are relative to each other in a call.
         """
         first = not hasattr(self, "factor_")
-        X, targets = self._training_data(X, y, reset=first)
+        X, targets, weights = self._training_data(X, y, sample_weight, reset=first)
         signs = _signs(relations, len(targets))
         rng = check_random_state(self.random_state)
         if first:
             self.features_ = self._kernel_features(X, rng)
             self.schedule_, self.n_seen_ = None, 0
-        problem, units, chosen = self._problem(X, targets, signs, None if first else self.units_)
-        start = self._start(X, problem, units, chosen, rng) if first else units.inward(self.factor_)
+        problem, units, chosen = self._problem(X, targets, signs, weights, None if first else self.units_)
+        start = self._start(X, problem, weights, units, chosen, rng) if first else units.inward(self.factor_)
         found, self.schedule_, self.n_seen_ = shared.epochs(
             problem, start, chosen, self.schedule_, self.n_seen_, rng
         )
@@ -196,12 +201,17 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
         check_is_fitted(self)
         return np.asarray(self.factor_ @ self.factor_.T)
 
-    def _training_data(self, X: Any, y: Any, reset: bool) -> tuple[Any, Array]:
+    def _training_data(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None, reset: bool
+    ) -> tuple[Any, Array, Array | None]:
         _in_pieces.refuse(X, self)
         X, y = validate_data(
             self, X, y, y_numeric=True, reset=reset, accept_sparse=self._accept_sparse, **_ACCEPTED
         )
-        return self._with_known_shape(X, tiny=True), y.astype(np.float64)
+        weights = _side.read_weights(sample_weight, len(y))
+        if weights is not None and not weights.any():
+            raise ValueError("sample_weight is 0 for every row: none of them counts")
+        return self._with_known_shape(X, tiny=True), y.astype(np.float64), weights
 
     def _with_known_shape(self, X: Any, tiny: bool = False) -> Any:
         if X.ndim > 3 or (X.ndim == 3 and X.shape[1] != X.shape[2]):
@@ -218,7 +228,12 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
         return kernel_features(self.kernel, self.kernel_params, X, whole_number(self.n_basis, "n_basis"), rng)
 
     def _problem(
-        self, X: Any, y: Array, signs: NDArray[np.int8] | None, units: shared.Units | None
+        self,
+        X: Any,
+        y: Array,
+        signs: NDArray[np.int8] | None,
+        weights: Array | None,
+        units: shared.Units | None,
     ) -> tuple[Regression, shared.Units, shared.Settings]:
         rows = X if self.features_ is None else self.features_(X)
         unit = None if units is None else units.feature
@@ -226,19 +241,20 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
         if units is None:
             units = shared.Units(forms.unit, root_mean_square(y))
         chosen = shared.settings(self, forms.dimension)
-        return Regression(forms, y / units.target, signs), units, chosen
+        return Regression.weighted(forms, y / units.target, signs, weights), units, chosen
 
     def _start(
         self,
         X: Any,
         problem: Regression,
+        weights: Array | None,
         units: shared.Units,
         chosen: shared.Settings,
         rng: np.random.RandomState,
     ) -> Array:
         """G_0 in units. One that is not given takes the multiple that fits best."""
         rows = X if self.features_ is None else self.features_(X)
-        start = shared.start_factor(self.start, rows, problem.forms.dimension, chosen.rank, rng)
+        start = shared.start_factor(self.start, rows, problem.forms.dimension, chosen.rank, rng, weights)
         if not isinstance(self.start, str):
             return units.inward(start)
         return shared.best_multiple(problem, start)
