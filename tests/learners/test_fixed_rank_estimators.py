@@ -501,7 +501,7 @@ def test_rows_of_weight_zero_do_not_count_online() -> None:
     model = nw.FixedRankRegressor(1, batch_size=64, random_state=0)
     trusted = model.partial_fit(X, wrong, sample_weight=weights)
     assert np.mean(np.square(trusted.predict(X) - y)) < np.mean(np.square(y))
-    with pytest.raises(ValueError, match="non-zero|0 for every row"):
+    with pytest.raises(ValueError, match=r"non-zero|0 for every row"):
         model.fit(X, y, sample_weight=np.zeros(64))
     with pytest.raises(ValueError, match=r"row 3|[Nn]egative"):
         model.fit(X, y, sample_weight=np.where(np.arange(64) == 3, -1.0, 1.0))
