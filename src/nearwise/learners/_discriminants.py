@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from nearwise._common.threads import one_blas_thread
 from nearwise._common.types import Array, Codes, Index
 from nearwise.learners.input_kernels import InputKernel
 
@@ -64,7 +65,8 @@ def discriminants(
     variance = float(np.square(rows).mean())
     unit = 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
     tried = (_regression(rows, targets - mean, w, points, scale * unit) for scale in SCALES)
-    best = min(tried, key=lambda found: found.error)
+    with one_blas_thread():  # matrices of few points, on which threads wait for each other
+        best = min(tried, key=lambda found: found.error)
     fitted = Scores(best.kernel, centre, points, best.weights, best.offset)
     found = fitted(X)
     total = float(found[known].var(axis=0).sum())
