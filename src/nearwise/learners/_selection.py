@@ -92,7 +92,8 @@ def _without_objects(
         return None
     rows = learned_from
     if constraints.blocks:
-        if len(labelled) < len(codes):  # who cannot be asked for a class, but constraints speak of some
+        # objects without a class cannot be asked for theirs, but constraints speak of some
+        if len(labelled) < len(codes):
             named = named_by(constraints)
             rows = np.union1d(learned_from, named[codes[named] < 0])
         constraints = Constraints(constraints.restricted_to(rows)[0].resolve(len(rows), rows))
