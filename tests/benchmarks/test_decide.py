@@ -18,7 +18,7 @@ from nearwise.benchmarks import _dense_peers, _judge, decide
 from nearwise.benchmarks._definition import Definition
 from nearwise.benchmarks._exact import Arithmetic
 from nearwise.benchmarks._judge import Outcome
-from nearwise.benchmarks._random_problems import Case, draw
+from nearwise.benchmarks._random_problems import LARGER, MODERATE, WILD, Case, draw
 
 SEED = 14
 HARD = np.array(np.inf)
@@ -40,12 +40,14 @@ def listed(outcomes: list[Outcome], test: Callable[[Outcome], object]) -> list[s
     return [f"{o.label}: {o.ending}: {o.fault or o.text or o.warned}: {o.name}" for o in outcomes if test(o)]
 
 
-@pytest.fixture(scope="module", params=[(36, 18), pytest.param((120, 60), marks=pytest.mark.slow)], ids=str)
+@pytest.fixture(
+    scope="module", params=[(36, 18, 0), pytest.param((120, 60, 40), marks=pytest.mark.slow)], ids=str
+)
 def campaign(request: pytest.FixtureRequest) -> list[Outcome]:
-    """Of so many problems, and so many wild ones."""
+    """Of so many problems, so many wild ones, and so many larger ones."""
     return [
-        _judge.run(SEED, k, wild)
-        for wild, count in zip((False, True), request.param, strict=True)
+        _judge.run(SEED, k, family)
+        for family, count in zip((MODERATE, WILD, LARGER), request.param, strict=True)
         for k in range(count)
     ]
 
@@ -71,7 +73,7 @@ def test_hard_problems_agree_with_clarabel(count: int) -> None:
     found: list[str] = []
     compared = 0
     for number in range(400):
-        case = draw(SEED, number, False)
+        case = draw(SEED, number)
         if compared == count:
             break
         if isinstance(case.divergence, nw.VonNeumann) or not np.all(np.isinf(case.penalty)):
@@ -243,7 +245,7 @@ def test_a_proof_on_features_with_an_offset_holds() -> None:
 
 def test_a_row_that_vanishes_on_a_column_of_the_root_is_semidefinite_all_the_same() -> None:
     """Row 18 is v'X v <= -1.9 with whole numbers v, orthogonal to a column by terms that cancel."""
-    case = draw(20261117, 1771, False)
+    case = draw(20261117, 1771)
     assert Definition(case).proof(np.eye(47)[18]).valid
     assert not Definition(case).proof(np.eye(47)[20]).valid  # an indefinite row
 
@@ -287,8 +289,8 @@ def test_exceptions_warnings_and_time_are_counted(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.long
 def test_a_problem_is_the_same_each_time_and_all_kinds_occur() -> None:
-    cases = [draw(SEED, number, wild) for number in range(80) for wild in (False, True)]
-    again = draw(SEED, 7, True)
+    cases = [draw(SEED, number, family) for number in range(80) for family in (MODERATE, WILD)]
+    again = draw(SEED, 7, WILD)
     assert again.name == cases[15].name
     assert again.constraints.bounds.tolist() == pytest.approx(
         cases[15].constraints.bounds.tolist(), nan_ok=True
@@ -330,13 +332,13 @@ def test_extended_precision() -> None:
 def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Any) -> None:
     pytest.importorskip("cvxpy")
     file = tmp_path / "figures.json"
-    arguments = ["--problems", "2", "--wild", "1", "--peers", "2", "--seed", "3", "--json", str(file)]
-    assert decide.main(arguments) == 0
+    arguments = ["--problems", "2", "--wild", "1", "--larger", "1", "--peers", "2", "--larger-peers", "1"]
+    assert decide.main([*arguments, "--seed", "3", "--json", str(file)]) == 0
     printed = capsys.readouterr().out
     assert "2 moderate problems, seed 3" in printed
     sections = [table["section"] for table in json.loads(file.read_text())["tables"]]
-    assert sections == ["moderate"] * 3 + ["wild"] * 3 + ["peers"]
+    assert sections == ["moderate"] * 3 + ["wild"] * 3 + ["larger"] * 3 + ["peers"] * 2
     assert decide.main(["--only", "w0", "--seed", "3"]) == 0
-    assert capsys.readouterr().out.startswith("problem w0 of seed 3: " + draw(3, 0, True).name)
+    assert capsys.readouterr().out.startswith("problem w0 of seed 3: " + draw(3, 0, WILD).name)
     with pytest.raises(SystemExit):
         decide.main(["--only", "x1"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nearwise.benchmarks import _judge
+from nearwise.benchmarks._random_problems import named
 
 # what the answer was worth before, by seed and number; wild ones have a w
 WRONG = {
@@ -43,10 +44,15 @@ HONEST = {  # whether they are decided is a matter of rounding, and of the proce
 }
 
 
+def run(draw: str) -> _judge.Outcome:
+    seed, _, label = draw.partition(":")
+    family, number = named(label)
+    return _judge.run(int(seed), number, family)
+
+
 @pytest.mark.parametrize("draw", [*WRONG, *UNDECIDED])
 def test_it_is_decided_and_right(draw: str) -> None:
-    seed, number = draw.split(":")
-    outcome = _judge.run(int(seed), int(number.removeprefix("w")), number.startswith("w"))
+    outcome = run(draw)
     assert outcome.is_decided, outcome.text
     assert not outcome.fault
     assert not outcome.warned
@@ -56,7 +62,6 @@ def test_it_is_decided_and_right(draw: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("draw", HONEST)
 def test_what_cannot_be_certified_is_not_called_solved(draw: str) -> None:
-    seed, number = draw.split(":")
-    outcome = _judge.run(int(seed), int(number.removeprefix("w")), number.startswith("w"))
+    outcome = run(draw)
     assert not outcome.fault
     assert not outcome.warned

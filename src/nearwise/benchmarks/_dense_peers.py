@@ -20,10 +20,11 @@ import nearwise as nw
 from nearwise._common.types import Array
 from nearwise.benchmarks._definition import Definition
 from nearwise.benchmarks._judge import Outcome, attempt
-from nearwise.benchmarks._random_problems import Case
+from nearwise.benchmarks._random_problems import Case, Family
 from nearwise.benchmarks.baselines import require
 
-TURNS = 3
+TURNS = 5
+_LONG = 2.0  # seconds of a peer, which are not measured again
 SMALL = 1e-2  # objectives below, in units of the prior, are compared as if they were this
 AGREEMENT = 1e-4  # relative, of objectives: the peers' own tolerances are on residuals, not on these
 _STEEPEST = 60.0  # exponents beyond are outside what the dense dual evaluates
@@ -140,27 +141,28 @@ class Comparison:
     Attributes
     ----------
     outcome : ours, not judged
-    seconds : of CPU, for Problem and solve
     peer : its answer
     difference : our objective less the peer's, relative to the larger
     explained : how much of it what the peer violates may account for: by weak duality, a matrix that violates
         rows by e_i costs at least our lower bound less sum |y_i| e_i
+    seconds, solver_seconds : of CPU, for Problem and solve, and for solve alone
     """
 
     outcome: Outcome
-    seconds: float
     peer: PeerAnswer
     difference: float
     explained: float = 0.0
+    seconds: float = np.nan
+    solver_seconds: float = np.nan
 
     @classmethod
     def of(cls, result: nw.Result | None, outcome: Outcome, peer: PeerAnswer) -> Comparison:
         if result is None or not np.isfinite(peer.objective):
-            return cls(outcome, outcome.seconds, peer, np.nan)
+            return cls(outcome, peer, np.nan)
         ours, theirs = result.certificate.primal, peer.objective
         larger = max(abs(ours), abs(theirs), SMALL * peer.unit)
         explained = float(np.abs(result.dual) @ peer.excess) / larger
-        return cls(outcome, outcome.seconds, peer, (ours - theirs) / larger, explained)
+        return cls(outcome, peer, (ours - theirs) / larger, explained)
 
     @property
     def is_common(self) -> bool:
@@ -169,8 +171,13 @@ class Comparison:
 
     @property
     def ratio(self) -> float:
-        """How many times longer the peer's solver alone took than Problem and solve."""
-        return self.peer.solver_seconds / self.seconds
+        """How many times longer the peer took with its model than Problem and solve."""
+        return self.peer.seconds / self.seconds
+
+    @property
+    def ratio_alone(self) -> float:
+        """How many times longer the peer's solver took than solve."""
+        return self.peer.solver_seconds / self.solver_seconds
 
     @property
     def disagrees(self) -> bool:
@@ -188,20 +195,32 @@ class Comparison:
         )
 
 
-def compared(case: Case, number: int) -> Comparison | None:
+def compared(case: Case, number: int, family: Family) -> Comparison | None:
     """Both in turns, the least seconds of each; None if the problem is refused."""
-    turns: list[Comparison] = []
-    for _ in range(TURNS):
-        result, outcome = attempt(case, number)
-        if outcome.ending == "refused":
-            return None
-        turns.append(Comparison.of(result, outcome, answer(case)))
-        if not turns[-1].is_common:
-            break  # there are no times to compare
-    if turns[-1].disagrees and any(row.is_definite is None for row in Definition(case).rows):
-        turns = [Comparison.of(result, outcome, answer(case, definite=False))]
-    peer = min((turn.peer for turn in turns), key=lambda peer: peer.solver_seconds)
-    return replace(turns[-1], seconds=min(turn.seconds for turn in turns), peer=peer)
+    result, outcome = attempt(case, number, family)
+    if outcome.ending == "refused":
+        return None
+    found = Comparison.of(result, outcome, answer(case))
+    if found.disagrees and any(row.is_definite is None for row in Definition(case).rows):
+        found = Comparison.of(result, outcome, answer(case, definite=False))
+    if not found.is_common:
+        return found  # there are no times to compare
+    turns = TURNS if found.peer.seconds < _LONG else 1
+    ours = np.min([_seconds(case) for _ in range(turns)], axis=0)
+    theirs = [found.peer, *(answer(case) for _ in range(turns - 1))]
+    seconds, alone = (min(getattr(peer, name) for peer in theirs) for name in ("seconds", "solver_seconds"))
+    peer = replace(found.peer, seconds=seconds, solver_seconds=alone)
+    return replace(found, peer=peer, seconds=float(ours[0]), solver_seconds=float(ours[1]))
+
+
+def _seconds(case: Case) -> tuple[float, float]:
+    """Of CPU, for Problem and solve, and for solve alone."""
+    start = time.process_time()
+    problem = case.problem()
+    middle = time.process_time()
+    nw.solve(problem)
+    end = time.process_time()
+    return end - start, end - middle
 
 
 def answer(case: Case, definite: bool = True) -> PeerAnswer:

@@ -22,7 +22,7 @@ import numpy as np
 import nearwise as nw
 from nearwise._common.types import Array
 from nearwise.benchmarks._definition import Definition, Truth
-from nearwise.benchmarks._random_problems import Case, draw
+from nearwise.benchmarks._random_problems import MODERATE, Case, Family, draw
 
 TOL = 1e-6  # the default of `solve`
 MARGIN = 10.0  # times the tolerance: what counts as wrong
@@ -51,7 +51,7 @@ class Outcome:
     """
 
     number: int
-    wild: bool
+    family: Family
     name: str
     divergence: str
     ending: str
@@ -68,7 +68,7 @@ class Outcome:
     @property
     def label(self) -> str:
         """As the option --only takes it."""
-        return f"{'w' if self.wild else ''}{self.number}"
+        return f"{self.family.prefix}{self.number}"
 
     @property
     def is_decided(self) -> bool:
@@ -79,16 +79,16 @@ class _OutOfTime(BaseException):
     """Not an Exception, so that nothing on the way catches it."""
 
 
-def run(seed: int, number: int, wild: bool) -> Outcome:
+def run(seed: int, number: int, family: Family = MODERATE) -> Outcome:
     """Draw the problem, solve it with default settings, and judge what comes back."""
-    case = draw(seed, number, wild)
-    result, bare = attempt(case, number, wild)
+    case = draw(seed, number, family)
+    result, bare = attempt(case, number, family)
     return bare if result is None else judged(case, result, bare)
 
 
-def attempt(case: Case, number: int = 0, wild: bool = False) -> tuple[nw.Result | None, Outcome]:
+def attempt(case: Case, number: int = 0, family: Family = MODERATE) -> tuple[nw.Result | None, Outcome]:
     """Build and solve a problem with default settings; the result, if any, is not yet judged."""
-    bare = Outcome(number, wild, case.name, type(case.divergence).__name__, "", 0.0)
+    bare = Outcome(number, family, case.name, type(case.divergence).__name__, "", 0.0)
     start = time.process_time()
     result: nw.Result | None = None
     with warnings.catch_warnings(record=True) as caught:

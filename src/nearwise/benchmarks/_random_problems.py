@@ -1,8 +1,8 @@
 """Random small problems, one per seed: every kind of row, prior, feature and penalty that a user may bring.
 
 Moderate problems keep to ordinary scales. Wild ones have features, priors and bounds that are scaled by up to
-1e100 and down to 1e-100. A singular prior is a product of small whole numbers, so that its range is known
-exactly.
+1e100 and down to 1e-100; larger ones are of ordinary scales and several times as large. A singular prior is a
+product of small whole numbers, so that its range is known exactly.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from nearwise.model.relations import RELATIONS, SIGNS, Relation
 
 Rng = np.random.Generator
 
-LARGEST_ORDER, MOST_OBJECTS, MOST_ROWS = 12, 20, 60
 _FEATURES = ("normal", "integer", "one-hot", "collinear", "low-rank", "duplicates", "offset")
 _PRIORS = ("none", "diagonal", "full", "deficient", "tiny", "graded")
 _PENALTIES = ("one", "per row", "mixed", "extreme", "hard")
@@ -32,6 +31,42 @@ _BOUNDS = ("near", "random", "far", "feasible")
 _CONDITION = 11.9  # log10 of the largest condition of a prior, inside the rank tolerance of 1e-12
 _CANCELS = 1e-6
 _SMALLEST, _LARGEST = 1e-300, 1e300  # bounds outside are moved to these
+
+
+@dataclass(frozen=True)
+class Family:
+    """Which problems are drawn.
+
+    Attributes
+    ----------
+    prefix : of the number of a problem, where it is written
+    stream : of random numbers
+    order, objects, rows : the most of each
+    is_wild : whether scales are
+    """
+
+    name: str
+    prefix: str
+    stream: int
+    order: int = 12
+    objects: int = 20
+    rows: int = 60
+    is_wild: bool = False
+
+
+MODERATE = Family("moderate", "", 0)
+WILD = Family("wild", "w", 1, is_wild=True)
+LARGER = Family("larger", "l", 2, order=40, objects=60, rows=400)
+FAMILIES = (MODERATE, WILD, LARGER)
+
+
+def named(label: str) -> tuple[Family, int]:
+    """The family and number of a problem that is written as 17, w17 or l17; a ValueError for others."""
+    for family in FAMILIES:
+        number = label.removeprefix(family.prefix) if label.startswith(family.prefix) else ""
+        if number.isdecimal():
+            return family, int(number)
+    raise ValueError(f"{label} is not the number of a problem, like 17, w17 or l17")
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,39 +111,39 @@ class Case:
         return nw.Problem(self.features, self.constraints, self.divergence, self.prior, self.penalty)
 
 
-def draw(seed: int, number: int, wild: bool) -> Case:
+def draw(seed: int, number: int, family: Family = MODERATE) -> Case:
     """The problem of this number in the campaign of this seed."""
-    rng = np.random.default_rng([seed, number, int(wild)])
+    rng = np.random.default_rng([seed, number, family.stream])
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        return _drawn(rng, wild)
+        return _drawn(rng, family)
 
 
-def _drawn(rng: Rng, wild: bool) -> Case:
+def _drawn(rng: Rng, family: Family) -> Case:
     divergence = (nw.LogDet(), nw.VonNeumann(), nw.Frobenius())[int(rng.integers(3))]
     if rng.random() < 0.2:
-        return _kernel_case(rng, divergence, wild)
-    r, n = int(rng.integers(1, LARGEST_ORDER + 1)), int(rng.integers(2, MOST_OBJECTS + 1))
+        return _kernel_case(rng, divergence, family)
+    r, n = int(rng.integers(1, family.order + 1)), int(rng.integers(2, family.objects + 1))
     kind = str(rng.choice(_FEATURES))
-    G = _features(rng, kind, n, r) * (_scale(rng, 100) if wild else _scale(rng, 2))
+    G = _features(rng, kind, n, r) * _scale(rng, 100 if family.is_wild else 2)
     prior_kind = str(
         rng.choice((*_PRIORS, "indefinite") if isinstance(divergence, nw.Frobenius) else _PRIORS)
     )
     prior, root = _prior(rng, prior_kind, r)
-    if wild and prior is not None:
+    if family.is_wild and prior is not None:
         power = float(4.0 ** rng.integers(-166, 167))  # about 1e100, exact
         prior, root = prior * power, None if root is None else root * np.sqrt(power)
     base = np.eye(r) if prior is None else prior
-    return _case(rng, f"{kind} features, {prior_kind} prior", G, base, prior, root, divergence, wild)
+    return _case(rng, f"{kind} features, {prior_kind} prior", G, base, prior, root, divergence, family)
 
 
-def _kernel_case(rng: Rng, divergence: Any, wild: bool) -> Case:
+def _kernel_case(rng: Rng, divergence: Any, family: Family) -> Case:
     """The nearest kernel, with and without widening."""
     widened = bool(rng.random() < 0.4) and not isinstance(divergence, nw.Frobenius)
     square = widened or isinstance(divergence, nw.Frobenius)
-    n = int(rng.integers(2, (LARGEST_ORDER if square else MOST_OBJECTS) + 1))
-    k = int(rng.integers(1, min(n, LARGEST_ORDER) + 1))
+    n = int(rng.integers(2, (family.order if square else family.objects) + 1))
+    k = int(rng.integers(1, min(n, family.order) + 1))
     whole = _whole_root(rng, n, k)
-    power = float(4.0 ** rng.integers(-166, 167)) if wild else float(4.0 ** rng.integers(-7, 4))
+    power = float(4.0 ** rng.integers(-166, 167)) if family.is_wild else float(4.0 ** rng.integers(-7, 4))
     root: Array | None = whole * np.sqrt(power)
     K0 = power * (whole @ whole.T)
     if isinstance(divergence, nw.Frobenius) and rng.random() < 0.5:
@@ -116,7 +151,7 @@ def _kernel_case(rng: Rng, divergence: Any, wild: bool) -> Case:
     widening = float(np.trace(K0) * 10.0 ** rng.uniform(-13, 0)) if widened and k < n else 0.0
     base = K0 if widening == 0 else K0 + widening * np.eye(n)
     name = "kernel, widened" if widening else "kernel"
-    return _case(rng, name, None, base, K0, root, divergence, wild, widening)
+    return _case(rng, name, None, base, K0, root, divergence, family, widening)
 
 
 def _case(
@@ -127,11 +162,11 @@ def _case(
     prior: Array | None,
     root: Array | None,
     divergence: Any,
-    wild: bool,
+    family: Family,
     widening: float = 0.0,
 ) -> Case:
     """Rows, bounds and penalties for features and a prior whose positive part is what bounds refer to."""
-    features = np.eye(len(base)) if G is None else G
+    features, wild = np.eye(len(base)) if G is None else G, family.is_wild
     penalties, bounds = str(rng.choice(_PENALTIES, p=(0.2, 0.15, 0.2, 0.15, 0.3))), str(rng.choice(_BOUNDS))
     if penalties in ("mixed", "hard") and rng.random() < 0.35:
         bounds = "feasible"
@@ -144,7 +179,7 @@ def _case(
         target = _positive_root(base) if confined is None else confined
     if bounds == "feasible" and rng.random() < 0.3:
         target *= 10.0 ** rng.uniform(-6 if wild else -2, 6 if wild else 2)
-    m = int(rng.integers(1, MOST_ROWS + 1)) if rng.random() < 0.7 else int(rng.integers(1, 9))
+    m = int(rng.integers(1, family.rows + 1)) if rng.random() < 0.7 else int(rng.integers(1, 9))
     shift = _scale(rng, 100) if wild and bounds != "feasible" and rng.random() < 0.25 else 1.0
     decades = {"near": 0.05, "random": 0.7, "far": 12.0 if wild else 4.0}.get(bounds, 0.0)
     rows = _Rows(rng, features, target, bounds, decades, shift)
