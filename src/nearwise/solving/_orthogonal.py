@@ -9,7 +9,7 @@ from nearwise._common.types import Array
 
 _DEPENDENT = 1e-24  # of the square of a row: by how much it yields at least
 _REFINEMENTS = 3  # for each that is asked for
-_MOST_WORK = 5e7  # multiplications in a factorisation
+_MOST_WORK = 3e8  # multiplications in a factorisation
 
 
 class OrthogonalSystem:
@@ -40,7 +40,7 @@ class OrthogonalSystem:
 
     @staticmethod
     def suits(n_unknowns: int, n_rows: int) -> bool:
-        """Whether the factorisation is a matter of some milliseconds."""
+        """Whether the factorisation takes a fraction of a second."""
         return (n_rows + n_unknowns) * float(min(n_rows, n_unknowns)) ** 2 <= _MOST_WORK
 
     def solve(self, K: Array, e: Array, refinements: int) -> tuple[Array, Array]:
