@@ -27,27 +27,28 @@ if TYPE_CHECKING:
     )
     from ._common.threads import threads as threads
     from .data.models import ModelFileError as ModelFileError, load as load, save as save
-    from .learners import (
-        AutoLearner as AutoLearner,
-        FixedRankEmbedding as FixedRankEmbedding,
-        FixedRankLearner as FixedRankLearner,
-        FixedRankRegressor as FixedRankRegressor,
-        KernelLearner as KernelLearner,
-        KernelReducer as KernelReducer,
-        MetricLearner as MetricLearner,
-        NeighborLearner as NeighborLearner,
-        OnlineLearner as OnlineLearner,
+    from .learners.auto_learner import AutoLearner as AutoLearner
+    from .learners.base import (
         PriorKeptWarning as PriorKeptWarning,
-        TruncationWarning as TruncationWarning,
-        UnknownIdsWarning as UnknownIdsWarning,
         WorseThanEuclideanWarning as WorseThanEuclideanWarning,
     )
+    from .learners.fixed_rank_embedding import FixedRankEmbedding as FixedRankEmbedding
+    from .learners.fixed_rank_learner import FixedRankLearner as FixedRankLearner
+    from .learners.fixed_rank_regressor import FixedRankRegressor as FixedRankRegressor
     from .learners.joined_metric import JoinedMetric as JoinedMetric
+    from .learners.kernel_learner import KernelLearner as KernelLearner
+    from .learners.kernel_reducer import (
+        KernelReducer as KernelReducer,
+        TruncationWarning as TruncationWarning,
+    )
     from .learners.metric import (
         KernelMap as KernelMap,
         KernelMetric as KernelMetric,
         Metric as Metric,
     )
+    from .learners.metric_learner import MetricLearner as MetricLearner
+    from .learners.neighbor_learner import NeighborLearner as NeighborLearner
+    from .learners.online_learner import OnlineLearner as OnlineLearner
     from .model.certificate import (
         Certificate as Certificate,
         InfeasibilityCheck as InfeasibilityCheck,
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
         SpectralDivergence as SpectralDivergence,
         VonNeumann as VonNeumann,
     )
-    from .model.left_out import LeftOutWarning as LeftOutWarning
+    from .model.left_out import LeftOutWarning as LeftOutWarning, UnknownIdsWarning as UnknownIdsWarning
     from .model.problem import Problem as Problem, check_infeasibility as check_infeasibility
     from .named import (
         BoostResult as BoostResult,
@@ -116,20 +117,20 @@ _EXPORTS: dict[str, str | None] = {
     "KernelMetric": "learners.metric",
     "JoinedMetric": "learners.joined_metric",
     "KernelMap": "learners.metric",
-    "MetricLearner": "learners",
-    "AutoLearner": "learners",
-    "FixedRankEmbedding": "learners",
-    "FixedRankLearner": "learners",
-    "FixedRankRegressor": "learners",
-    "KernelLearner": "learners",
-    "NeighborLearner": "learners",
-    "OnlineLearner": "learners",
-    "KernelReducer": "learners",
+    "MetricLearner": "learners.metric_learner",
+    "AutoLearner": "learners.auto_learner",
+    "FixedRankEmbedding": "learners.fixed_rank_embedding",
+    "FixedRankLearner": "learners.fixed_rank_learner",
+    "FixedRankRegressor": "learners.fixed_rank_regressor",
+    "KernelLearner": "learners.kernel_learner",
+    "NeighborLearner": "learners.neighbor_learner",
+    "OnlineLearner": "learners.online_learner",
+    "KernelReducer": "learners.kernel_reducer",
     "LeftOutWarning": "model.left_out",
-    "PriorKeptWarning": "learners",
-    "TruncationWarning": "learners",
-    "UnknownIdsWarning": "learners",
-    "WorseThanEuclideanWarning": "learners",
+    "PriorKeptWarning": "learners.base",
+    "TruncationWarning": "learners.kernel_reducer",
+    "UnknownIdsWarning": "model.left_out",
+    "WorseThanEuclideanWarning": "learners.base",
     "nearest_correlation": "named",
     "nearest_covariance": "named",
     "NearestMatrix": "named",

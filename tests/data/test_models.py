@@ -157,9 +157,7 @@ def test_the_training_data_are_not_in_a_file_of_a_metric_learner(tmp_path: Path)
 
 
 def test_every_estimator_can_be_saved() -> None:
-    from nearwise import learners
-
-    names = {name for name in learners.__all__ if hasattr(getattr(learners, name), "fit")}
+    names = {name for name in nw.__all__ if hasattr(getattr(nw, name), "fit")}
     assert names
     assert names <= set(models._CLASSES)
 

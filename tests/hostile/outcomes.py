@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 import nearwise as nw
-from nearwise.learners import PriorKeptWarning
 
 N = 15
 LABELS = np.arange(N) % 3
@@ -77,7 +76,7 @@ class Learned:
     """A fit with finite coordinates and distances; with just the warning that the pattern matches, if any."""
 
     warning: str | None = None
-    of: type[Warning] = PriorKeptWarning
+    of: type[Warning] = nw.PriorKeptWarning
 
 
 Outcome = Refused | Learned

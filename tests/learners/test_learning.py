@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 import nearwise as nw
 from crossing import crossed
 from nearwise import constraints as c
-from nearwise.learners import _pairs, _selection
+from nearwise.learners import _selection, _task
 from nearwise.learners._fits import Learned, learn
 from nearwise.learners._space import Space
 from nearwise.model import binding
@@ -68,7 +68,7 @@ def test_local_bounds_are_half_and_twice_the_threshold_of_the_neighbourhood() ->
     rows, codes = noisy(40)
     root = np.diag(RNG.uniform(0.5, 2.0, rows.shape[1]))
     metric_rows, prior_rows = rows @ RNG.standard_normal((8, 8)), rows @ root
-    side = _pairs.local_pairs(codes, Space(metric_rows), Space(prior_rows), None, np.random.RandomState(0))
+    side = _task.local_pairs(codes, Space(metric_rows), Space(prior_rows), None, np.random.RandomState(0))
     by_metric, by_prior = euclidean(metric_rows), euclidean(prior_rows)
     expected = {-1: {}, 1: {}}
     for i in range(len(rows)):
@@ -85,8 +85,8 @@ def test_local_bounds_are_half_and_twice_the_threshold_of_the_neighbourhood() ->
 
 def test_fewer_local_pairs_are_those_of_a_random_choice_of_objects() -> None:
     rows, codes = noisy(60)
-    everything = _pairs.local_pairs(codes, Space(rows), Space(rows), None, np.random.RandomState(0))
-    some = _pairs.local_pairs(codes, Space(rows), Space(rows), 100, np.random.RandomState(0))
+    everything = _task.local_pairs(codes, Space(rows), Space(rows), None, np.random.RandomState(0))
+    some = _task.local_pairs(codes, Space(rows), Space(rows), 100, np.random.RandomState(0))
     assert [len(block) for block in some.blocks] == [50, 50]
     for few, many in zip(some.blocks, everything.blocks, strict=True):
         assert len(np.unique(few.ids[:, 0])) == 10
@@ -97,12 +97,12 @@ def test_open_bounds_lie_around_the_geometric_mean_of_the_medians() -> None:
     rows, _ = noisy(20)
     near, far = [(0, 1), (2, 3), (4, 5)], [(6, 7), (8, 9)]
     given = c.at_most([(10, 11)], 7.0)
-    filled = _pairs.with_bounds(c.similar(near) + c.dissimilar(far) + given, Space(rows))
+    filled = _task.with_bounds(c.similar(near) + c.dissimilar(far) + given, Space(rows))
     distances = euclidean(rows)
     medians = [np.median([distances[pair] for pair in pairs]) for pairs in (near, far)]
     threshold = math.sqrt(medians[0] * medians[1])
     np.testing.assert_allclose(filled.bounds, [threshold / 2] * 3 + [threshold * 2] * 2 + [7.0])
-    alone = _pairs.with_bounds(c.similar(near), Space(rows))
+    alone = _task.with_bounds(c.similar(near), Space(rows))
     np.testing.assert_allclose(alone.bounds, medians[0] / 2)
 
 

@@ -17,8 +17,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.compose import ColumnTransformer
-from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
@@ -39,12 +37,16 @@ def preparation(kinds: Sequence[str], missing: str, scale: bool) -> Steps:
     """
     numbers: Steps = []
     if missing == "impute":
+        from sklearn.impute import SimpleImputer  # slow to import, and rarely needed, as is the next
+
         numbers.append(("impute", SimpleImputer(strategy="median", keep_empty_features=True)))
     if scale:
         numbers.append(("scale", StandardScaler()))
     texts = [k for k, kind in enumerate(kinds) if kind == CATEGORY]
     if not texts:
         return numbers
+    from sklearn.compose import ColumnTransformer
+
     encode: Steps = [("encode", OneHotEncoder(handle_unknown="ignore", sparse_output=False))]
     if missing == "impute":
         encode.insert(0, ("impute", SimpleImputer(strategy="most_frequent")))
@@ -78,9 +80,7 @@ def with_names(steps: Sequence[Any], names: Sequence[str] | None) -> list[Any]:
 
 def unknown_levels(step: Any, table: Table) -> Iterator[str]:
     """A sentence for every category of a table with texts that a fitted step does not know."""
-    if not isinstance(step, ColumnTransformer):
-        return
-    for name, pipeline, columns in step.transformers_:
+    for name, pipeline, columns in getattr(step, "transformers_", ()):  # of a ColumnTransformer
         if name != "categories":
             continue
         for column, known in zip(columns, pipeline["encode"].categories_, strict=True):
@@ -104,7 +104,7 @@ def _name(step: Any, names: NDArray[np.object_] | None) -> None:
         step.feature_names_in_ = names
     elif hasattr(step, "feature_names_in_"):
         del step.feature_names_in_
-    if isinstance(step, ColumnTransformer):
+    if hasattr(step, "transformers_"):  # of a ColumnTransformer
         parts = []
         for name, part, columns in step.transformers_:
             part = copy.copy(part)

@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -23,12 +23,14 @@ from nearwise._common.digest import digest
 from nearwise._common.files import write_whole
 from nearwise._common.tensors import DamagedFile, OtherFormat, read, to_bytes
 from nearwise._common.types import Array
-from nearwise.fixed_rank.driver import FixedRankResult
 from nearwise.model.passes import Kept
 from nearwise.solving.diagonal import DiagonalResult
 from nearwise.solving.result import Result, Status
 
-Solution = TypeVar("Solution", Result, DiagonalResult, FixedRankResult)
+if TYPE_CHECKING:
+    from nearwise.fixed_rank.driver import FixedRankResult  # slow to import, and few fits need it
+
+Solution = TypeVar("Solution", Result, DiagonalResult, "FixedRankResult")
 
 FIRST_LEG = 16  # iterations
 _FORMAT = "nearwise checkpoint"

@@ -107,7 +107,7 @@ def prepared(
     ----------
     features : (n, r), one row per object, in memory or in pieces
     codes : the class of every object as a number, or None
-    constraints : by row number, or None; open bounds are filled as `_pairs` explains
+    constraints : by row number, or None; open bounds are filled as `_task` explains
     divergence, prior : as in `Problem`
     penalty : the cost of violating a constraint, in the unit in which the median constraint has size 1 under
         the prior: for LogDet, which has no unit, the penalty of `Problem`. "auto" tries 1/4, 1, 4, 16 and 64
@@ -138,7 +138,8 @@ def prepared(
         features, side = what_is_named(features, side, codes)
     if not isinstance(features, Vectors):
         features, side, outside, scale = in_range(features, side, outside)
-        made_from = _times(made_from, scale)
+        if made_from is not None and scale != 1.0:  # in the unit of the features that are there
+            made_from = _times(scale, made_from)
     one = np.ones(features.shape[1])
     identity = one if structure is not None and structure.is_diagonal else np.diag(one)
     root = identity if prior is None else np.sqrt(prior) if prior.ndim == 1 else root_of(prior)
@@ -194,10 +195,7 @@ class Interrupted(Exception):
         self.result, self.penalty = result, penalty
 
 
-def _times(made_from: Callable[[Index], Array] | None, scale: float) -> Callable[[Index], Array] | None:
-    """Features made again, in the unit of those that are there."""
-    if made_from is None or scale == 1.0:
-        return made_from
+def _times(scale: float, made_from: Callable[[Index], Array]) -> Callable[[Index], Array]:
     return lambda rows: scale * made_from(rows)
 
 

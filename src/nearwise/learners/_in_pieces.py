@@ -21,9 +21,8 @@ from nearwise.distributed import Vectors
 from nearwise.distributed.vectors import NotFiniteError, finite_rows, is_dask, refuse_not_finite
 from nearwise.learners._range import refuse_extreme
 from nearwise.learners.diagonal_metric import DiagonalMetric
-from nearwise.learners.input_kernels import paired_squared_distances
 from nearwise.model.blocks import Constraints
-from nearwise.model.drawing import N_NEIGHBORS
+from nearwise.model.drawing import N_NEIGHBORS, squared_distances
 
 _TAKEN = 1 << 22  # numbers in rows that are taken here, at most: 32 MB
 _AT_A_TIME = 1 << 22  # distances that are compared at a time
@@ -51,7 +50,7 @@ class SpaceInPieces:
             rows, place = np.unique(part, return_inverse=True)
             coordinates = rows_of(self.vectors, rows) @ self.factor
             i, j = place.reshape(part.shape).T
-            out[low : low + step] = paired_squared_distances(coordinates[i], coordinates[j])
+            out[low : low + step] = squared_distances(coordinates, i, j)
         return out
 
     def neighbors(self, codes: Codes, asking: Index) -> tuple[Index, Index]:

@@ -1,10 +1,14 @@
-"""Progress of a fit: the learner's own callback, and scikit-learn's callbacks where there are any (1.9)."""
+"""How a fit runs: it is whole or has not happened, and tells callbacks of its progress.
+
+These are the learner's own callback, and scikit-learn's where there are any (1.9).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 try:
     from sklearn.callback import CallbackSupportMixin as Callbacks, with_callbacks
@@ -16,6 +20,9 @@ except ImportError:
     def with_callbacks(method: Any) -> Any:
         """The method itself."""
         return method
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class Report:
@@ -52,4 +59,20 @@ def progress(estimator: Any, X: Any, y: Any) -> Iterator[Report]:
     context.call_on_fit_task_end(estimator=estimator, X=X, y=y)
 
 
-__all__ = ["Callbacks", "Report", "progress", "with_callbacks"]
+def whole(method: Method) -> Method:
+    """A method after which its estimator is as it was, where it ends in an error or by Ctrl-C."""
+
+    @wraps(method)
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before = dict(vars(self))
+        try:
+            return method(self, *args, **kwargs)
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+    return cast(Method, run)
+
+
+__all__ = ["Callbacks", "Report", "progress", "whole", "with_callbacks"]

@@ -29,15 +29,11 @@ from nearwise.model import drawing, labelling
 from nearwise.model.binding import unreachable
 from nearwise.model.blocks import Block, Constraints
 from nearwise.model.divergences import Divergence
-from nearwise.model.left_out import left_out
+from nearwise.model.left_out import UnknownIdsWarning, left_out
 
 _GRADED_PAIRS = 50_000  # of all pairs of labelled objects, above which a sample is graded
 _SHOWN = 3  # unknown ids in a message
 _COMPARED = 1 << 22  # numbers of rows that are compared at a time
-
-
-class UnknownIdsWarning(UserWarning):
-    """Constraints were left out, because they name objects that are not in `sample_ids`."""
 
 
 @dataclass(frozen=True, eq=False)

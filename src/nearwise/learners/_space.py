@@ -14,9 +14,10 @@ from scipy import sparse
 
 from nearwise._common.types import Array, Index
 from nearwise.learners.diagonal_metric import scaled
-from nearwise.learners.input_kernels import InputKernel, in_parts, paired_products, paired_squared_distances
+from nearwise.learners.input_kernels import InputKernel, in_parts, paired_products
 from nearwise.model import drawing
 from nearwise.model.blocks import Block, Constraints
+from nearwise.model.drawing import squared_distances
 
 _AT_A_TIME = 2**23  # distances that are compared at a time
 
@@ -50,7 +51,7 @@ class Outside:
             whole = self.X[i, i] + self.X[j, j] - 2.0 * self.X[i, j]
         else:
             whole = in_parts(self.kernel.paired_squared_distances, self.X, i, j)
-        whole = whole - in_parts(paired_squared_distances, self.features, i, j)
+        whole = whole - squared_distances(self.features, i, j)
         return self.alpha * np.maximum(whole, 0.0)
 
     def pairs(self, i: Index, j: Index) -> Array:
@@ -110,7 +111,7 @@ class Space:
     def distances(self, pairs: Index) -> Array:
         """Squared, of pairs of row numbers."""
         i, j = pairs.T
-        inside = in_parts(paired_squared_distances, self.rows, i, j)
+        inside = squared_distances(self.rows, i, j)
         return inside if self.outside is None else inside + self.outside.distances(i, j)
 
     @property

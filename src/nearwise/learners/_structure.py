@@ -90,12 +90,10 @@ class Structure:
 
 def structure_of(
     structure: Any, groups: Any, n_columns: int, column_names: Sequence[Any] | None
-) -> Structure | None:
-    """The parameters `structure` and `groups`, checked; None for a full matrix."""
+) -> Structure:
+    """The parameters `structure` and `groups`, of which one is given, checked."""
     if structure is None:
-        if groups is not None:
-            raise ValueError("groups go with structure='blocks'")
-        return None
+        raise ValueError("groups go with structure='blocks'")
     if one_of(structure, "structure", ("diagonal", "blocks")) == "diagonal":
         if groups is not None:
             raise ValueError("groups go with structure='blocks', not 'diagonal'")

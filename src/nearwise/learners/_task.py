@@ -3,6 +3,12 @@
 A fit from labels with local pairs has two rounds: the neighbours under the prior give a first metric, with
 which the neighbours are chosen again. `Task.penalty` divides shares of the degrees of freedom among the
 constraints.
+
+`model.bounds` has the rule that fills bounds: with a threshold t between what is similar and what is not,
+similar pairs shall come below t / 2 and dissimilar ones above 2 t. Where a part of every distance is fixed,
+that is asked of the part u of the threshold that is not: the bounds are t - u / 2 and t + u. Pairs between
+near neighbours get the threshold of their own neighbourhood, random pairs and pairs that the user gives one
+threshold in common.
 """
 
 from __future__ import annotations
@@ -10,18 +16,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nearwise._common.types import Array, Codes
 from nearwise.distributed import Vectors
 from nearwise.learners._in_pieces import SpaceInPieces, few_rows, rows_of
-from nearwise.learners._pairs import local_pairs, random_pairs, with_bounds
 from nearwise.learners._selection import Trial
 from nearwise.learners._side import weighed
 from nearwise.learners._space import Outside, Space, mapped
 from nearwise.learners._structure import AnyProblem, Structure
-from nearwise.learners.input_kernels import in_parts, paired_squared_distances
-from nearwise.model.blocks import Constraints
+from nearwise.model import bounds, constraints as c, drawing
+from nearwise.model.blocks import Block, Constraints
 from nearwise.model.divergences import Divergence
+from nearwise.model.drawing import Pairs, squared_distances
 from nearwise.model.problem import Problem
 
 _LEAST_SHARE = 1e-2  # of the learned part of a distance, for which penalties make up
@@ -42,15 +49,6 @@ class Task:
     outside: Outside | None
     weights: Array | None
     structure: Structure | None
-
-    @property
-    def freedom(self) -> float:
-        """How many numbers M has that the objects can tell."""
-        n, d = self.features.shape
-        if self.structure is not None:
-            return self.structure.freedom(n)
-        r = min(d, n - 1)
-        return r * (r + 1) / 2
 
     @property
     def draws_again(self) -> bool:
@@ -80,9 +78,13 @@ class Task:
         of it is learned, it is that part that shall count, so that the square of its share is made up for. A
         row of weight 2 counts as two.
         """
+        n, d = self.features.shape
+        r = min(d, n - 1)
+        # how many numbers M has that the objects can tell
+        freedom = r * (r + 1) / 2 if self.structure is None else self.structure.freedom(n)
         total = side.total_weight
         learned = 1.0 if self.outside is None else _learned_share(self, self.outside, side)
-        return share * min(self.freedom, total) / total / learned**2
+        return share * min(freedom, total) / total / learned**2
 
     def problem(
         self, side: Constraints, divergence: Divergence, prior: Array | None, penalty: float
@@ -126,7 +128,7 @@ def _learned_share(task: Task, outside: Outside, side: Constraints) -> float:
     if not pairs:
         return 1.0
     i, j = np.concatenate(pairs).T
-    learned = in_parts(paired_squared_distances, mapped(task.features, task.root), i, j)
+    learned = squared_distances(mapped(task.features, task.root), i, j)
     whole = np.median(learned + outside.distances(i, j))
     return max(float(np.median(learned) / whole), _LEAST_SHARE) if whole > 0 else 1.0
 
@@ -145,3 +147,125 @@ def in_range(
     blocks = [replace(block, bounds=block.bounds * scale**2) for block in constraints.blocks]
     fixed = None if outside is None else outside.scaled(scale)
     return features * scale, Constraints(tuple(blocks)), fixed, scale
+
+
+LOCAL_PAIRS = 20_000  # drawn at most by default: the neighbours of 2,000 objects
+_LEAST = 1e-3  # of the median threshold: objects whose neighbours are nearly equal get no smaller one
+_MEASURED = 1 << 20  # pairs of each relation in pieces whose distances are looked at to fill open bounds
+_EQUAL = 1e-12  # of the median squared distance, below which two objects count as equal
+
+
+def local_pairs(
+    codes: Codes,
+    space: Space | SpaceInPieces,
+    prior: Space | SpaceInPieces,
+    n_pairs: int | None,
+    rng: np.random.RandomState,
+) -> Constraints:
+    """Objects with their five nearest of their own class and of the others, at the objects' own thresholds.
+
+    Parameters
+    ----------
+    codes : the class of every object as a number, -1 for one that has none and is in no pair
+    space : the distances by which neighbours are searched
+    prior : the distances of the prior, for the bounds
+    n_pairs : how many pairs to draw at most; 20,000 by default. Where there are more, those of a random
+        choice of objects.
+    rng : for that choice
+    """
+    labelled = np.flatnonzero(codes >= 0)
+    limit = LOCAL_PAIRS if n_pairs is None else n_pairs
+    n_asking = min(len(labelled), -(-limit // (2 * drawing.N_NEIGHBORS)))
+    asking = np.sort(labelled[rng.permutation(len(labelled))[:n_asking]])
+    near, far = _apart(*space.neighbors(codes, asking), prior)
+    if len(near) == 0 or len(far) == 0:
+        return Constraints()
+    learned = _own_thresholds(prior.inside, near, far, len(codes))
+    whole = learned if prior.outside is None else _own_thresholds(prior, near, far, len(codes))
+    lower, upper = bounds.around(whole, learned)
+    near, far = _at_most(near, limit - limit // 2, rng), _at_most(far, max(limit // 2, 1), rng)
+    similar = Block("distance", -1, near, lower[near[:, 0]])
+    return Constraints((similar, Block("distance", 1, far, upper[far[:, 0]])))
+
+
+def random_pairs(
+    codes: Codes,
+    prior: Space | SpaceInPieces,
+    n_pairs: int | None,
+    rng: np.random.RandomState,
+    weights: Array | None = None,
+) -> Constraints:
+    """Pairs drawn uniformly, half of them similar where the labels permit; 40 c^2 by default (KSD09 7.2).
+
+    `weights` are those of the objects.
+    """
+    same, different = _apart(*drawing.random_pairs(codes, n_pairs, rng), prior)
+    if len(same) == 0 or len(different) == 0:
+        return Constraints()
+    return with_bounds(weighed(c.similar(same) + c.dissimilar(different), weights), prior)
+
+
+def with_bounds(constraints: Constraints, prior: Space | SpaceInPieces) -> Constraints:
+    """The constraints, by row number, with their open bounds filled from the pairs in question."""
+    if not any(block.has_open_bounds for block in constraints.blocks):
+        return constraints
+    most = _MEASURED if isinstance(prior, SpaceInPieces) else None
+    near, far = (_open_rows(constraints, sign, most) for sign in (-1, 1))
+    weights = (near.counts, far.counts)
+    whole, learned = (
+        bounds.of_pairs(space.distances(near.object_ids), space.distances(far.object_ids), weights=weights)
+        for space in (prior, prior.inside)
+    )
+    if whole is None or learned is None:
+        return constraints
+    below, above = bounds.around(np.array(whole.threshold), np.array(learned.threshold))
+    return replace(whole, upper=float(below), lower=float(above)).filled(constraints)
+
+
+def _open_rows(constraints: Constraints, relation: int, most: int | None) -> Block:
+    """The pairs of a relation whose bounds are open; of more than `most`, every k-th."""
+    blocks = [block for block in constraints.blocks if block.relation == relation and block.has_open_bounds]
+    step = 1 if most is None else max(-(-sum(map(len, blocks)) // most), 1)
+    found = [Block("distance", relation, drawing.NO_PAIRS, np.empty(0))]
+    for block in blocks:
+        if block.is_stored:  # all of them are open
+            rows = np.arange(0, len(block), step)
+        else:
+            rows = np.flatnonzero(np.isnan(block.bounds))[::step]
+        found.append(block.part(rows))
+    ids = np.concatenate([block.object_ids for block in found])
+    counts = np.concatenate([block.counts for block in found])
+    return Block("distance", relation, ids, np.full(len(ids), np.nan), weights=counts)
+
+
+def _own_thresholds(space: Space | SpaceInPieces, near: Pairs, far: Pairs, n_objects: int) -> Array:
+    """The threshold of every object, from the pairs in which it is the first."""
+    below = _medians(near[:, 0], space.distances(near), n_objects)
+    above = _medians(far[:, 0], space.distances(far), n_objects)
+    # An object without neighbours of one kind has the threshold that the other kind alone gives.
+    # roots first: the product of two squared distances may not be a floating-point number
+    threshold = np.sqrt(np.where(below > 0, below, above)) * np.sqrt(np.where(above > 0, above, below))
+    return np.maximum(threshold, _LEAST * np.median(threshold[threshold > 0]))
+
+
+def _apart(near: Pairs, far: Pairs, prior: Space | SpaceInPieces) -> tuple[Pairs, Pairs]:
+    """Those of objects with different coordinates, without which nothing can be learned."""
+    distances = prior.inside.distances(np.concatenate([near, far]))
+    found = distances[distances > 0]
+    kept = distances > (_EQUAL * np.median(found) if len(found) else 0.0)
+    return near[kept[: len(near)]], far[kept[len(near) :]]
+
+
+def _medians(group: NDArray[np.int64], values: Array, n_groups: int) -> Array:
+    """The median of the values of every group; 0 for a group without any."""
+    order = np.lexsort((values, group))
+    ordered, counts = values[order], np.bincount(group, minlength=n_groups)
+    starts = np.cumsum(counts) - counts
+    out, some = np.zeros(n_groups), counts > 0
+    low, high = starts[some] + (counts[some] - 1) // 2, starts[some] + counts[some] // 2
+    out[some] = (ordered[low] + ordered[high]) / 2
+    return out
+
+
+def _at_most(pairs: Pairs, count: int, rng: np.random.RandomState) -> Pairs:
+    return pairs if len(pairs) <= count else pairs[np.sort(rng.permutation(len(pairs))[:count])]

@@ -20,8 +20,7 @@ from nearwise.learners import _side, metric_learner
 from nearwise.learners._checkpoint import open_checkpoint
 from nearwise.learners._contest import BEFORE, Candidate, compete
 from nearwise.learners._discriminants import Scores, discriminants
-from nearwise.learners._progress import progress, with_callbacks
-from nearwise.learners._whole import whole
+from nearwise.learners._progress import progress, whole, with_callbacks
 from nearwise.learners.base import Learner
 from nearwise.learners.joined_metric import JoinedMetric
 from nearwise.learners.metric import Metric, euclidean, symmetric_root

@@ -246,7 +246,11 @@ class Learner(
         structure: Structure | None = None,
     ) -> tuple[_side.SideInformation, dict[str, Any]]:
         """What of the side information is learned from, and the arguments of `learn` besides the callback."""
-        divergence, penalty = _divergence(self.divergence), _penalty(self.penalty)
+        divergence, penalty = self.divergence, self.penalty
+        if isinstance(divergence, str):
+            divergence = DIVERGENCES[one_of(divergence, "divergence", tuple(DIVERGENCES))]
+        if not (isinstance(penalty, str) and penalty == "auto"):
+            penalty = positive_or_infinite(penalty, "penalty", "'auto', ")
         pairs = one_of(self.pairs, "pairs", ("auto", "random", "local", "none"))
         if pairs == "none":
             why = "pairs='none' draws nothing from labels, and there are no constraints on these objects"
@@ -279,35 +283,31 @@ class Learner(
         }
 
     def _keep_learned(self, learned: Learned, side: _side.SideInformation, n_iterations: int) -> None:
-        """Set the attributes that report on what was learned."""
-        self.result_ = learned.result
-        self.status_ = Status.SOLVED if learned.result is None else learned.result.status
+        """Set the attributes that report on what was learned, and warn where that is not what was asked."""
+        result, name = learned.result, self._told_as or type(self).__name__
+        self.result_ = result
+        self.status_ = Status.SOLVED if result is None else result.status
         self.n_iter_ = learned.n_restored + n_iterations
         self.penalty_ = learned.penalty
         self.penalty_scores_ = learned.scores
         self.kept_prior_ = learned.kept_prior
         self.n_constraints_used_ = learned.n_constraints
         self.n_constraints_dropped_ = side.n_dropped
-        self._report(learned, side)
-
-    def _report(self, learned: Learned, side: _side.SideInformation) -> None:
-        name = self._told_as or type(self).__name__
         if learned.n_constraints == 0:
-            dropped = self.n_constraints_dropped_
             left_out = "are left out: they name unknown objects, or equal ones"
-            cause = f"all {dropped} constraints {left_out}" if dropped else ""
-            cause = cause or side.nothing_known
+            dropped = side.n_dropped
+            cause = f"all {dropped} constraints {left_out}" if dropped else side.nothing_known
             warn(f"{name} returns the prior: {cause}", PriorKeptWarning)
         elif learned.kept_prior:
             cause = "no penalty that was tried does better on what was held out; a number learns anyway"
             warn(f"{name} returns the prior: {cause}", PriorKeptWarning)
-        elif learned.result is not None and learned.result.status is Status.INFEASIBLE:
-            raise contradiction(learned.result)
-        elif learned.result is not None and not learned.factor.any():
+        elif result is not None and result.status is Status.INFEASIBLE:
+            raise contradiction(result)
+        elif result is not None and not learned.factor.any():
             cause = "which meets all constraints; dissimilar pairs keep objects apart"
             warn(f"{name} learned the zero matrix, {cause}", PriorKeptWarning)
-        elif learned.result is not None and learned.result.status is not Status.SOLVED:
-            warn(f"{name}: {learned.result.message}", ConvergenceWarning)
+        elif result is not None and result.status is not Status.SOLVED:
+            warn(f"{name}: {result.message}", ConvergenceWarning)
 
     def _training_data(self, X: Any) -> Any:
         _in_pieces.refuse(X, self)
@@ -315,7 +315,7 @@ class Learner(
         X = validate_data(  # by rows, so that products of equal numbers are rounded the same
             self, X, accept_sparse=self._accept_sparse, dtype=np.float64, order="C", ensure_min_samples=2
         )
-        if not self._takes_a_kernel:
+        if not is_precomputed(getattr(self, "kernel", None)):  # inner products are squares already
             _range.refuse_extreme(X, tiny=True)
         return X
 
@@ -327,14 +327,9 @@ class Learner(
     def _checked(self, X: Any, dtype: Any = np.float64) -> Any:
         _in_pieces.refuse(X, self)
         X = validate_data(self, X, accept_sparse=self._accept_sparse, dtype=dtype, reset=False)
-        if not self._takes_a_kernel:
+        if not is_precomputed(getattr(self, "kernel", None)):
             _range.refuse_extreme(X)
         return X
-
-    @property
-    def _takes_a_kernel(self) -> bool:
-        """Whether X holds inner products, which are squares already."""
-        return is_precomputed(getattr(self, "kernel", None))
 
     @property
     def _accept_sparse(self) -> str | bool:
@@ -371,19 +366,6 @@ def rank_wanted(rank: Any, largest: int) -> int | None:
     """The parameter `rank`, at most `largest`."""
     count = whole_number_or_none(rank, "rank")
     return None if count is None else min(count, largest)
-
-
-def _divergence(divergence: Any) -> Divergence:
-    if isinstance(divergence, str):
-        return DIVERGENCES[one_of(divergence, "divergence", tuple(DIVERGENCES))]
-    found: Divergence = divergence
-    return found
-
-
-def _penalty(penalty: Any) -> float | str:
-    if isinstance(penalty, str) and penalty == "auto":
-        return penalty
-    return positive_or_infinite(penalty, "penalty", "'auto', ")
 
 
 def _row_numbers(pairs: Any, n_objects: int) -> NDArray[np.int64]:

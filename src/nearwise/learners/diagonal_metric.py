@@ -12,8 +12,9 @@ from scipy import sparse
 from nearwise._common.markup import fact_table
 from nearwise._common.memory import foresee
 from nearwise._common.types import Array, Index
-from nearwise.learners.input_kernels import in_parts, paired_products, paired_squared_distances
+from nearwise.learners.input_kernels import in_parts, paired_products
 from nearwise.learners.metric import two_vectors
+from nearwise.model.drawing import squared_distances
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -82,7 +83,7 @@ class DiagonalMetric:
 
     def pair_squared_distances(self, X: Any, i: Index, j: Index) -> Array:
         """Of the rows i of X to the rows j."""
-        return in_parts(paired_squared_distances, self.transform(X), i, j)
+        return squared_distances(self.transform(X), i, j)
 
     def pair_products(self, X: Any, i: Index, j: Index) -> Array:
         """The learned inner products x^T M y of the rows i of X and the rows j."""

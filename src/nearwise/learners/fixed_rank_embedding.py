@@ -22,7 +22,7 @@ from nearwise.fixed_rank.geometry import Flat
 from nearwise.fixed_rank.online import Schedule
 from nearwise.fixed_rank.regression import Regression, constraint_forms, root_mean_square
 from nearwise.learners import _in_pieces, _side, fixed_rank as shared
-from nearwise.learners._whole import whole
+from nearwise.learners._progress import whole
 from nearwise.learners.base import PriorKeptWarning
 from nearwise.linalg.directions import with_fixed_signs
 from nearwise.linalg.scaling import inner_products

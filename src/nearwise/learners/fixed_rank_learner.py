@@ -24,10 +24,9 @@ from nearwise.fixed_rank.regression import Regression, constraint_forms, root_me
 from nearwise.learners import _fixed_rank_in_pieces as in_pieces, _side, fixed_rank as shared
 from nearwise.learners._checkpoint import open_checkpoint
 from nearwise.learners._in_pieces import rows_of, sample_of_constraints
-from nearwise.learners._progress import progress, with_callbacks
+from nearwise.learners._progress import progress, whole, with_callbacks
 from nearwise.learners._range import refuse_incomparable
 from nearwise.learners._selection import hold_out
-from nearwise.learners._whole import whole
 from nearwise.learners.base import METADATA, Learner, PriorKeptWarning, WorseThanEuclideanWarning
 from nearwise.learners.input_kernels import InputKernel, first_equal_rows, is_precomputed
 from nearwise.learners.kernel_features import KernelFeatures, LowRankKernelMetric, kernel_features

@@ -20,9 +20,8 @@ from nearwise.fixed_rank.forms import Forms
 from nearwise.fixed_rank.online import Schedule
 from nearwise.fixed_rank.regression import Regression, matrix_forms, root_mean_square, vector_forms
 from nearwise.learners import _in_pieces, _side, fixed_rank as shared
-from nearwise.learners._progress import Callbacks, progress, with_callbacks
+from nearwise.learners._progress import Callbacks, progress, whole, with_callbacks
 from nearwise.learners._range import refuse_extreme
-from nearwise.learners._whole import whole
 from nearwise.learners.input_kernels import is_precomputed
 from nearwise.learners.kernel_features import KernelFeatures, kernel_features
 from nearwise.model.relations import signs_of

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nearwise._common.types import Array, Index
-from nearwise.learners.input_kernels import InputKernel, in_parts, paired_products, paired_squared_distances
+from nearwise.learners.input_kernels import InputKernel, in_parts, paired_products
 from nearwise.learners.metric import distance_of_two, store_by_rows
+from nearwise.model.drawing import squared_distances
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -70,7 +71,7 @@ class JoinedMetric:
 
     def pair_squared_distances(self, X: Any, i: Index, j: Index) -> Array:
         """Of the rows i of X to the rows j."""
-        return in_parts(paired_squared_distances, self.transform(X), i, j)
+        return squared_distances(self.transform(X), i, j)
 
     def pair_products(self, X: Any, i: Index, j: Index) -> Array:
         """The learned inner products of the rows i of X and the rows j."""

@@ -20,9 +20,8 @@ from nearwise.learners import _kernel_bases, _side
 from nearwise.learners._checkpoint import Checkpoint, open_checkpoint
 from nearwise.learners._contest import most_promising
 from nearwise.learners._fits import learn
-from nearwise.learners._progress import progress, with_callbacks
+from nearwise.learners._progress import progress, whole, with_callbacks
 from nearwise.learners._space import Outside
-from nearwise.learners._whole import whole
 from nearwise.learners.base import Learner, rank_wanted
 from nearwise.learners.input_kernels import InputKernel, SumKernel
 from nearwise.learners.metric import KernelMetric, ObjectSpan, symmetric_root

@@ -14,8 +14,7 @@ from nearwise._common.checks import positive, positive_or_infinite, whole_number
 from nearwise._common.types import Array
 from nearwise._common.warning import warn
 from nearwise.learners import _side
-from nearwise.learners._progress import progress, with_callbacks
-from nearwise.learners._whole import whole
+from nearwise.learners._progress import progress, whole, with_callbacks
 from nearwise.learners.base import PriorKeptWarning, contradiction
 from nearwise.learners.input_kernels import InputKernel
 from nearwise.learners.kernel_learner import KernelLearner

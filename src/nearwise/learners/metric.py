@@ -27,8 +27,8 @@ from nearwise.learners.input_kernels import (
     dense_product,
     in_parts,
     paired_products,
-    paired_squared_distances,
 )
+from nearwise.model.drawing import squared_distances
 
 # squared length, relative to the largest, of what is left of an object that others span; the next is for a
 # kernel that was computed in single precision
@@ -122,11 +122,11 @@ class Metric:
     def pair_squared_distances(self, X: Any, i: Index, j: Index) -> Array:
         """Of the rows i of X to the rows j."""
         if self.basis is None:
-            return in_parts(paired_squared_distances, self.transform(X), i, j)
+            return squared_distances(self.transform(X), i, j)
         inside = dense_product(X, self.basis)
-        outside = in_parts(paired_squared_distances, X, i, j)
-        outside -= in_parts(paired_squared_distances, inside, i, j)
-        learned = in_parts(paired_squared_distances, dense_product(inside, self.factor), i, j)
+        outside = squared_distances(X, i, j)
+        outside -= squared_distances(inside, i, j)
+        learned = squared_distances(dense_product(inside, self.factor), i, j)
         return learned + np.maximum(outside, 0.0)
 
     def pair_products(self, X: Any, i: Index, j: Index) -> Array:
@@ -227,14 +227,14 @@ class KernelMetric:
     def pair_squared_distances(self, X: Any, i: Index, j: Index) -> Array:
         """Of the rows i of X to the rows j."""
         inside = self.features(X)
-        learned = in_parts(paired_squared_distances, inside @ self.factor, i, j)
+        learned = squared_distances(inside @ self.factor, i, j)
         if self.kernel.is_precomputed and self.span is None:
             return learned
         if self.span is None:
             outside = in_parts(self.kernel.paired_squared_distances, X, i, j)
         else:
-            outside = in_parts(paired_squared_distances, self.span.coordinates(X), i, j)
-        outside -= in_parts(paired_squared_distances, inside, i, j)
+            outside = squared_distances(self.span.coordinates(X), i, j)
+        outside -= squared_distances(inside, i, j)
         return learned + self.alpha * np.maximum(outside, 0.0)
 
     def pair_products(self, X: Any, i: Index, j: Index) -> Array:
@@ -340,7 +340,7 @@ class KernelMap:
 
     def pair_squared_distances(self, X: Any, i: Index, j: Index) -> Array:
         """Of the rows i of X to the rows j."""
-        return in_parts(paired_squared_distances, self.transform(X), i, j)
+        return squared_distances(self.transform(X), i, j)
 
     def pair_products(self, X: Any, i: Index, j: Index) -> Array:
         """Of the rows i of X and the rows j."""

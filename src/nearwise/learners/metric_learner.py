@@ -18,7 +18,7 @@ from nearwise._common.types import Array, Codes, Index
 from nearwise.distributed import Vectors, vectors_of
 from nearwise.distributed.vectors import Stacked, is_dask
 from nearwise.learners import _bases, _side
-from nearwise.learners._progress import with_callbacks
+from nearwise.learners._progress import whole, with_callbacks
 from nearwise.learners._space import Outside
 from nearwise.learners._structure import (
     Structure,
@@ -27,7 +27,6 @@ from nearwise.learners._structure import (
     prior_weights,
     structure_of,
 )
-from nearwise.learners._whole import whole
 from nearwise.learners.base import Learner, rank_wanted
 from nearwise.learners.diagonal_metric import DiagonalMetric
 from nearwise.learners.input_kernels import InputKernel, dense_product, first_equal_rows
@@ -222,9 +221,8 @@ class MetricLearner(Learner):
                 raise TypeError("constraints in files need dense data, got a sparse matrix")
             return self._fit_in_pieces(X, Stacked([X]), y, constraints, sample_ids, sample_weight)
         side = _side.read(X.shape[0], y, constraints, sample_ids, sample_weight=sample_weight)
-        form = self._form
-        if form is not None:
-            return self._fit_structure(X, y, side, form)
+        if self.structure is not None or self.groups is not None:
+            return self._fit_structure(X, y, side)
         kind, rank = self._basis_kind, rank_wanted(self.rank, X.shape[1])
         if kind == "auto" and side.codes is not None and rank is not None and rank <= FEW_DIMENSIONS:
             kind = "neighbors"
@@ -254,8 +252,9 @@ class MetricLearner(Learner):
         self.rank_ = features.shape[1]
         return self
 
-    def _fit_structure(self, X: Any, y: Any, side: _side.SideInformation, form: Structure) -> Self:
+    def _fit_structure(self, X: Any, y: Any, side: _side.SideInformation) -> Self:
         """A diagonal matrix, or one in blocks."""
+        form = self._form
         if self.rank is not None or self._basis_kind != "auto":
             raise ValueError(f"structure={self.structure!r} needs rank=None and basis='auto'")
         start: Metric | DiagonalMetric
@@ -322,13 +321,12 @@ class MetricLearner(Learner):
     @property
     def groups_(self) -> Index:
         self._fitted_metric()
-        form = self._form
-        if form is None or form.is_diagonal:
+        if self.structure != "blocks":
             raise AttributeError("groups_ is there with structure='blocks' only")
-        return form.groups
+        return self._form.groups
 
     @property
-    def _form(self) -> Structure | None:
+    def _form(self) -> Structure:
         """What the parameters `structure` and `groups` mean for the columns of the fit."""
         names = getattr(self, "feature_names_in_", None)
         return structure_of(self.structure, self.groups, self.n_features_in_, names)

@@ -16,9 +16,8 @@ from nearwise._common.types import Array, Index
 from nearwise._common.warning import warn
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
 from nearwise.learners import _maps, _side
-from nearwise.learners._progress import progress, with_callbacks
+from nearwise.learners._progress import progress, whole, with_callbacks
 from nearwise.learners._soft_neighbors import SoftNeighbors, descended
-from nearwise.learners._whole import whole
 from nearwise.learners.base import Learner, PriorKeptWarning, rank_wanted
 from nearwise.learners.metric import Metric, euclidean
 from nearwise.model import drawing

@@ -16,12 +16,12 @@ from nearwise._common.errors import RowsError
 from nearwise._common.types import Array
 from nearwise._common.warning import warn
 from nearwise.learners import _in_pieces, _side, starts
-from nearwise.learners._whole import unchanged_on_error
+from nearwise.learners._progress import whole
 from nearwise.learners.base import METADATA, Learner, PriorKeptWarning
-from nearwise.learners.input_kernels import paired_squared_distances
 from nearwise.learners.metric import Metric, euclidean, symmetric_root
 from nearwise.model import bounds, drawing
 from nearwise.model.blocks import Constraints
+from nearwise.model.drawing import squared_distances
 from nearwise.online import feedback
 from nearwise.online.feedback import Pieces
 from nearwise.online.streams import UPDATES, State, Stream, Update
@@ -120,6 +120,7 @@ class OnlineLearner(Learner):
         self.random_state = random_state
         self.whole = whole
 
+    @whole
     def fit(
         self,
         X: Any,
@@ -133,33 +134,33 @@ class OnlineLearner(Learner):
 
         Parameters as in `MetricLearner.fit`.
         """
-        with unchanged_on_error(self):
-            n_pairs = whole_number_or_none(self.n_pairs, "n_pairs")
-            X = self._training_data(X)
-            side = _side.read(X.shape[0], y, constraints, sample_ids, sample_weight=sample_weight)
-            _side.tell_of_equal(side, X)
-            rng = check_random_state(self.random_state)
-            self._start(X, side, rng)
-            inside, features = self._features(X)
-            sample = feedback.squared_lengths(features, bounds.sampled_pairs(X.shape[0]))
-            self._calibration = feedback.evenly_chosen(sample)
-            pieces = feedback.nothing()
-            if side.codes is not None:
-                same, different = drawing.random_pairs(side.codes, n_pairs, rng)
-                rows = np.full((len(same) + len(different), 4), -1, np.int64)
-                rows[:, :2] = np.concatenate([same, different])
-                relation = np.where(np.arange(len(rows)) < len(same), -1, 1).astype(np.int8)
-                order = rng.permutation(len(rows))
-                counts = None if side.weights is None else side.weights[rows[order, :2]].prod(axis=1)
-                pieces = Pieces(rows[order], relation[order], np.full(len(rows), np.nan), counts)
-            pieces += self._inside(X, inside, feedback.of_blocks(side.constraints.blocks))
-            self.n_constraints_dropped_ = side.n_dropped
-            if not len(pieces):
-                cause = f"OnlineLearner returns the prior: {side.nothing_known}"
-                warn(cause, PriorKeptWarning)
-            self._follow(features, pieces)
+        n_pairs = whole_number_or_none(self.n_pairs, "n_pairs")
+        X = self._training_data(X)
+        side = _side.read(X.shape[0], y, constraints, sample_ids, sample_weight=sample_weight)
+        _side.tell_of_equal(side, X)
+        rng = check_random_state(self.random_state)
+        self._start(X, side, rng)
+        inside, features = self._features(X)
+        sample = feedback.squared_lengths(features, bounds.sampled_pairs(X.shape[0]))
+        self._calibration = feedback.evenly_chosen(sample)
+        pieces = feedback.nothing()
+        if side.codes is not None:
+            same, different = drawing.random_pairs(side.codes, n_pairs, rng)
+            rows = np.full((len(same) + len(different), 4), -1, np.int64)
+            rows[:, :2] = np.concatenate([same, different])
+            relation = np.where(np.arange(len(rows)) < len(same), -1, 1).astype(np.int8)
+            order = rng.permutation(len(rows))
+            counts = None if side.weights is None else side.weights[rows[order, :2]].prod(axis=1)
+            pieces = Pieces(rows[order], relation[order], np.full(len(rows), np.nan), counts)
+        pieces += self._inside(X, inside, feedback.of_blocks(side.constraints.blocks))
+        self.n_constraints_dropped_ = side.n_dropped
+        if not len(pieces):
+            cause = f"OnlineLearner returns the prior: {side.nothing_known}"
+            warn(cause, PriorKeptWarning)
+        self._follow(features, pieces)
         return self
 
+    @whole
     def partial_fit(
         self,
         X: Any,
@@ -185,52 +186,51 @@ class OnlineLearner(Learner):
         squared_distances : of pairs: one number > 0, or one each
         sample_weight : how often every tuple, or every row of data with what it says, comes: numbers >= 0
         """
-        with unchanged_on_error(self):
-            _in_pieces.refuse(X, self)
-            first = not hasattr(self, "state_")
-            if np.ndim(X) == 3 and not sparse.issparse(X):
-                if constraints is not None or sample_ids is not None:
-                    raise ValueError("constraints and sample_ids refer to rows of (n, d) data, not to tuples")
-                vectors, pieces = feedback.of_tuples(X, y, squared_distances)
-                pieces = pieces.weighed(_side.read_weights(sample_weight, len(pieces)))
-                if first:
-                    validate_data(self, vectors, dtype=np.float64, ensure_min_samples=0)
-                elif vectors.shape[1] != self.n_features_in_:
-                    known = f"this OnlineLearner has seen {self.n_features_in_}"
-                    raise ValueError(f"the vectors have {vectors.shape[1]} features, but {known}")
-                self._start_once(vectors.shape[1])
-                inside, features = self._features(vectors)
-                self._follow(features, self._inside(vectors, inside, pieces))
-                return self
-            if squared_distances is not None:
-                raise ValueError("squared_distances belong to pairs of vectors, X of shape (m, 2, d)")
-            X = validate_data(self, X, reset=first, accept_sparse="csr", dtype=np.float64)
-            if y is None and constraints is None:
-                raise ValueError("no feedback: give y, constraints, or tuples of vectors")
-            labels = None if y is None else feedback.label_list(y, X.shape[0])
-            side = _side.read(X.shape[0], None, constraints, sample_ids, sample_weight=sample_weight)
-            _side.tell_of_equal(side, X)
-            if labels is not None and side.weights is not None:
-                labels = [
-                    label if weight > 0 else None for label, weight in zip(labels, side.weights, strict=True)
-                ]
-            bounded = feedback.of_blocks(side.constraints.blocks)
-            self._start_once(X.shape[1])
-            inside, features = self._features(X)
-            pieces = feedback.nothing()
-            if labels is not None:
-                seen = len(self._seen_labels)
-                features = np.concatenate([self._seen_features, features])
-                pieces, self._seen_labels, latest = feedback.of_labels(labels, self._seen_labels)
-                if side.weights is not None:  # what a row says, it says when it comes, and as often
-                    pieces = pieces.weighed(side.weights[pieces.rows[:, 1] - seen])
-                self._seen_features = features[latest]
-                shifted = np.where(bounded.rows >= 0, bounded.rows + seen, -1)
-            else:
-                shifted = bounded.rows
-            bounded = self._inside(X, inside, bounded)
-            self.n_constraints_dropped_ += side.n_dropped
-            self._follow(features, pieces + replace(bounded, rows=shifted))
+        _in_pieces.refuse(X, self)
+        first = not hasattr(self, "state_")
+        if np.ndim(X) == 3 and not sparse.issparse(X):
+            if constraints is not None or sample_ids is not None:
+                raise ValueError("constraints and sample_ids refer to rows of (n, d) data, not to tuples")
+            vectors, pieces = feedback.of_tuples(X, y, squared_distances)
+            pieces = pieces.weighed(_side.read_weights(sample_weight, len(pieces)))
+            if first:
+                validate_data(self, vectors, dtype=np.float64, ensure_min_samples=0)
+            elif vectors.shape[1] != self.n_features_in_:
+                known = f"this OnlineLearner has seen {self.n_features_in_}"
+                raise ValueError(f"the vectors have {vectors.shape[1]} features, but {known}")
+            self._start_once(vectors.shape[1])
+            inside, features = self._features(vectors)
+            self._follow(features, self._inside(vectors, inside, pieces))
+            return self
+        if squared_distances is not None:
+            raise ValueError("squared_distances belong to pairs of vectors, X of shape (m, 2, d)")
+        X = validate_data(self, X, reset=first, accept_sparse="csr", dtype=np.float64)
+        if y is None and constraints is None:
+            raise ValueError("no feedback: give y, constraints, or tuples of vectors")
+        labels = None if y is None else feedback.label_list(y, X.shape[0])
+        side = _side.read(X.shape[0], None, constraints, sample_ids, sample_weight=sample_weight)
+        _side.tell_of_equal(side, X)
+        if labels is not None and side.weights is not None:
+            labels = [
+                label if weight > 0 else None for label, weight in zip(labels, side.weights, strict=True)
+            ]
+        bounded = feedback.of_blocks(side.constraints.blocks)
+        self._start_once(X.shape[1])
+        inside, features = self._features(X)
+        pieces = feedback.nothing()
+        if labels is not None:
+            seen = len(self._seen_labels)
+            features = np.concatenate([self._seen_features, features])
+            pieces, self._seen_labels, latest = feedback.of_labels(labels, self._seen_labels)
+            if side.weights is not None:  # what a row says, it says when it comes, and as often
+                pieces = pieces.weighed(side.weights[pieces.rows[:, 1] - seen])
+            self._seen_features = features[latest]
+            shifted = np.where(bounded.rows >= 0, bounded.rows + seen, -1)
+        else:
+            shifted = bounded.rows
+        bounded = self._inside(X, inside, bounded)
+        self.n_constraints_dropped_ += side.n_dropped
+        self._follow(features, pieces + replace(bounded, rows=shifted))
         return self
 
     @property
@@ -368,7 +368,7 @@ def _outside(X: Any, inside: Array, rows: NDArray[np.int64]) -> Array:
     """Squared distances of pairs of rows outside the subspace; 0 where a pair is missing."""
     rows = np.maximum(rows, 0)
     if sparse.issparse(X):
-        everything = paired_squared_distances(X[rows[:, 0]], X[rows[:, 1]])
+        everything = squared_distances(X, *rows.T)
     else:
         everything = feedback.squared_lengths(np.ascontiguousarray(X), rows)
     return np.maximum(everything - feedback.squared_lengths(inside, rows), 0.0)

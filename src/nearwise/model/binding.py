@@ -132,7 +132,7 @@ def bind_problem(
     """Check features and prior, then bind the constraints to the features in the eigenbasis of the prior."""
     G = checked_features(features)
     values, basis = checked_prior(prior, G.shape[1], divergence)
-    offsets = _checked_offsets(fixed, constraints)
+    offsets = None if fixed is None else _checked_offsets(fixed, constraints)
     return bound(G, constraints, divergence, values, basis, sample_ids, offsets=offsets)
 
 
@@ -197,7 +197,11 @@ def bound(
         row = int(np.flatnonzero(~np.isfinite(sizes))[0])
         reason = ": the squared size of its features overflows; rescale them"
         raise RowsError([constraints.stated(row)], after=reason)
-    bounds = _filled_bounds(constraints, G, basis, reference, scale)
+    bounds = constraints.bounds
+    if np.isnan(bounds).any():
+        i, j = sampled_pairs(len(G)).T
+        whole = None if scale is None else scale[i] + scale[j]
+        bounds = open_bounds(G[i] - G[j], basis, reference, whole).fill(bounds, constraints.relations)
     lost = lost_rows(constraints.relations, bounds if offsets is None else bounds - offsets, sizes)
     if offsets is not None:
         offsets = np.where(lost, 0.0, offsets)
@@ -260,9 +264,7 @@ def _checked_gamma(penalty: ArrayLike, constraints: Constraints) -> Array:
     return gamma
 
 
-def _checked_offsets(fixed: ArrayLike | None, constraints: Constraints) -> Array | None:
-    if fixed is None:
-        return None
+def _checked_offsets(fixed: ArrayLike, constraints: Constraints) -> Array:
     offsets = finite(fixed, "fixed", ndim=1)
     if len(offsets) != len(constraints):
         raise ValueError(f"fixed must be {len(constraints)} numbers, one per constraint, got {len(offsets)}")
@@ -307,17 +309,6 @@ def reference_of(prior: Array, divergence: Divergence) -> Array:
     if divergence.indefinite_prior or (prior <= 0).any():
         return np.full(len(prior), np.mean(np.abs(prior)) or 1.0)
     return prior
-
-
-def _filled_bounds(
-    constraints: Constraints, G: Array, basis: Array | None, reference: Array, scale: Array | None
-) -> Array:
-    bounds = constraints.bounds
-    if not np.isnan(bounds).any():
-        return bounds
-    i, j = sampled_pairs(len(G)).T
-    whole = None if scale is None else scale[i] + scale[j]
-    return open_bounds(G[i] - G[j], basis, reference, whole).fill(bounds, constraints.relations)
 
 
 def open_bounds(z: Array, basis: Array | None, reference: Array, whole: Array | None = None) -> OpenBounds:

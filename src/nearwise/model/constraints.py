@@ -197,7 +197,7 @@ def from_labels(
     if X is None:
         raise ValueError("bounds are multiples of the squared distances in X: give X")
     below, above = reading.column(bounds, 2, "bounds", reading.positive, "a finite number > 0")
-    found = [(pairs, drawing.squared_distances(X, pairs)) for pairs in (same, different)]
+    found = [(pairs, drawing.squared_distances(X, *pairs.T)) for pairs in (same, different)]
     (near, d_near), (far, d_far) = ((pairs[d > 0], d[d > 0]) for pairs, d in found)
     return at_most(near, below * d_near) + at_least(far, above * d_far)
 

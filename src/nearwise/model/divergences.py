@@ -185,7 +185,7 @@ class LogDet(SpectralDivergence):
     @np.errstate(all="ignore")
     def scalar(self, x: ArrayLike, y: ArrayLike, /) -> Array:
         """x/y - log(x/y) - 1, with a relative error of about 1e-14 however close x and y are."""
-        x, y = _floats(x), _floats(y)
+        x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
         delta = np.asarray((x - y) / y)
         near = np.abs(delta) <= _NEAR
         out = np.asarray(delta if near.all() else delta - _log_ratio(x, y))
@@ -195,13 +195,13 @@ class LogDet(SpectralDivergence):
 
     @np.errstate(all="ignore")
     def gradient(self, x: ArrayLike, /) -> Array:
-        x = _floats(x)
+        x = np.asarray(x, np.float64)
         return np.where(x <= 0, -np.inf, -1.0 / x)
 
     @np.errstate(all="ignore")
     def gradient_inverse(self, t: ArrayLike, /) -> Array:
         """-1/t for t < 0; inf for t >= 0, where phi(x) - t x falls without end."""
-        t = _floats(t)
+        t = np.asarray(t, np.float64)
         return np.where(t >= 0, np.inf, -1.0 / t)
 
     @np.errstate(all="ignore")
@@ -211,7 +211,7 @@ class LogDet(SpectralDivergence):
     @np.errstate(all="ignore")
     def shifted(self, x: ArrayLike, t: ArrayLike, /) -> Array:
         """x / (1 - t x) where t x < 1."""
-        x, share = _floats(x), _floats(t) * x
+        x, share = np.asarray(x, np.float64), np.asarray(t, np.float64) * x
         return np.where(share >= 1.0, np.inf, x / (1.0 - share))
 
 
@@ -224,7 +224,7 @@ class VonNeumann(SpectralDivergence):
     @np.errstate(all="ignore")
     def scalar(self, x: ArrayLike, y: ArrayLike, /) -> Array:
         """x log(x/y) - x + y, with a relative error of about 1e-14 however close x and y are."""
-        x, y = _floats(x), _floats(y)
+        x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
         delta = np.asarray((y - x) / x)
         near = np.abs(delta) <= _NEAR
         out = np.asarray(delta if near.all() else y - x + x * _log_ratio(x, y))
@@ -238,7 +238,7 @@ class VonNeumann(SpectralDivergence):
 
     @np.errstate(all="ignore")
     def gradient_inverse(self, t: ArrayLike, /) -> Array:
-        return np.exp(_floats(t))
+        return np.exp(np.asarray(t, np.float64))
 
     @np.errstate(all="ignore")
     def curvature(self, x: ArrayLike, /) -> Array:
@@ -247,7 +247,7 @@ class VonNeumann(SpectralDivergence):
     @np.errstate(all="ignore")
     def shifted(self, x: ArrayLike, t: ArrayLike, /) -> Array:
         """x exp(t)."""
-        return np.maximum(x, 0.0) * np.exp(_floats(t))
+        return np.maximum(x, 0.0) * np.exp(np.asarray(t, np.float64))
 
 
 @dataclass(frozen=True)
@@ -266,12 +266,12 @@ class Frobenius(SpectralDivergence):
     @np.errstate(all="ignore")
     def scalar(self, x: ArrayLike, y: ArrayLike, /) -> Array:
         """(x - y)^2, for all real numbers."""
-        x, y = _floats(x), _floats(y)
+        x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
         return np.where(np.isinf(x) | np.isinf(y), np.inf, np.square(x - y))
 
     @np.errstate(all="ignore")
     def gradient(self, x: ArrayLike, /) -> Array:
-        return 2.0 * _floats(x)
+        return 2.0 * np.asarray(x, np.float64)
 
     def gradient_inverse(self, t: ArrayLike, /) -> Array:
         """max(t, 0) / 2; the cone x >= 0 is what makes it stop at 0."""
@@ -279,7 +279,7 @@ class Frobenius(SpectralDivergence):
 
     def gradient_inverse_slope(self, t: ArrayLike, /) -> Array:
         """1/2 where t > 0, otherwise 0."""
-        return np.where(_floats(t) > 0, 0.5, 0.0)
+        return np.where(np.asarray(t, np.float64) > 0, 0.5, 0.0)
 
     def curvature(self, x: ArrayLike, /) -> Array:
         return np.full(np.shape(x), 2.0)
@@ -376,10 +376,6 @@ def _relative_change(a: Array) -> Array:
     """|a_i - a_j| / max(a_i, a_j) of non-negative numbers, 0 where both are 0."""
     size = np.maximum(a[:, None], a)
     return np.divide(np.abs(a[:, None] - a), size, out=np.zeros_like(size), where=size > 0)
-
-
-def _floats(a: ArrayLike) -> Array:
-    return np.asarray(a, dtype=np.float64)
 
 
 def _pair(A: ArrayLike, B: ArrayLike, names: tuple[str, str], ndim: int) -> tuple[Array, Array]:

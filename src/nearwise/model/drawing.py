@@ -179,18 +179,19 @@ def nearest_others(nearest: Nearest, asking: Index, among: Index, count: int) ->
     return found[~itself].reshape(len(asking), -1)
 
 
-def squared_distances(X: Any, pairs: Pairs) -> NDArray[np.float64]:
-    """Of pairs of rows of X, dense or sparse, a block of pairs at a time."""
-    rows = X.tocsr() if sparse.issparse(X) else np.asarray(X)
-    out = np.empty(len(pairs))
-    step = max(1, _ENTRIES // max(rows.shape[1], 1))
-    for low in range(0, len(pairs), step):
-        i, j = pairs[low : low + step].T
+def squared_distances(X: Any, i: Index, j: Index) -> NDArray[np.float64]:
+    """Of the rows i of X, dense or sparse, to the rows j, some thousand pairs at a time."""
+    rows: Any = X.tocsr() if sparse.issparse(X) else np.asarray(X)
+    out = np.empty(len(i))
+    width = rows.nnz / max(rows.shape[0], 1) if sparse.issparse(rows) else rows.shape[1]
+    step = int(max(_ENTRIES // max(width, 1), 1))
+    for low in range(0, len(i), step):
+        part = slice(low, low + step)
         if sparse.issparse(rows):
-            out[low : low + step] = np.asarray((rows[i] - rows[j]).power(2).sum(axis=1)).ravel()
+            out[part] = np.asarray((rows[i[part]] - rows[j[part]]).power(2).sum(axis=1)).ravel()
         else:
-            z = rows[i].astype(np.float64) - rows[j]
-            out[low : low + step] = np.einsum("ij,ij->i", z, z)
+            z = rows[i[part]].astype(np.float64, copy=False) - rows[j[part]]
+            out[part] = np.einsum("ij,ij->i", z, z)
     return out
 
 

@@ -1,9 +1,13 @@
-"""What is said of soft constraints from which nothing can be learned."""
+"""What is said of constraints that are left out."""
 
 from __future__ import annotations
 
 from nearwise._common.types import Index
 from nearwise.model.blocks import Constraints, Stated
+
+
+class UnknownIdsWarning(UserWarning):
+    """Constraints were left out, because they name objects that are not in `sample_ids`."""
 
 
 class LeftOutWarning(UserWarning):

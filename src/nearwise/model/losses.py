@@ -78,10 +78,6 @@ class Losses:
         return bool(self.is_hard.any())
 
     @cached_property
-    def _all_hard(self) -> bool:
-        return bool(self.is_hard.all())
-
-    @cached_property
     def references(self) -> Array:
         """What violations are relative to: the bound where it is positive and limits a square, else s."""
         return np.where((self.bounds > 0) & self.is_definite, self.bounds, self.sizes)
@@ -145,7 +141,7 @@ class Losses:
         `beyond` is p - b where that is known better than from p itself. A bound of 1e27 with a moderate
         penalty makes what rounding takes from p cost more than the optimum.
         """
-        if self._all_hard:
+        if self.is_hard.all():
             return 0.0
         off = p - self.bounds if beyond is None else beyond
         bregman, quadratic = self._costly(off)
@@ -198,7 +194,7 @@ class Losses:
     def conjugate(self, y: Array) -> Array:
         """sup_p (y p - loss(p)) of every row, for multipliers of the right sign; y b for a hard row."""
         out = y * self.bounds
-        if self._all_hard:
+        if self.is_hard.all():
             return out
         bregman = np.flatnonzero(self.is_bregman & (y != 0))
         out[bregman] = conjugate_slack(
@@ -216,7 +212,9 @@ class Losses:
         """
         if not y.any():
             return total
-        if self._may_be_slopes(p, y) and np.array_equal(self.slopes(p), y):
+        # where some row has a multiplier though it holds, or is hard, y are no slopes: told in no time
+        may_be = not self.any_hard and not np.any((y != 0) & (self.excess(p) == 0))
+        if may_be and np.array_equal(self.slopes(p), y):
             if beyond is None:
                 return 0.0
             close = np.abs(beyond) <= _CLOSE * np.abs(self.bounds)
@@ -230,10 +228,6 @@ class Losses:
     def smaller_share(self, share: float) -> float:
         """Of multipliers that lie outside the dual's domain, the next share to try."""
         return share / 2
-
-    def _may_be_slopes(self, p: Array, y: Array) -> bool:
-        """False where some row has a multiplier though it holds, or is hard: that is told in no time."""
-        return not self.any_hard and not np.any((y != 0) & (self.excess(p) == 0))
 
     def discrepancies(self, p: Array, y: Array) -> Array:
         """How far values p are from those that belong to multipliers y, relative to `references`; >= 0.

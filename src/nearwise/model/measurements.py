@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from nearwise._common.types import Array, Index, Mask
 from nearwise.model.atoms import Atoms, SignedSquares, constraint_atoms
 from nearwise.model.blocks import Block
-from nearwise.model.local import LocalAtoms, curved_rows, in_blocks
-from nearwise.model.sums import fill_differences, sum_by, sum_of_atoms
+from nearwise.model.local import LocalAtoms, curved_rows, fill_differences, in_blocks, sum_by, sum_of_atoms
 
 _BLOCK = 1 << 17  # numbers in a block of gathered rows: small enough to stay in the cache
 _TRIED, _ROUGH = 1000, 1e-4  # differences tried in single precision, and the error that they may have
@@ -124,7 +123,7 @@ class InMemory:
 
     def values(self, M: Array) -> Array:
         """<A_i, M> for every row, M symmetric, plus `offsets`."""
-        return self.shifted(self._per_row(self._atom_values(self.features @ M, self.features)))
+        return self._values(self.features @ M, self.features)
 
     def values_of_factor(self, B: Array) -> Array:
         """<A_i, B B^T> for every row, plus `offsets`; more exact than `values`."""
@@ -134,7 +133,7 @@ class InMemory:
             H = np.empty((len(F), B.shape[1]), F.dtype)
         cast = B.astype(F.dtype, copy=False)
         in_blocks(len(H), lambda block: np.matmul(F[block], cast, out=H[block]), self._large)
-        return self.shifted(self._per_row(self._atom_values(H, H)))
+        return self._values(H, H)
 
     def shifted(self, values: Array) -> Array:
         """Values of the linear part, plus `offsets`."""
@@ -148,7 +147,7 @@ class InMemory:
     def local(self, rows: Index, basis: Array, dtype: type) -> LocalAtoms:
         """The atoms of the given rows, as vectors basis^T x, basis^T y."""
         atoms = self.atoms
-        if self._one_atom_per_row:
+        if self._atom_of_row is not None:
             chosen, local_row = self._atom_of_row[rows], None
         else:
             place = np.full(self.n_rows, -1)
@@ -279,44 +278,37 @@ class InMemory:
         return int(np.count_nonzero(self.atoms.is_difference))
 
     @cached_property
-    def _one_atom_per_row(self) -> bool:
-        counts = np.bincount(self.atoms.row, minlength=self.n_rows)
-        return bool((counts == 1).all())
-
-    @cached_property
-    def _atom_of_row(self) -> Index:
+    def _atom_of_row(self) -> Index | None:
+        """Where every row is one atom, which one; else None."""
+        row = self.atoms.row
+        if not (np.bincount(row, minlength=self.n_rows) == 1).all():
+            return None
         place = np.empty(self.n_rows, dtype=np.int64)
-        place[self.atoms.row] = np.arange(len(self.atoms.row))
+        place[row] = np.arange(len(row))
         return place
 
-    @property
+    @cached_property
     def _large(self) -> bool:
-        return len(self.atoms.first) * self.rank >= _COMPILED
+        return len(self.atoms.first) * self.features.shape[1] >= _COMPILED
 
-    def _per_row(self, per_atom: Array) -> Array:
-        atoms = self.atoms
-        if self._one_atom_per_row:
-            return (atoms.coefficient * per_atom)[self._atom_of_row]
-        return sum_by(atoms.row, atoms.coefficient * per_atom, self.n_rows)
-
-    def _atom_values(self, left: Array, right: Array) -> Array:
-        """x^T M y for every atom, where `left` holds F M (or F B) and `right` F (or F B)."""
-        atoms, d = self.atoms, self._n_differences
-        out = np.empty(len(atoms.first))
-        out[:d] = self._distances(left) if left is right else self._bilinear(left, right, 0, d, True)
-        out[d:] = self._bilinear(left, right, d, len(out), False)
-        return out
+    def _values(self, left: Array, right: Array) -> Array:
+        """`values`, where `left` holds F M (or F B) and `right` F (or F B)."""
+        atoms, d, place = self.atoms, self._n_differences, self._atom_of_row
+        of_atom = np.empty(len(atoms.first))  # x^T M y
+        of_atom[:d] = self._distances(left) if left is right else self._bilinear(left, right, 0, d, True)
+        if d < len(of_atom):
+            of_atom[d:] = self._bilinear(left, right, d, len(of_atom), False)
+        of_atom *= atoms.coefficient
+        return self.shifted(sum_by(atoms.row, of_atom, self.n_rows) if place is None else of_atom[place])
 
     def _distances(self, H: Array) -> Array:
-        atoms, d = self.atoms, self._n_differences
-        out = np.empty(d)
-        if self._large:
-            from nearwise.linalg.loops.graph import squared_distances
+        first, second, d = self.atoms.first, self.atoms.second, self._n_differences
+        if not self._large:
+            return self._bilinear(H, H, 0, d, True)
+        from nearwise.linalg.loops.graph import squared_distances
 
-            first, second = atoms.first, atoms.second
-            in_blocks(d, lambda block: squared_distances(H, first[block], second[block], out[block]), True)
-        else:
-            out[:] = self._bilinear(H, H, 0, d, True)
+        out = np.empty(d)
+        in_blocks(d, lambda block: squared_distances(H, first[block], second[block], out[block]), True)
         return out
 
     def _bilinear(self, left: Array, right: Array, low: int, high: int, difference: bool) -> Array:

@@ -18,7 +18,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearwise._common.types import Array, Index
 from nearwise._common.warning import warn
-from nearwise.learners import FixedRankEmbedding, FixedRankRegressor
 from nearwise.learners.base import Learner
 from nearwise.learners.diagonal_metric import DiagonalMetric
 from nearwise.learners.input_kernels import InputKernel
@@ -36,7 +35,7 @@ class Missing(ValueError):
 def learner_of(model: Any) -> Any:
     """The learner in a model: the last step of a Pipeline, or the model itself."""
     learner = model.steps[-1][1] if isinstance(model, Pipeline) else model
-    if not isinstance(learner, Learner | FixedRankRegressor | FixedRankEmbedding):
+    if not isinstance(learner, Learner) and not isinstance(learner, _without_metric()):
         kind = type(learner).__name__
         raise TypeError(f"expected a learner of nearwise, or a Pipeline that ends with one, got {kind}")
     check_is_fitted(learner)
@@ -46,9 +45,9 @@ def learner_of(model: Any) -> Any:
 def measures(model: Any, X: Any) -> tuple[Measured | Given | None, Measured]:
     """The distance before, where there is one, and the learned one."""
     learner = learner_of(model)
-    if isinstance(learner, FixedRankRegressor):
-        raise Missing("A FixedRankRegressor predicts numbers and learns no distance.")
-    if isinstance(learner, FixedRankEmbedding):
+    if not isinstance(learner, Learner):
+        if not hasattr(learner, "embedding_"):
+            raise Missing("A FixedRankRegressor predicts numbers and learns no distance.")
         return _given(learner, X), Measured(euclidean(learner.embedding_.shape[1]), learner.embedding_)
     rows = rows_of(model, X)
     centred = isinstance(learner.metric_, Metric | DiagonalMetric) and not sparse.issparse(rows)
@@ -157,7 +156,14 @@ class Given:
         return self.squared[np.ix_(rows, others)]
 
 
-def _given(learner: FixedRankEmbedding, X: Any) -> Given | None:
+def _without_metric() -> tuple[type, type]:
+    from nearwise.learners.fixed_rank_embedding import FixedRankEmbedding  # slow to import, and rarely needed
+    from nearwise.learners.fixed_rank_regressor import FixedRankRegressor
+
+    return FixedRankRegressor, FixedRankEmbedding
+
+
+def _given(learner: Any, X: Any) -> Given | None:
     """The distances that an embedding was made from, if they are given again."""
     if X is None:
         return None

@@ -25,18 +25,11 @@ from nearwise._common.errors import Refused
 from nearwise._common.types import Index
 from nearwise.data.steps import fitted, preparation
 from nearwise.data.tables import Table
-from nearwise.learners import (
-    AutoLearner,
-    FixedRankLearner,
-    KernelLearner,
-    MetricLearner,
-    PriorKeptWarning,
-)
+from nearwise.learners.base import PriorKeptWarning
 from nearwise.learners.joined_metric import JoinedMetric
 from nearwise.learners.metric import KernelMetric
 from nearwise.model.blocks import Constraints
 from nearwise.solving.result import Status
-from nearwise.study import stream
 from nearwise.study.structure import column_groups
 
 CHOOSING, LEARNING = "choosing the penalty", "learning"
@@ -223,6 +216,8 @@ def fit(
         watch.started = time.perf_counter()
         try:
             if settings.method == "online":
+                from nearwise.study import stream
+
                 learner = stream.learn(part, labels, constraints, rows, settings, watch)
             else:
                 n_classes = 0 if labels is None else len(set(labels.tolist()) - {None})
@@ -255,7 +250,7 @@ def fit(
 
 
 def estimator(settings: Settings, n_features: int, n_classes: int = 0) -> Any:
-    """The learner of a batch method.
+    """The learner of a batch method, of which alone the module is imported.
 
     The rank of a matrix of fixed rank is 10 by default, or one less than there are classes, up to 30: with
     fewer dimensions than it takes to tell the classes apart, neighbours are lost.
@@ -267,13 +262,21 @@ def estimator(settings: Settings, n_features: int, n_classes: int = 0) -> Any:
     }
     if settings.method == "fixed-rank":
         rank = min(n_features, max(FIXED_RANK, min(n_classes - 1, HIGHEST_RANK)))
+        from nearwise.learners.fixed_rank_learner import FixedRankLearner
+
         return FixedRankLearner(settings.rank or rank, **common)
     common |= {"divergence": settings.method, "penalty": settings.penalty}
     if settings.kernel == "auto" and settings.rank is None and settings.structure is None:
+        from nearwise.learners.auto_learner import AutoLearner
+
         return AutoLearner(**common)
     common["rank"] = settings.rank
     if settings.kernel not in (None, "auto", "linear"):
+        from nearwise.learners.kernel_learner import KernelLearner
+
         return KernelLearner(settings.kernel, **common)
+    from nearwise.learners.metric_learner import MetricLearner
+
     return MetricLearner(**common, structure=settings.structure)
 
 
@@ -306,6 +309,8 @@ def notices_of(caught: list[warnings.WarningMessage], learner: Any) -> tuple[str
     found: dict[str, None] = {}
     for warning in caught:
         if issubclass(warning.category, PriorKeptWarning):
+            from nearwise.learners.fixed_rank_learner import FixedRankLearner
+
             kept = _KEPT_START if isinstance(learner, FixedRankLearner) else _KEPT
             text = kept if getattr(learner, "n_constraints_used_", 0) else _NOTHING_KNOWN
         elif issubclass(warning.category, ConvergenceWarning):

@@ -18,13 +18,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from nearwise._common.types import Array, Index
-from nearwise.learners import (
-    FixedRankEmbedding,
-    FixedRankLearner,
-    FixedRankRegressor,
-    KernelReducer,
-    OnlineLearner,
-)
 from nearwise.learners.diagonal_metric import DiagonalMetric
 from nearwise.learners.input_kernels import dense_product
 from nearwise.learners.metric import Metric
@@ -144,6 +137,8 @@ class FeatureShares:
 
 def convergence(model: Any) -> Convergence:
     """What every iteration recorded: relative gap and worst violation, or for fixed rank the cost."""
+    from nearwise.learners.online_learner import OnlineLearner  # slow to import, and needed only here
+
     learner = learner_of(model)
     if isinstance(learner, OnlineLearner):
         raise Missing(
@@ -274,6 +269,11 @@ def spectrum(model: Any, X: Any = None) -> Spectrum:
 
     X is needed only for prior="covariance" in a model file of an older nearwise, which does not hold that.
     """
+    from nearwise.learners.fixed_rank_embedding import FixedRankEmbedding  # slow to import, needed only here
+    from nearwise.learners.fixed_rank_learner import FixedRankLearner
+    from nearwise.learners.fixed_rank_regressor import FixedRankRegressor
+    from nearwise.learners.kernel_reducer import KernelReducer
+
     learner = learner_of(model)
     if isinstance(learner, FixedRankRegressor):
         return _spectrum(learner.factor_, len(learner.factor_))

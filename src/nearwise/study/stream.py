@@ -18,7 +18,8 @@ from nearwise._common.digest import SHORT, digest
 from nearwise._common.errors import RowsError
 from nearwise._common.types import Array, Index
 from nearwise.data.models import load, save
-from nearwise.learners import OnlineLearner, PriorKeptWarning
+from nearwise.learners.base import PriorKeptWarning
+from nearwise.learners.online_learner import OnlineLearner
 from nearwise.model import constraints as c
 from nearwise.model.blocks import Constraints
 from nearwise.online.feedback import Pieces, of_blocks
