@@ -103,7 +103,8 @@ class Stacked:
     Parameters
     ----------
     parts : arrays of the same width, in memory or in files
-    ids : what the rows are called; the attribute `labels` has their classes, where these were read
+    ids : what the rows are called; the attributes `labels`, `names` and `vector_column` have their classes,
+        the names of the columns of numbers, and that of the column of vectors, where these were read
     keeps : what has to live as long as the rows, such as the folder of their files
     client : a Dask client whose workers see the same files; None for threads of this process
     """
@@ -117,6 +118,8 @@ class Stacked:
     ) -> None:
         self.parts, self.ids, self._keeps, self.client = parts, ids, keeps, client
         self.labels: NDArray[Any] | None = None
+        self.names: tuple[str, ...] = ()
+        self.vector_column: str | None = None
         self._ends = np.cumsum([0, *(part.shape[0] for part in parts)])
         widths = {part.shape[1] for part in parts}
         if len(widths) != 1:
