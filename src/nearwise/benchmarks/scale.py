@@ -1,7 +1,7 @@
 """Many pairs out of core and on local workers: memory, time per iteration, its growth, and what workers gain.
 
 Vectors are drawn lazily and written to Parquet, several files of single precision; pairs are drawn between
-all of them. An iteration is one of Newton's method, the median over a solve that starts at the prior, in
+all of them. An iteration is one of Newton's method, in a solve that starts at the prior, in
 seconds of the processor, which other work on the machine lengthens less than those of the clock; workers tell
 theirs. Memory is the peak resident size of all processes together, which counts memory-mapped pages that they
 share more than once. Each section is a part that can be run alone (`--only`), and `--pairs` and `--vectors`
@@ -11,9 +11,9 @@ make it smaller; a line on standard error for each iteration tells how far it is
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
-import os
 import resource
 import subprocess
 import sys
@@ -30,6 +30,7 @@ import numpy as np
 import nearwise as nw
 from nearwise.benchmarks import _tables
 from nearwise.benchmarks._tables import Row, Table, Target
+from nearwise.benchmarks._timed_rows import Spent, TimedRows, mean_of, spent_so_far
 from nearwise.benchmarks._workload import peak_bytes
 from nearwise.benchmarks.baselines import Unavailable
 from nearwise.distributed import open_pairs, open_vectors, vectors_of
@@ -59,7 +60,7 @@ class Sizes:
     files: int = 4
     penalty: float = 1e-3
     tol: float = 1e-4
-    worker_pairs: int = 2_000_000
+    worker_pairs: int = 10_000_000
     iterations: int = 3
     client_vectors: int = 10_000_000
     client_pairs: int = 200_000
@@ -211,7 +212,7 @@ def growth(sizes: Sizes) -> Iterator[Table]:
         for m in sizes.growing:
             penalty = sizes.penalty * sizes.growing[-1] / m
             problem = nw.Problem(vectors, _pairs(sizes, m), penalty=penalty)
-            seconds.append(_iteration(problem, sizes)[0])
+            seconds.append(_iteration(problem, sizes))
             table.rows.append({"pairs": f"{m:,}", "s / iteration": seconds[-1]})
             if len(seconds) > 1:
                 slope = math.log(seconds[-1] / seconds[-2]) / math.log(m / sizes.growing[len(seconds) - 2])
@@ -229,8 +230,9 @@ def workers(sizes: Sizes) -> Iterator[Table]:
     table = Table(
         f"an iteration over {sizes.worker_pairs:,} pairs on local workers of one thread",
         [
-            "s: processor seconds of this process, with the scheduler in it, and of the workers; overhead: "
-            "all of them over one thread without Dask, relative",
+            "job: processor seconds of what is computed, on pieces and between passes; all: those of this "
+            "process, with the scheduler in it, and of the workers; overhead: what all have more than the "
+            "job, over the job",
             "could be faster: one worker's seconds over the busier one's, each with those of this process, "
             "as two free cores have it",
         ],
@@ -240,29 +242,30 @@ def workers(sizes: Sizes) -> Iterator[Table]:
         _mapped(Path(folder), sizes)
         side = _pairs(sizes, sizes.worker_pairs)
 
-        def iteration(client: Any) -> tuple[float, list[float], float]:
-            vectors = open_vectors(Path(folder, "vectors.npy"), client=client)
-            return _iteration(nw.Problem(vectors, side, penalty=sizes.penalty), sizes, client)
+        def iteration(client: Any) -> Spent:
+            found = open_vectors(Path(folder, "vectors.npy"), client=client)
+            rows = TimedRows(found.parts, client=client)
+            return mean_of(_iterations(nw.Problem(rows, side, penalty=sizes.penalty), sizes, rows))
 
         with nw.threads(1):
-            plain, _, clock = iteration(None)
-        table.rows.append({"workers": "none", "this process, s": plain, "by the clock, s": clock})
-        longest = math.nan
+            plain = iteration(None)
+        table.rows.append(
+            {"workers": "none", "job, s": plain.job, "all, s": plain.here, "clock, s": plain.clock}
+        )
+        one = plain
         for count in (1, 2):
             with _cluster(count) as client:
-                here, theirs, clock = iteration(client)
-            share = (here + sum(theirs)) / plain - 1.0
-            row: Row = {"workers": count, "this process, s": here, "by the clock, s": clock}
-            row |= {
-                "busiest worker, s": max(theirs),
-                "overhead": share,
-                str(overhead): overhead.verdict(share),
-            }
+                spent = iteration(client)
+            share = spent.all / spent.job - 1.0
+            row: Row = {"workers": count, "job, s": spent.job, "all, s": spent.all}
+            row |= {"this process, s": spent.here, "busiest worker, s": max(spent.theirs)}
+            row |= {"clock, s": spent.clock, "overhead": share, str(overhead): overhead.verdict(share)}
             if count == 1:
-                longest = here + theirs[0]
+                one = spent
             else:
-                gain = longest / (here + max(theirs))
-                row |= {"could be faster": gain, str(target): target.verdict(gain)}
+                gain = (one.here + one.theirs[0]) / (spent.here + max(spent.theirs))
+                row |= {"by the clock": one.clock / spent.clock, "could be faster": gain}
+                row[str(target)] = target.verdict(gain)
             table.rows.append(row)
     yield table
 
@@ -305,24 +308,22 @@ def _cluster(count: int) -> Iterator[Any]:
         yield found
 
 
-def _iteration(problem: nw.Problem, sizes: Sizes, client: Any = None) -> tuple[float, list[float], float]:
-    """The median processor seconds of an iteration, here and on each worker, and those by the clock."""
-    marks: list[list[float]] = []
+def _iteration(problem: nw.Problem, sizes: Sizes) -> float:
+    """The median of processor seconds."""
+    return float(np.median([one.here for one in _iterations(problem, sizes)]))
+
+
+def _iterations(problem: nw.Problem, sizes: Sizes, rows: TimedRows | None = None) -> list[Spent]:
+    """What every iteration takes."""
+    marks: list[Spent] = []
 
     def mark(record: nw.Record) -> None:
-        theirs = [] if client is None else [value for _, value in sorted(client.run(_spent).items())]
-        marks.append([time.process_time(), time.perf_counter(), *theirs])
+        marks.append(spent_so_far(rows))
         _told(record)
 
     start = np.eye(problem.features.shape[1])
     nw.solve(problem, tol=1e-12, max_iter=sizes.iterations + 1, start=start, callback=mark)
-    here, clock, *theirs = np.median(np.diff(np.array(marks), axis=0), axis=0).tolist()
-    return here, theirs, clock
-
-
-def _spent() -> float:
-    """Processor seconds of a worker's process so far."""
-    return sum(os.times()[:2])
+    return [after.since(before) for before, after in itertools.pairwise(marks)]
 
 
 def _told(record: nw.Record) -> None:

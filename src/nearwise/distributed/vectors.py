@@ -162,14 +162,16 @@ class Stacked:
         """Threads of this process, or the workers of the client."""
         if self.client is None:
             return InThreads(pieces)
-        from nearwise.distributed.on_dask import OnDask, refuse_unseen, taken_with
+        from nearwise.distributed.on_dask import OnDask, grouped, refuse_unseen, taken_with
 
+        groups = grouped(pieces, self.client)
         files = [part.path for part in self.parts if isinstance(part, MappedRows)]
+        sizes = [len(group) for group in groups]
         if len(files) < len(self.parts):
-            return OnDask(self.client, [taken_with(piece, self) for piece in pieces])
+            return OnDask(self.client, [taken_with(group, self) for group in groups], sizes)
         of_pairs = dict.fromkeys(file for piece in pieces for file in piece.files())
         refuse_unseen(self.client, [*files, *of_pairs])
-        return OnDask(self.client, list(pieces))
+        return OnDask(self.client, groups, sizes)
 
     def over_rows(self, job: Callable[..., R], *arguments: Any, beside: Index) -> list[R]:
         """job(first row, rows, their part of `beside`, *arguments) over all rows, a slice at a time."""
