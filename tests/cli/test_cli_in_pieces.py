@@ -116,6 +116,91 @@ def test_a_folder_of_pairs_is_not_read_into_memory(
     np.testing.assert_allclose(a, b, rtol=0, atol=1e-6 * a.max())
 
 
+def in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(block_rows, "ROWS_AT_A_TIME", 30)  # what is more stays in files
+    monkeypatch.setattr(_in_pieces, "_TAKEN", 200)
+
+
+def test_a_fixed_rank_from_folders(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair_files(folder.parent / "pairs")
+    in_small_parts(monkeypatch)
+    features = [word for name in ("x3", "x0", "x1") for word in ("--features", name)]
+    known = ["--id", "key", "--labels", "kind"]
+    command = ["learn", "vectors", *features, *known, "--method", "fixed-rank", "--rank", "2"]
+    assert main([*command, "--pairs", "pairs.csv", "-o", "a.safetensors", "--quiet"]) == 0
+    capsys.readouterr()
+    assert main([*command, "--pairs", "pairs", "-o", "b.safetensors"]) == 0
+    out = capsys.readouterr().out
+    assert "of SampledNewton" in out
+    assert out.count("Rank 2.") == 1
+    a, b = (nw.load(name) for name in ("a.safetensors", "b.safetensors"))
+    assert isinstance(b, nw.FixedRankLearner)
+    assert list(b.feature_names_in_) == ["x3", "x0", "x1"]
+    np.testing.assert_array_equal(a.metric_.matrix, b.metric_.matrix)
+    assert (
+        main(["learn", "vectors", "--labels", "kind", "--id", "key", "--method", "fixed-rank", "--json"]) == 0
+    )
+    told = json.loads(capsys.readouterr().out)
+    assert (told["status"], told["rank"], told["penalty"]) == ("STATIONARY", 4, None)
+    assert told["learned_from"] == "300 labelled rows in 3 classes"
+
+
+def test_a_model_remembers_its_columns_and_how_it_was_learned(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another order of columns is the same data, and `info` says what the model is."""
+    options = ["--labels", "kind", "--id", "key", "--penalty", "0.05"]
+    assert main(["learn", "vectors", *options, "-o", "m.safetensors", "--quiet"]) == 0
+    turned = parquet.read_table(folder).select(["kind", "x3", "x1", "x0", "key", "x2"])
+    (folder.parent / "turned").mkdir()
+    parquet.write_table(turned, "turned/0.parquet")
+    for data in ("vectors", "turned"):
+        assert main(["apply", "m.safetensors", data, "-o", f"{data}.npy", "--quiet"]) == 0
+    np.testing.assert_array_equal(np.load("vectors.npy"), np.load("turned.npy"))
+    capsys.readouterr()
+    assert main(["info", "m.safetensors"]) == 0
+    said = capsys.readouterr().out
+    assert "vectors, 300 rows\n" in said
+    assert "column 'kind'" in said
+    assert "SOLVED after" in said
+
+
+def test_a_column_of_vectors_is_remembered(folder: Path) -> None:
+    (folder.parent / "lists").mkdir()
+    table = {"v": list(X), "kind": [f"c{code}" for code in Y]}
+    parquet.write_table(pa.table(table), "lists/0.parquet")
+    assert (
+        main(["learn", "lists", "--labels", "kind", "--penalty", "0.05", "-o", "m.safetensors", "--quiet"])
+        == 0
+    )
+    assert main(["apply", "m.safetensors", "lists", "-o", "a.npy", "--quiet"]) == 0
+    expected = nw.load("m.safetensors").metric_.transform(X.astype(np.float64))
+    np.testing.assert_array_equal(np.load("a.npy"), expected)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("method", ["logdet", "fixed-rank"])
+def test_the_same_command_goes_on_where_it_was_stopped(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    in_small_parts(monkeypatch)
+    pair_files(folder.parent / "pairs")
+    how = ["--method", method, *(["--rank", "2"] if method == "fixed-rank" else ["--penalty", "0.5"])]
+    command = ["learn", "vectors", "--labels", "kind", "--id", "key", "--pairs", "pairs", *how]
+    assert main([*command, "--checkpoint", "other", "-o", "whole.safetensors", "--quiet"]) == 0
+    kept = ["--checkpoint", "state", "-o", "m.safetensors"]
+    assert main([*command, *kept, "--max-seconds", "1e-9"]) == 1
+    assert "the limit of 1e-09 s was reached while learning; the best found so far is kept, and state" in (
+        capsys.readouterr().err
+    )
+    assert main([*command, *kept, "--quiet"]) == 0
+    assert not Path("state").exists()
+    a, b = (nw.load(name).metric_.matrix for name in ("whole.safetensors", "m.safetensors"))
+    np.testing.assert_array_equal(a, b)
+
+
 def test_one_file_of_data_and_a_large_file_of_pairs(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,8 +240,10 @@ def test_what_is_wrong_in_a_folder_of_pairs_is_named(
 
 
 @pytest.mark.slow
-def test_workers_teach_the_same(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--labels", "kind", "--id", "key", "--penalty", "0.05", "--quiet"]
+@pytest.mark.parametrize("method", [["--penalty", "0.05"], ["--method", "fixed-rank", "--rank", "2"]])
+def test_workers_teach_the_same(folder: Path, monkeypatch: pytest.MonkeyPatch, method: list[str]) -> None:
+    in_small_parts(monkeypatch)
+    options = ["--labels", "kind", "--id", "key", *method, "--quiet"]
     assert main(["learn", "vectors", *options, "-o", "a.safetensors"]) == 0
     assert main(["learn", "vectors", *options, "-o", "b.safetensors", "--workers", "2"]) == 0
     a, b = (nw.load(name).metric_.matrix for name in ("a.safetensors", "b.safetensors"))
@@ -284,6 +371,8 @@ def test_coordinates_of_a_folder_keep_the_ids(folder: Path) -> None:
     ("options", "words"),
     [
         (["--rank", "2"], "--rank needs data in memory"),
+        (["--method", "fixed-rank", "--rank", "5"], "--rank 5: the data have 4 features"),
+        (["--suspects", "s.csv"], "--suspects needs data in memory"),
         (["--method", "online"], "--method online needs data in memory"),
         (["--scale", "standard"], "--scale standard needs data in memory"),
         (["--penalty", "inf"], "--penalty inf needs data in memory"),

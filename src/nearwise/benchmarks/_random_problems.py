@@ -35,15 +35,7 @@ _SMALLEST, _LARGEST = 1e-300, 1e300  # bounds outside are moved to these
 
 @dataclass(frozen=True)
 class Family:
-    """Which problems are drawn.
-
-    Attributes
-    ----------
-    prefix : of the number of a problem, where it is written
-    stream : of random numbers
-    order, objects, rows : the most of each
-    is_wild : whether scales are
-    """
+    """Which problems are drawn: at most so large, from which stream, and what goes before their numbers."""
 
     name: str
     prefix: str
@@ -125,9 +117,8 @@ def _drawn(rng: Rng, family: Family) -> Case:
     r, n = int(rng.integers(1, family.order + 1)), int(rng.integers(2, family.objects + 1))
     kind = str(rng.choice(_FEATURES))
     G = _features(rng, kind, n, r) * _scale(rng, 100 if family.is_wild else 2)
-    prior_kind = str(
-        rng.choice((*_PRIORS, "indefinite") if isinstance(divergence, nw.Frobenius) else _PRIORS)
-    )
+    kinds = (*_PRIORS, "indefinite") if isinstance(divergence, nw.Frobenius) else _PRIORS
+    prior_kind = str(rng.choice(kinds))
     prior, root = _prior(rng, prior_kind, r)
     if family.is_wild and prior is not None:
         power = float(4.0 ** rng.integers(-166, 167))  # about 1e100, exact
@@ -170,9 +161,7 @@ def _case(
     penalties, bounds = str(rng.choice(_PENALTIES, p=(0.2, 0.15, 0.2, 0.15, 0.3))), str(rng.choice(_BOUNDS))
     if penalties in ("mixed", "hard") and rng.random() < 0.35:
         bounds = "feasible"
-    confined = (
-        root if root is not None and widening == 0 and not isinstance(divergence, nw.Frobenius) else None
-    )
+    confined = root if widening == 0 and not isinstance(divergence, nw.Frobenius) else None
     if bounds == "feasible":
         target = _target(rng, base, confined)
     else:
@@ -192,14 +181,13 @@ def _case(
         b = rows.positive(rows.distance(i, j))
         side = side + c.at_most([(i, j)], b) + c.at_least([(i, j)], min(2 * b, _LARGEST))
         gamma = np.append(gamma, [np.inf, np.inf])
-    same = bool(np.all(gamma == gamma[0]))
     return Case(
         f"{name}, {m} rows, bounds {bounds}, penalties {penalties}, {divergence!r}",
         G,
         side,
         divergence,
         prior,
-        gamma[0] if same else gamma,
+        gamma[0] if np.all(gamma == gamma[0]) else gamma,
         root,
         widening,
         rows.fits,
@@ -247,10 +235,8 @@ class _Rows:
         i, j = self.pair()
         value, relation = self.distance(i, j), self._relation()
         if value <= 1e-20 * self.typical:  # lower bounds on nothing are refused: a few of them are enough
-            value, relation = (
-                self.typical,
-                "<=" if self.mode == "feasible" or self.rng.random() < 0.98 else relation,
-            )
+            often = self.mode == "feasible" or self.rng.random() < 0.98
+            value, relation = self.typical, "<=" if often else relation
         b = self.positive(self._bound(value, relation))
         return bounded([(i, j)], b, relation)
 

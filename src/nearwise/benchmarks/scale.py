@@ -1,7 +1,7 @@
 """Many pairs out of core and on local workers: memory, time per iteration, its growth, and what workers gain.
 
 Vectors are drawn lazily and written to Parquet, several files of single precision; pairs are drawn between
-all of them. An iteration is one of Newton's method, the median over a solve that starts at the prior, in
+all of them. An iteration is one of Newton's method, in a solve that starts at the prior, in
 seconds of the processor, which other work on the machine lengthens less than those of the clock; workers tell
 theirs. Memory is the peak resident size of all processes together, which counts memory-mapped pages that they
 share more than once. Each section is a part that can be run alone (`--only`), and `--pairs` and `--vectors`
@@ -11,9 +11,9 @@ make it smaller; a line on standard error for each iteration tells how far it is
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
-import os
 import resource
 import subprocess
 import sys
@@ -30,6 +30,7 @@ import numpy as np
 import nearwise as nw
 from nearwise.benchmarks import _tables
 from nearwise.benchmarks._tables import Row, Table, Target
+from nearwise.benchmarks._timed_rows import Spent, TimedRows, mean_of, spent_so_far
 from nearwise.benchmarks._workload import peak_bytes
 from nearwise.benchmarks.baselines import Unavailable
 from nearwise.distributed import open_pairs, open_vectors, vectors_of
@@ -45,6 +46,9 @@ TARGETS = {
 }
 
 
+TABLE_LEARNERS = ("MetricLearner", "FixedRankLearner")
+
+
 @dataclass(frozen=True)
 class Sizes:
     """How large it is."""
@@ -56,7 +60,7 @@ class Sizes:
     files: int = 4
     penalty: float = 1e-3
     tol: float = 1e-4
-    worker_pairs: int = 2_000_000
+    worker_pairs: int = 10_000_000
     iterations: int = 3
     client_vectors: int = 10_000_000
     client_pairs: int = 200_000
@@ -131,33 +135,42 @@ def tables(sizes: Sizes) -> Iterator[Table]:
     n, r = sizes.table_vectors, sizes.table_width
     table = Table(
         f"pairs in Parquet over {n:,} x {r} single-precision vectors in memory",
-        [f"MetricLearner, LogDet, bounds in a column, one penalty, to a gap of {sizes.tol:g}"],
+        [
+            f"bounds in a column; MetricLearner: LogDet, one penalty, to a gap of {sizes.tol:g}; "
+            "FixedRankLearner: rank 5; 'memory' is over the first row of the same learner",
+        ],
     )
-    target = TARGETS["memory, larger over smaller"]
+    target, first = TARGETS["memory, larger over smaller"], dict[str, float]()
     for m in sizes.table_pairs:
         with tempfile.TemporaryDirectory() as folder:
             _written_pairs(Path(folder), n, r, m)
-            code = f"import sys; from {__name__} import fit_table; fit_table(*sys.argv[1:])"
-            command = [sys.executable, "-c", code, folder, str(sizes.tol)]
-            row: Row = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-        if table.rows:
-            share = float(row["peak, MB"] or 0) / float(table.rows[0]["peak, MB"] or 1)
-            row |= {"memory over the first": share, str(target): target.verdict(share)}
-        table.rows.append(Row(pairs=f"{m:,}") | row)
+            for learner in TABLE_LEARNERS:
+                code = f"import sys; from {__name__} import fit_table; fit_table(*sys.argv[1:])"
+                command = [sys.executable, "-c", code, folder, learner, str(sizes.tol)]
+                row: Row = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+                peak = float(row["peak, MB"] or 0)
+                share = peak / first.setdefault(learner, peak)
+                if share != 1.0:
+                    row |= {"memory": share, str(target): target.verdict(share)}
+                table.rows.append(Row(pairs=f"{m:,}", learner=learner) | row)
     yield table
 
 
-def fit_table(folder: str, tol: str) -> None:
+def fit_table(folder: str, name: str, tol: str) -> None:
     """What the process of a row of `tables` does; prints what it took as JSON."""
     X = np.load(Path(folder, "x.npy"))
     pairs = open_pairs(sorted(Path(folder).glob("*.parquet")), ["left", "right"], scratch=folder)
     near, far = pairs.where("same", True), pairs.where("same", False)
     side = nw.constraints.at_most(near, "limit") + nw.constraints.at_least(far, "limit")
     read = time.process_time()
-    freedom = X.shape[1] * (X.shape[1] + 1) / 2
-    learner = nw.MetricLearner(penalty=freedom / len(side), tol=float(tol), random_state=0)
-    result = learner.fit(X, constraints=side).result_
-    found = {"reading, s": read, "fit, s": time.process_time() - read, "gap": result.certificate.gap}
+    learner: Any
+    if name == "MetricLearner":
+        freedom = X.shape[1] * (X.shape[1] + 1) / 2
+        learner = nw.MetricLearner(penalty=freedom / len(side), tol=float(tol), random_state=0)
+    else:
+        learner = nw.FixedRankLearner(rank=min(5, X.shape[1]), random_state=0)
+    status = learner.fit(X, constraints=side).status_.name
+    found = {"reading, s": read, "fit, s": time.process_time() - read, "status": status}
     print(json.dumps(found | {"peak, MB": peak_bytes() / 1e6}))
 
 
@@ -199,7 +212,7 @@ def growth(sizes: Sizes) -> Iterator[Table]:
         for m in sizes.growing:
             penalty = sizes.penalty * sizes.growing[-1] / m
             problem = nw.Problem(vectors, _pairs(sizes, m), penalty=penalty)
-            seconds.append(_iteration(problem, sizes)[0])
+            seconds.append(_iteration(problem, sizes))
             table.rows.append({"pairs": f"{m:,}", "s / iteration": seconds[-1]})
             if len(seconds) > 1:
                 slope = math.log(seconds[-1] / seconds[-2]) / math.log(m / sizes.growing[len(seconds) - 2])
@@ -217,8 +230,9 @@ def workers(sizes: Sizes) -> Iterator[Table]:
     table = Table(
         f"an iteration over {sizes.worker_pairs:,} pairs on local workers of one thread",
         [
-            "s: processor seconds of this process, with the scheduler in it, and of the workers; overhead: "
-            "all of them over one thread without Dask, relative",
+            "job: processor seconds of what is computed, on pieces and between passes; all: those of this "
+            "process, with the scheduler in it, and of the workers; overhead: what all have more than the "
+            "job, over the job",
             "could be faster: one worker's seconds over the busier one's, each with those of this process, "
             "as two free cores have it",
         ],
@@ -228,29 +242,30 @@ def workers(sizes: Sizes) -> Iterator[Table]:
         _mapped(Path(folder), sizes)
         side = _pairs(sizes, sizes.worker_pairs)
 
-        def iteration(client: Any) -> tuple[float, list[float], float]:
-            vectors = open_vectors(Path(folder, "vectors.npy"), client=client)
-            return _iteration(nw.Problem(vectors, side, penalty=sizes.penalty), sizes, client)
+        def iteration(client: Any) -> Spent:
+            found = open_vectors(Path(folder, "vectors.npy"), client=client)
+            rows = TimedRows(found.parts, client=client)
+            return mean_of(_iterations(nw.Problem(rows, side, penalty=sizes.penalty), sizes, rows))
 
         with nw.threads(1):
-            plain, _, clock = iteration(None)
-        table.rows.append({"workers": "none", "this process, s": plain, "by the clock, s": clock})
-        longest = math.nan
+            plain = iteration(None)
+        table.rows.append(
+            {"workers": "none", "job, s": plain.job, "all, s": plain.here, "clock, s": plain.clock}
+        )
+        one = plain
         for count in (1, 2):
             with _cluster(count) as client:
-                here, theirs, clock = iteration(client)
-            share = (here + sum(theirs)) / plain - 1.0
-            row: Row = {"workers": count, "this process, s": here, "by the clock, s": clock}
-            row |= {
-                "busiest worker, s": max(theirs),
-                "overhead": share,
-                str(overhead): overhead.verdict(share),
-            }
+                spent = iteration(client)
+            share = spent.all / spent.job - 1.0
+            row: Row = {"workers": count, "job, s": spent.job, "all, s": spent.all}
+            row |= {"this process, s": spent.here, "busiest worker, s": max(spent.theirs)}
+            row |= {"clock, s": spent.clock, "overhead": share, str(overhead): overhead.verdict(share)}
             if count == 1:
-                longest = here + theirs[0]
+                one = spent
             else:
-                gain = longest / (here + max(theirs))
-                row |= {"could be faster": gain, str(target): target.verdict(gain)}
+                gain = (one.here + one.theirs[0]) / (spent.here + max(spent.theirs))
+                row |= {"by the clock": one.clock / spent.clock, "could be faster": gain}
+                row[str(target)] = target.verdict(gain)
             table.rows.append(row)
     yield table
 
@@ -293,24 +308,22 @@ def _cluster(count: int) -> Iterator[Any]:
         yield found
 
 
-def _iteration(problem: nw.Problem, sizes: Sizes, client: Any = None) -> tuple[float, list[float], float]:
-    """The median processor seconds of an iteration, here and on each worker, and those by the clock."""
-    marks: list[list[float]] = []
+def _iteration(problem: nw.Problem, sizes: Sizes) -> float:
+    """The median of processor seconds."""
+    return float(np.median([one.here for one in _iterations(problem, sizes)]))
+
+
+def _iterations(problem: nw.Problem, sizes: Sizes, rows: TimedRows | None = None) -> list[Spent]:
+    """What every iteration takes."""
+    marks: list[Spent] = []
 
     def mark(record: nw.Record) -> None:
-        theirs = [] if client is None else [value for _, value in sorted(client.run(_spent).items())]
-        marks.append([time.process_time(), time.perf_counter(), *theirs])
+        marks.append(spent_so_far(rows))
         _told(record)
 
     start = np.eye(problem.features.shape[1])
     nw.solve(problem, tol=1e-12, max_iter=sizes.iterations + 1, start=start, callback=mark)
-    here, clock, *theirs = np.median(np.diff(np.array(marks), axis=0), axis=0).tolist()
-    return here, theirs, clock
-
-
-def _spent() -> float:
-    """Processor seconds of a worker's process so far."""
-    return sum(os.times()[:2])
+    return [after.since(before) for before, after in itertools.pairwise(marks)]
 
 
 def _told(record: nw.Record) -> None:

@@ -74,6 +74,7 @@ def run(arguments: argparse.Namespace, target: str) -> int:
     paths = [arguments.data, *arguments.more]
     settings = study.Settings(
         method=arguments.method,
+        rank=arguments.rank,
         penalty=arguments.penalty,
         seed=arguments.seed,
         max_seconds=arguments.max_seconds or math.inf,
@@ -92,29 +93,32 @@ def run(arguments: argparse.Namespace, target: str) -> int:
             vectors = in_pieces.open_files(
                 paths, labels=arguments.labels, ids=arguments.id, features=arguments.features, client=client
             )
+            if settings.rank is not None and settings.rank > vectors.shape[1]:
+                raise BadInput(f"--rank {settings.rank}: the data have {vectors.shape[1]} features")
             found = _side.files(arguments)
             kinds = {name: found.pop(name) for name in ("pairs", "triplets", "distances")}
-            side, told = in_pieces.side_information(vectors, **kinds, how=Reading(**found))
+            side, notices = in_pieces.side_information(vectors, **kinds, how=Reading(**found))
             fit = in_pieces.fit_in_pieces(vectors, side, settings, study.Watch(settings, line.update))
-            nw.save(fit.model, target)
-    _tell(arguments, fit, vectors.shape, target, told)
-    return DONE if fit.learner.status_.name == "SOLVED" else NOT_CONVERGED
+            told = in_pieces.story(fit, vectors, side, settings, " ".join(paths))
+            model = in_pieces.remembering(fit.model, vectors, told, arguments.id, arguments.labels)
+            nw.save(model, target)
+    _tell(arguments, fit, told | {"model": target}, notices)
+    return DONE if told["status"] in ("SOLVED", "STATIONARY") else NOT_CONVERGED
 
 
 def _check(arguments: argparse.Namespace) -> None:
     """Refuse what needs all data at once, by name."""
     if arguments.workers is not None and arguments.dask is not None:
         raise BadInput("--workers makes a cluster and --dask names one: give one of them")
-    if arguments.method not in ("logdet", "vonneumann"):
-        raise BadInput(
-            f"--method {arguments.method} needs data in memory: one file, without --workers and --dask"
-        )
+    if arguments.method == "online":
+        raise BadInput("--method online needs data in memory: one file, without --workers and --dask")
     for option in (
-        "rank",
+        *(() if arguments.method == "fixed-rank" else ("rank",)),
         "structure",
         "group",
         "kernel",
         "report",
+        "suspects",
         "held_out",
         "drop",
         "decimal",
@@ -168,33 +172,23 @@ def _client(arguments: argparse.Namespace) -> Iterator[Any]:
         yield client
 
 
-def _tell(
-    arguments: argparse.Namespace, fit: Any, shape: tuple[int, int], target: str, told: tuple[str, ...]
-) -> None:
-    learner = fit.learner
-    result = learner.result_
-    notices = [*told, *fit.notices, *([f"the fit was ended early: {fit.stopped}"] if fit.stopped else [])]
+def _tell(arguments: argparse.Namespace, fit: Any, told: dict[str, Any], read: tuple[str, ...]) -> None:
+    notices = [*read, *fit.notices, *([f"the fit was ended early: {fit.stopped}"] if fit.stopped else [])]
     if not _is_said(arguments):
         notices.append(f"{arguments.pairs} has so many pairs that the data are used in pieces")
+    if arguments.rank is None and told["rank"] < told["features"]:
+        learned = f"only {told['rank']} of {told['features']} dimensions were learned, the default of the"
+        notices.append(f"{learned} method fixed-rank; the others do not count (--rank K learns K)")
     notices.append("nothing was held out and no column standardised, which needs all rows in memory")
     if arguments.json:
-        found = {
-            "rows": shape[0],
-            "features": shape[1],
-            "constraints": learner.n_constraints_used_,
-            "penalty": learner.penalty_,
-            "status": learner.status_.name,
-            "gap": None if result is None else result.certificate.gap,
-            "seconds": fit.seconds,
-            "model": target,
-            "notices": notices,
-        }
-        print(json.dumps(found, indent=2))
+        print(json.dumps(told | {"seconds": fit.seconds, "notices": notices}, indent=2))
         return
     if not arguments.quiet:
-        print(f"{shape[0]:,} rows, {shape[1]:,} features, in pieces")
-        print(f"learned from {learner.n_constraints_used_:,} constraints in {fit.seconds:.1f} s")
-        if result is not None:
-            print(f"{result.message} Penalty {learner.penalty_:.3g}.")
-        print(f"model:  {target}")
+        print(f"{told['rows']:,} rows, {told['features']:,} features, in pieces")
+        print(f"learned from {told['learned_from']}")
+        print(f"{told['constraints']:,} constraints in {fit.seconds:.1f} s")
+        if fit.learner.result_ is not None:
+            how = f"Rank {told['rank']}" if told["penalty"] is None else f"Penalty {told['penalty']:.3g}"
+            print(f"{fit.learner.result_.message} {how}.")
+        print(f"model:  {told['model']}")
     tell(notices, arguments.quiet)

@@ -66,7 +66,7 @@ def _written_in_pieces(arguments: argparse.Namespace, fitted: Fitted) -> tuple[i
     if not arguments.output.lower().endswith((".npy", ".parquet")) or arguments.drop:
         raise BadInput("a folder is transformed in parts, to a .npy or .parquet file and without --drop")
     vectors = in_pieces.open_files(
-        [arguments.data], ids=arguments.id, features=arguments.features, known=fitted.names
+        [arguments.data], ids=arguments.id, features=arguments.features, known=fitted.columns
     )
     return len(vectors), in_pieces.write_coordinates(fitted, vectors, arguments.output, arguments.whole)
 

@@ -120,7 +120,7 @@ def _parquet(
     beside: dict[str, list[NDArray[Any]]] = {name: [] for name in (ids, labels) if name is not None}
     folder = tempfile.mkdtemp(prefix="nearwise-", dir=scratch)
     target = Path(folder) / "rows"
-    shape, dtype = (0, 0), np.dtype(np.float32)
+    shape, dtype, is_vector = (0, 0), np.dtype(np.float32), False
     try:
         with target.open("wb") as out:
             for path in paths:
@@ -141,6 +141,7 @@ def _parquet(
                     if not table.num_rows:  # whose columns may be of any type
                         continue
                     rows = _rows(table, used, path)
+                    is_vector = len(used) == 1 and _is_list(table.schema.field(used[0]).type)
                     _refuse_missing(rows, used, path, shape[0] - first)
                     if ids is not None and table.column(ids).null_count:
                         row = shape[0] - first + table.column(ids).is_null().to_pylist().index(True)
@@ -166,6 +167,10 @@ def _parquet(
         joined = {name: np.concatenate(parts) for name, parts in beside.items() if parts}
         found = Stacked([mapped], joined.get(ids or ""), client=client)
         found.labels = joined.get(labels or "")
+        if is_vector:
+            found.vector_column = (used or [""])[0]
+        else:
+            found.names = tuple(used or ())
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise

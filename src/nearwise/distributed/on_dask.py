@@ -12,17 +12,21 @@ import itertools
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearwise import __version__
+from nearwise._common.threads import threads, worker_threads
 from nearwise._common.types import Index
-from nearwise.distributed.running import InThreads, Runner
+from nearwise.distributed.running import BUNDLE, InThreads, Runner, Sum, bundled
 from nearwise.distributed.vectors import Stacked, Vectors
 
 R = TypeVar("R")
+
+_TASKS_PER_THREAD = 8  # of a pass, so that no worker waits long for another
+_ROWS_OF_TASK = 1 << 20  # at most, however few workers there are, so that what is lost with one is not much
 
 
 class LostSchedulerError(RuntimeError):
@@ -68,19 +72,19 @@ class Chunked:
         files = list(dict.fromkeys(file for piece in pieces for file in piece.files()))
         if files and self.client is not None:
             refuse_unseen(self.client, files)
-        tasks = []
-        for piece in pieces:
-            if files:  # who works on a piece reads it, and this process does not
-                bare = piece.holding(Stacked([np.empty((0, self.shape[1]))]))
+        groups, tasks = grouped(pieces, self.client), []
+        for group in groups:
+            if files:  # who works on pieces reads them, and this process does not
+                bare = [piece.holding(Stacked([np.empty((0, self.shape[1]))])) for piece in group]
                 rows = delayed(_objects_of)(bare)
                 tasks.append(delayed(_read)(bare, rows, self._among(rows), self.dtype, __version__))
             else:
-                rows = piece.objects()
-                small = piece.renumbered(rows)
+                rows = _objects_of(group)
+                small = [piece.renumbered(rows) for piece in group]
                 tasks.append(delayed(_holding)(small, self.gathered(rows), __version__))
         if self.client is None:
-            return InThreads(compute(tasks, None))
-        return OnDask(self.client, tasks)
+            return InThreads([piece for group in compute(tasks, None) for piece in group])
+        return OnDask(self.client, tasks, [len(group) for group in groups])
 
     def over_rows(self, job: Callable[..., R], *arguments: Any, beside: Index) -> list[R]:
         """job(first row, rows, their part of `beside`, *arguments) of every chunk, in order."""
@@ -127,22 +131,32 @@ class Chunked:
 
 
 class OnDask:
-    """Pieces as tasks of a cluster.
+    """Pieces as tasks of a cluster, several neighbours each: every task costs three processes milliseconds.
 
     Parameters
     ----------
     client : a `distributed.Client`
-    pieces : tasks that make a piece each, or pieces
+    groups : tasks that make a list of pieces each, or such lists
+    sizes : how many pieces they have
     """
 
-    def __init__(self, client: Any, pieces: Sequence[Any]) -> None:
+    def __init__(self, client: Any, groups: Sequence[Any], sizes: Sequence[int]) -> None:
         from dask.delayed import delayed
 
         self.client, self.address = client, _address(client)
-        tasks = [piece if hasattr(piece, "dask") else delayed(piece, pure=False) for piece in pieces]
+        tasks = [
+            group if hasattr(group, "dask") else delayed(group, pure=False, traverse=False)
+            for group in groups
+        ]
         with warnings.catch_warnings():  # pairs travel once, with the tasks, so that these can be done again
             warnings.filterwarnings("ignore", message="Sending large graph")
-            self._pieces = _guarded(client, lambda: client.compute(tasks), self.address)
+            self._groups = _guarded(client, lambda: client.compute(tasks), self.address)
+        firsts = np.cumsum([0, *sizes])
+        self._pieces = [
+            _Place(group, first + k, k)
+            for group, (first, size) in enumerate(zip(firsts.tolist(), sizes, strict=False))
+            for k in range(size)
+        ]
 
     def some(self, places: Sequence[int]) -> OnDask:
         """The same for some of the pieces."""
@@ -150,26 +164,57 @@ class OnDask:
         found._pieces = [self._pieces[k] for k in places]
         return found
 
-    def run(self, job: Callable[..., R], *arguments: Any, each: Sequence[Any] | None = None) -> list[R]:
+    def run(
+        self,
+        job: Callable[..., R],
+        *arguments: Any,
+        each: Sequence[Any] | None = None,
+        added: Sum | None = None,
+    ) -> list[R]:
         """job(piece, *arguments) of every piece, in order."""
-        places = [k for k in range(len(self._pieces)) if each is None or each[k] is not None]
+        wanted = [k for k in range(len(self._pieces)) if each is None or each[k] is not None]
+        by_group = itertools.groupby(wanted, lambda k: self._pieces[k].group)
+        parts = [(group, list(own)) for group, own in by_group]
 
-        def asked() -> list[R]:
+        def asked() -> list[list[R]]:
             submit = self.client.submit
-            shared = submit(_as_it_is, (job, arguments), pure=False)  # travels once to each worker
-            own = [() if each is None else (each[k],) for k in places]
-            tasks = [
-                submit(_one, __version__, shared, self._pieces[k], *more, pure=False)
-                for k, more in zip(places, own, strict=True)
-            ]
-            answers: list[R] = self.client.gather(tasks)
+            shared = submit(_as_it_is, (job, arguments, added), pure=False)  # travels once to each worker
+            tasks = []
+            for group, own in parts:
+                places = [self._pieces[k] for k in own]
+                more = None if each is None else [each[k] for k in own]
+                tasks.append(
+                    submit(_several, __version__, shared, self._groups[group], places, more, pure=False)
+                )
+            answers: list[list[R]] = self.client.gather(tasks)
             return answers
 
-        found = _guarded(self.client, asked, self.address)
+        found = [one for own in _guarded(self.client, asked, self.address) for one in own]
+        if added is not None:
+            return found
         results: list[Any] = [None] * len(self._pieces)
-        for k, value in zip(places, found, strict=True):
+        for k, value in zip(wanted, found, strict=True):
             results[k] = value
         return results
+
+
+class _Place(NamedTuple):
+    """Of a piece: its group, its number among all pieces, and its number in the group."""
+
+    group: int
+    number: int
+    within: int
+
+
+def grouped(pieces: Sequence[Any], client: Any) -> list[list[Any]]:
+    """Neighbours that are one task together; bundles whose results are added are not torn apart."""
+    threads = worker_threads()
+    if client is not None:
+        threads = sum(_guarded(client, client.nthreads, _address(client)).values())
+    n_bundles = -(-len(pieces) // BUNDLE)
+    wanted = max(_TASKS_PER_THREAD * threads, sum(map(len, pieces)) // _ROWS_OF_TASK, 1)
+    ends = (np.linspace(0, n_bundles, min(wanted, n_bundles) + 1).astype(int) * BUNDLE).tolist()
+    return [list(pieces[low:high]) for low, high in itertools.pairwise(ends)]
 
 
 def chunked(data: Any, client: Any = None) -> Chunked:
@@ -206,10 +251,10 @@ def compute(tasks: Sequence[Any], client: Any) -> list[Any]:
     return list(_guarded(client, lambda: client.gather(client.compute(list(tasks))), _address(client)))
 
 
-def taken_with(piece: Any, vectors: Vectors) -> Any:
-    """A piece with the rows that it names, which travel with it."""
-    rows = piece.objects()
-    return piece.renumbered(rows).holding(Stacked([vectors.take(rows)]))
+def taken_with(pieces: list[Any], vectors: Vectors) -> list[Any]:
+    """Pieces with the rows that they name, which travel with them."""
+    rows = _objects_of(pieces)
+    return _holding([piece.renumbered(rows) for piece in pieces], vectors.take(rows), __version__)
 
 
 def refuse_unseen(client: Any, files: list[str]) -> None:
@@ -251,14 +296,16 @@ def _as_it_is(value: Any) -> Any:
     return value
 
 
-def _one(version: str, shared: Any, piece: Any, *own: Any) -> Any:
-    """One job on one piece; runs on a worker."""
-    from nearwise._common.threads import threads
-
+def _several(
+    version: str, shared: Any, pieces: list[Any], places: list[_Place], each: list[Any] | None
+) -> list[Any]:
+    """One job on some pieces of a group; runs on a worker."""
     _refuse_other(version)
-    job, arguments = shared
+    job, arguments, added = shared
+    own = [()] * len(places) if each is None else [(one,) for one in each]
     with threads(1):
-        return job(piece, *arguments, *own)
+        found = [job(pieces[at.within], *arguments, *more) for at, more in zip(places, own, strict=True)]
+    return bundled(found, [at.number for at in places], added)
 
 
 def _on_chunk(version: str, shared: Any, start: int, chunk: Any, beside: Index) -> Any:
@@ -283,14 +330,15 @@ def _theirs() -> str:
     return __version__
 
 
-def _holding(piece: Any, rows: NDArray[Any], version: str) -> Any:
+def _holding(pieces: list[Any], rows: NDArray[Any], version: str) -> list[Any]:
     _refuse_other(version)
-    return piece.holding(Stacked([rows]))
+    vectors = Stacked([rows])
+    return [piece.holding(vectors) for piece in pieces]
 
 
-def _objects_of(piece: Any) -> Index:
-    found: Index = piece.objects()
-    return found
+def _objects_of(pieces: list[Any]) -> Index:
+    """The rows that they name, in order."""
+    return np.unique(np.concatenate([np.empty(0, np.int64), *(piece.objects() for piece in pieces)]))
 
 
 def _between(chunk: Any, rows: Index, low: int, high: int) -> NDArray[Any]:
@@ -299,10 +347,10 @@ def _between(chunk: Any, rows: Index, low: int, high: int) -> NDArray[Any]:
     return np.asarray(chunk)[rows[begin:end] - low]
 
 
-def _read(piece: Any, rows: Index, parts: list[NDArray[Any]], dtype: Any, version: str) -> Any:
-    """A piece that is in files with the vectors that it names, which come in order."""
+def _read(pieces: list[Any], rows: Index, parts: list[NDArray[Any]], dtype: Any, version: str) -> list[Any]:
+    """Pieces that are in files with the vectors that they name, which come in order."""
     found = np.concatenate(parts, dtype=dtype) if parts else np.empty((0, 0), dtype)
-    return _holding(piece.renumbered(rows), found, version)
+    return _holding([piece.renumbered(rows) for piece in pieces], found, version)
 
 
 def _some(chunk: Any, rows: Index) -> NDArray[Any]:

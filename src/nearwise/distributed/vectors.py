@@ -103,7 +103,8 @@ class Stacked:
     Parameters
     ----------
     parts : arrays of the same width, in memory or in files
-    ids : what the rows are called; the attribute `labels` has their classes, where these were read
+    ids : what the rows are called; the attributes `labels`, `names` and `vector_column` have their classes,
+        the names of the columns of numbers, and that of the column of vectors, where these were read
     keeps : what has to live as long as the rows, such as the folder of their files
     client : a Dask client whose workers see the same files; None for threads of this process
     """
@@ -117,6 +118,8 @@ class Stacked:
     ) -> None:
         self.parts, self.ids, self._keeps, self.client = parts, ids, keeps, client
         self.labels: NDArray[Any] | None = None
+        self.names: tuple[str, ...] = ()
+        self.vector_column: str | None = None
         self._ends = np.cumsum([0, *(part.shape[0] for part in parts)])
         widths = {part.shape[1] for part in parts}
         if len(widths) != 1:
@@ -159,14 +162,16 @@ class Stacked:
         """Threads of this process, or the workers of the client."""
         if self.client is None:
             return InThreads(pieces)
-        from nearwise.distributed.on_dask import OnDask, refuse_unseen, taken_with
+        from nearwise.distributed.on_dask import OnDask, grouped, refuse_unseen, taken_with
 
+        groups = grouped(pieces, self.client)
         files = [part.path for part in self.parts if isinstance(part, MappedRows)]
+        sizes = [len(group) for group in groups]
         if len(files) < len(self.parts):
-            return OnDask(self.client, [taken_with(piece, self) for piece in pieces])
+            return OnDask(self.client, [taken_with(group, self) for group in groups], sizes)
         of_pairs = dict.fromkeys(file for piece in pieces for file in piece.files())
         refuse_unseen(self.client, [*files, *of_pairs])
-        return OnDask(self.client, list(pieces))
+        return OnDask(self.client, groups, sizes)
 
     def over_rows(self, job: Callable[..., R], *arguments: Any, beside: Index) -> list[R]:
         """job(first row, rows, their part of `beside`, *arguments) over all rows, a slice at a time."""

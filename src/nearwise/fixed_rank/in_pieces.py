@@ -49,6 +49,11 @@ class Sums(NamedTuple):
     slope: Array
 
 
+def added(found: list[Sums]) -> Sums:
+    """The sums of some pieces, in order."""
+    return Sums(float(sum(part.cost for part in found)), np.sum([part.slope for part in found], axis=0))
+
+
 @dataclass(frozen=True, eq=False)
 class RegressionInPieces:
     """An `Objective` over rows in pieces.
@@ -101,10 +106,10 @@ class RegressionInPieces:
         if self.passes is not None and key in self.passes:
             kept = self.passes[key]
             return Sums(float(kept["cost"][0]), np.asarray(kept["slope"], dtype=np.float64))
-        parts = self.runner.run(sums_of, factor, None if D is factor else D, self.scale)
+        along = None if D is factor else D
+        cost, slope = added(self.runner.run(sums_of, factor, along, self.scale, added=added))
         count = max(self.n_samples, 1)
-        cost = float(sum(part.cost for part in parts)) / (2 * count)
-        found = Sums(cost, np.sum([part.slope for part in parts], axis=0) / count)
+        found = Sums(cost / (2 * count), slope / count)
         if self.passes is not None:
             self.passes[key] = {"cost": np.array([found.cost]), "slope": found.slope}
         return found

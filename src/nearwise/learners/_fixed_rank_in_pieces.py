@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_feature_names
 
 from nearwise._common.types import Array, Codes, Index
 from nearwise.distributed import Vectors, vectors_of
-from nearwise.distributed.vectors import is_dask
+from nearwise.distributed.vectors import Stacked, is_dask
 from nearwise.fixed_rank.cone import LogEuclidean
 from nearwise.fixed_rank.descent import Armijo
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult, minimise
@@ -30,7 +31,7 @@ from nearwise.learners.metric_learner import MAPPED_NUMBERS
 from nearwise.linalg.directions import turned
 from nearwise.model import bounds, drawing
 from nearwise.model.blocks import Constraints
-from nearwise.model.bound_in_blocks import cut, refuse_linear, surveyed
+from nearwise.model.bound_in_blocks import cut, refuse_linear, surveyed, tell_of_lost
 from nearwise.model.divergences import LogDet
 from nearwise.model.pieces import Terms
 from nearwise.solving.result import Status
@@ -39,35 +40,50 @@ _LOCAL_PAIRS = 20_000  # drawn between near neighbours, unless n_pairs says how 
 _COARSE = 1e-4  # tol of the run on a sample, which tells no more
 
 
-def opened(learner: Any, X: Any, y: Any, ids: Any, weights: Any) -> tuple[Any, Any, Any, Any]:
-    """Rows in pieces, or in memory where they are few, with labels, ids and weights; an array as it is."""
-    mapped = isinstance(X, np.memmap) and X.size <= MAPPED_NUMBERS
+def opened(
+    learner: Any, X: Any, y: Any, ids: Any, weights: Any, constraints: Any, first: bool
+) -> tuple[Any, Any, Any, Any]:
+    """Rows in pieces, or checked in memory, with labels, ids and weights.
+
+    Rows are in memory where they are an array, or few, unless the constraints are in files. `first` is for a
+    fit, or what is like one, which remembers the columns.
+    """
+    in_files = _side.are_in_files(constraints)
+    mapped = isinstance(X, np.memmap) and not in_files and X.size <= MAPPED_NUMBERS
     vectors = None if mapped else vectors_of(X)
-    if vectors is None:
-        return X, y, ids, weights
-    if learner.kernel is not None:
-        raise ValueError("kernel needs data in memory: rows in pieces have a linear metric")
-    rows: Any = vectors
-    if vectors.shape[0] * vectors.shape[1] <= _in_pieces.limit():
+    if learner.kernel is not None and (in_files or vectors is not None):
+        raise ValueError(
+            "kernel needs data and constraints in memory: what is in pieces teaches a linear metric"
+        )
+    rows: Any = X if vectors is None else vectors
+    if vectors is not None and not in_files and vectors.shape[0] * vectors.shape[1] <= _in_pieces.limit():
         rows = _in_pieces.rows_of(vectors, np.arange(len(vectors)))
+    if not isinstance(rows, Vectors):
+        rows = learner._training_data(rows) if first else learner._checked(rows)
+        if in_files and sparse.issparse(rows):
+            raise TypeError("constraints in files need dense data, got a sparse matrix")
+        rows = Stacked([rows]) if in_files else rows
+    elif first:
+        _in_pieces.refuse_too_few(rows)
+    if vectors is None:
+        return rows, y, ids, weights
     labels, weights = (of.compute() if is_dask(of) else of for of in (y, weights))
+    if first:  # a Dask dataframe has the names of its columns in its empty sibling
+        _check_feature_names(learner, getattr(X, "_meta", None), reset=True)
+        learner.n_features_in_ = rows.shape[1]
     return rows, labels, vectors.ids if ids is None else ids, weights
 
 
-def training(learner: Any, X: Any, y: Any, ids: Any, weights: Any) -> tuple[Any, Any, Any, Any]:
-    """The same, checked, for a fit, which remembers the columns."""
-    rows, *known = opened(learner, X, y, ids, weights)
-    if rows is X and not isinstance(rows, Vectors):
-        return learner._training_data(X), y, ids, weights
-    if not isinstance(rows, Vectors):
-        rows = learner._training_data(rows)
-    elif learner.solver == "online":
-        raise ValueError("solver='online' needs data in memory; partial_fit takes rows in pieces too")
-    # a Dask dataframe has the names of its columns in its empty sibling
-    _check_feature_names(learner, getattr(X, "_meta", None), reset=True)
-    learner.n_features_in_ = rows.shape[1]
-    labels, names, counts = known
-    return rows, labels, names, counts
+def training(
+    learner: Any, X: Any, y: Any, ids: Any, weights: Any, constraints: Any
+) -> tuple[Any, Any, Any, Any]:
+    """The same for a fit."""
+    found = opened(learner, X, y, ids, weights, constraints, first=True)
+    if isinstance(found[0], Vectors) and learner.solver == "online":
+        raise ValueError(
+            "solver='online' needs data and constraints in memory; partial_fit takes those in pieces too"
+        )
+    return found
 
 
 def pairs_of_classes(
@@ -104,56 +120,60 @@ def sampled_distances(rows: Any, start: Array) -> Array:
 def regression(
     vectors: Vectors,
     constraints: Constraints,
-    targets: Array,
+    filled: Constraints,
     units: shared.Units | None,
     with_digest: bool,
 ) -> tuple[Regression | RegressionInPieces, shared.Units]:
-    """The cost of constraints with these targets, in memory where they name few objects."""
-    ends = np.cumsum([0, *map(len, constraints.blocks)])
-    blocks = [
-        replace(block, bounds=targets[low:high])
-        for block, low, high in zip(constraints.blocks, ends[:-1], ends[1:], strict=True)
-    ]
-    filled = Constraints(tuple(blocks))
+    """The cost of constraints with all their bounds, in memory where they are there and name few objects.
+
+    `constraints` are the same as they were stated, for messages.
+    """
     refuse_linear(filled)
     few, named = _in_pieces.few_rows(vectors, filled)
     if named is not None:
         sample = Constraints(filled.resolve(len(named), named))
+        _side.tell_of_equal(constraints, few, sample)
     else:
         few, sample = _in_pieces.sample_of_constraints(vectors, filled, np.random.RandomState(0))
     forms = constraint_forms(sample.blocks, few, len(few), None if units is None else units.feature)
-    units = units or shared.Units(forms.unit, root_mean_square(targets))
+    units = units or shared.Units(forms.unit, root_mean_square(bounds.sampled_bounds(filled)))
     signs = sample.relations if sample.relations.any() else None
     in_memory = Regression.weighted(forms, sample.bounds / units.target, signs, sample.weights)
     if named is not None:
         return in_memory, units
     pieces, _ = cut(filled.blocks, vectors)
     runner = vectors.runner(pieces)
-    surveyed(runner, constraints, Terms(LogDet(), 1.0, 1.0, None, np.ones(vectors.shape[1]), 1.0), pieces)
-    scale = Scale(units.feature, units.target, float(filled.weights.mean()))
+    terms = Terms(LogDet(), 1.0, 1.0, None, np.ones(vectors.shape[1]), 1.0)
+    survey = surveyed(runner, constraints, terms, pieces)
+    tell_of_lost(constraints, survey.lost)
+    scale = Scale(units.feature, units.target, survey.weight / len(filled))
     source = (_in_pieces.fingerprint(vectors), filled.blocks) if with_digest else None
-    return RegressionInPieces(runner, len(targets), scale, in_memory, source), units
+    return RegressionInPieces(runner, len(filled), scale, in_memory, source), units
 
 
 def batch(
     problem: RegressionInPieces, start: Array, chosen: shared.Settings, callback: Any, path: Any, seed: Any
 ) -> FixedRankResult:
-    """A run on the sample, then one on all rows from where that ends; problem and start in units."""
+    """A run on the sample, then one on all rows from where that ends; problem and start in units.
+
+    Whoever asks to stop while the sample is learned from gets what that has found.
+    """
     settings = (chosen.geometry, chosen.solver, chosen.tol)
     memory = open_checkpoint(path, seed, problem.source, problem.scale, start, *settings)
     coarse = replace(chosen, tol=max(chosen.tol, _COARSE))
 
     def on_sample() -> FixedRankResult:
-        return shared.batch(problem.sample, start, coarse, None)
-
-    if memory is None:
-        found = on_sample()
+        found = shared.batch(problem.sample, start, coarse, callback)
         if found.status is Status.INTERRUPTED:
-            return found
-        first = found.factor
-    else:
+            raise _Interrupted(found)
+        return found
+
+    try:
+        first = on_sample().factor if memory is None else memory.stage(on_sample)
+    except _Interrupted as stop:
+        return stop.found
+    if memory is not None:
         problem = replace(problem, passes=memory.passes)
-        first = memory.stage(on_sample)
     # as in memory, a singular optimum is reached in the flat geometry
     geometry: Any = Flat() if isinstance(chosen.geometry, LogEuclidean) else chosen.geometry
     method = Armijo() if chosen.solver == "armijo" else SampledNewton()
@@ -170,6 +190,13 @@ def batch(
     return replace(result, factor=turned(result.factor, start))
 
 
+class _Interrupted(Exception):
+    """Somebody asked to stop; carries what was found so far."""
+
+    def __init__(self, found: FixedRankResult) -> None:
+        self.found = found
+
+
 def partial_fit(
     learner: Any,
     vectors: Vectors,
@@ -179,14 +206,14 @@ def partial_fit(
     sample_weight: ArrayLike | None,
 ) -> None:
     """One pass over the constraints in parts that name few objects, each with its share of every block."""
-    given = _side.read(len(vectors), y, constraints, sample_ids, sample_weight=sample_weight)
+    given = _side.read(len(vectors), y, constraints, sample_ids, True, sample_weight, in_files=True)
     side = learner._with_pairs(vectors, given, learner.n_pairs, check_random_state(learner.random_state))
     refuse_linear(side.constraints)
     count = max(-(-4 * len(side.constraints) * vectors.shape[1] // _in_pieces.limit()), 1)
     n_used = 0
     for k in range(count):
         shares = [
-            block.part(np.arange(k * len(block) // count, (k + 1) * len(block) // count))
+            block.between(k * len(block) // count, (k + 1) * len(block) // count).loaded()
             for block in side.constraints.blocks
         ]
         part = Constraints(tuple(block for block in shares if len(block)))

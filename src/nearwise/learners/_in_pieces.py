@@ -80,6 +80,13 @@ class SpaceInPieces:
         return pairs[0], pairs[1]
 
 
+def refuse_too_few(vectors: Vectors) -> None:
+    """An error for rows that have no two objects, or no columns."""
+    n, d = vectors.shape
+    if n < 2 or d == 0:
+        raise ValueError(f"X has {n} rows of {d} columns; two rows and one column are needed at least")
+
+
 def limit() -> int:
     """How many numbers of rows are taken here at most."""
     return _TAKEN

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from nearwise._common.errors import RowsError
-from nearwise._common.types import Array
 from nearwise.linalg.magnitudes import largest_entry
 from nearwise.model.binding import LARGEST_CHANGE
 from nearwise.model.blocks import Constraints
@@ -36,15 +35,24 @@ def refuse_extreme(X: Any, name: str = "X", tiny: bool = False) -> None:
         )
 
 
-def refuse_incomparable(constraints: Constraints, bounds: Array, typical: float) -> None:
-    """Refuse bounds beside which the typical squared distance of the objects is nothing."""
-    ratio = np.abs(bounds) / typical if typical > 0.0 else np.ones_like(bounds)
-    far = np.flatnonzero((ratio > LARGEST_CHANGE) | ((bounds != 0.0) & (ratio < 1.0 / LARGEST_CHANGE)))
-    if far.size:
-        row = int(far[0])
-        raise RowsError(
-            [constraints.stated(row)],
-            after=f": its bound is {ratio[row]:.0e} times the median squared distance, and double precision "
-            f"bears a factor of {LARGEST_CHANGE:.0e}; is the unit of the bounds that of the features "
-            "squared?",
-        )
+def refuse_incomparable(constraints: Constraints, filled: Constraints, typical: float) -> None:
+    """Refuse bounds beside which the typical squared distance of the objects is nothing.
+
+    `constraints` are for the message; `filled` are the same rows with all their bounds.
+    """
+    if not typical > 0.0:
+        return
+    start = 0
+    for block in filled.blocks:
+        for low, bounds in block.bound_chunks():
+            ratio = np.abs(bounds) / typical
+            far = (ratio > LARGEST_CHANGE) | ((bounds != 0.0) & (ratio < 1.0 / LARGEST_CHANGE))
+            if far.any():
+                place = int(np.flatnonzero(far)[0])
+                raise RowsError(
+                    [constraints.stated(start + low + place)],
+                    after=f": its bound is {ratio[place]:.0e} times the median squared distance, and double "
+                    f"precision bears a factor of {LARGEST_CHANGE:.0e}; is the unit of the bounds that of "
+                    "the features squared?",
+                )
+        start += len(block)

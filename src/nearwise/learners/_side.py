@@ -140,6 +140,11 @@ def read(
     return SideInformation(n_objects, codes, counting, dropped, useless, weights)
 
 
+def are_in_files(constraints: object) -> bool:
+    """Whether constraints, if they are any, are in files."""
+    return isinstance(constraints, Constraints) and constraints.is_stored
+
+
 def weighed(constraints: Constraints, weights: Array | None) -> Constraints:
     """Constraints by row number, each counting times the weights of its objects; none on one of weight 0.
 
@@ -190,15 +195,16 @@ def without_unreachable(
     return replace(side, constraints=kept, n_dropped=side.n_dropped + int(lost.sum()))
 
 
-def tell_of_equal(side: SideInformation, X: Any) -> None:
+def tell_of_equal(constraints: Constraints, X: Any, numbered: Constraints | None = None) -> None:
     """Say which constraints want equal rows apart, for a learner that keeps them and learns nothing there.
 
-    Rows in pieces are not looked at, which would take a pass over all of them.
+    `numbered` are the same by row number of X, where the constraints are not. Rows in pieces are looked at in
+    the pass over all of them that a fit makes.
     """
     if isinstance(X, Vectors):
         return
     lost, first = [], 0
-    for block in side.constraints.blocks:
+    for block in (constraints if numbered is None else numbered).blocks:
         if block.kind == "distance" and block.relation >= 0:
             i, j = np.asarray(block.object_ids).T
             step = max(_COMPARED // X.shape[1], 1)
@@ -210,8 +216,8 @@ def tell_of_equal(side: SideInformation, X: Any) -> None:
         first += len(block)
     rows = np.concatenate([np.empty(0, np.int64), *lost])
     if len(rows):
-        example = side.constraints.describe(int(rows[0]))
-        warn(left_out(side.constraints, rows, f", as in {example}, whose objects are equal"))
+        example = constraints.describe(int(rows[0]))
+        warn(left_out(constraints, rows, f", as in {example}, whose objects are equal"))
 
 
 def share_in_order(

@@ -288,7 +288,7 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
 def _problem(
     side: Constraints, n: int, units: shared.Units | None, margin: float
 ) -> tuple[Regression, shared.Units]:
-    forms, bounds = constraint_forms(side.blocks, None, n), with_margins(side, margin)
+    forms, bounds = constraint_forms(side.blocks, None, n), with_margins(side, margin).bounds
     units = units or shared.Units(1.0, root_mean_square(bounds))
     signs = side.relations if side.relations.any() else None
     return Regression.weighted(forms, bounds / units.target, signs, side.weights), units

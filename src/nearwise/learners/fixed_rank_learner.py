@@ -17,6 +17,7 @@ from nearwise._common.threads import LARGE_MATRIX, one_blas_thread
 from nearwise._common.types import Array
 from nearwise._common.warning import warn
 from nearwise.distributed import Vectors
+from nearwise.distributed.vectors import Stacked
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
 from nearwise.fixed_rank.in_pieces import RegressionInPieces
 from nearwise.fixed_rank.online import Schedule
@@ -165,12 +166,14 @@ class FixedRankLearner(Learner):
         sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Learn the metric; arguments as for `MetricLearner`."""
-        X, y, sample_ids, sample_weight = in_pieces.training(self, X, y, sample_ids, sample_weight)
+        X, y, sample_ids, sample_weight = in_pieces.training(
+            self, X, y, sample_ids, sample_weight, constraints
+        )
         rng = check_random_state(self.random_state)
-        given = _side.read(X.shape[0], y, constraints, sample_ids, sample_weight=sample_weight)
+        given = _side.read(X.shape[0], y, constraints, sample_ids, True, sample_weight, in_files=True)
         side = self._with_pairs(X, given, self.n_pairs, rng)
         rows, start, chosen = self._begin(X, rng)
-        _side.tell_of_equal(given, X)
+        _side.tell_of_equal(given.constraints, X)
         if self.checkpoint is not None and chosen.solver == "online":
             raise ValueError("checkpoint is not for solver='online': save the learner between partial_fits")
         problem, units = self._problem(side, rows, None)
@@ -185,7 +188,7 @@ class FixedRankLearner(Learner):
                         problem, inward, chosen, None, 0, rng, callback, chosen.epochs
                     )
                 else:
-                    found = self._batch(problem, inward, chosen, callback)
+                    found = self._batch(problem, inward, chosen, callback, self.checkpoint)
         self._keep(found, units, start, side, 0 if problem is None else len(side.constraints))
         if found is not None and found.status is Status.LIMIT and chosen.solver != "online":
             warn(f"{type(self).__name__}: {found.message}", ConvergenceWarning)
@@ -208,14 +211,15 @@ class FixedRankLearner(Learner):
         constraints that name few objects.
         """
         first = not hasattr(self, "metric_")
-        X, y, sample_ids, sample_weight = in_pieces.opened(self, X, y, sample_ids, sample_weight)
+        X, y, sample_ids, sample_weight = in_pieces.opened(
+            self, X, y, sample_ids, sample_weight, constraints, first
+        )
         if isinstance(X, Vectors):
             in_pieces.partial_fit(self, X, y, constraints, sample_ids, sample_weight)
             return self
-        X = self._training_data(X) if first else self._checked(X)
         rng = check_random_state(self.random_state)
         given = _side.read(X.shape[0], y, constraints, sample_ids, sample_weight=sample_weight)
-        _side.tell_of_equal(given, X)
+        _side.tell_of_equal(given.constraints, X)
         side = self._with_pairs(X, given, self.n_pairs, rng)
         if first:
             rows, start, chosen = self._begin(X, rng)
@@ -266,16 +270,16 @@ class FixedRankLearner(Learner):
         if chosen.solver == "online":
             found = shared.epochs(problem, inward, chosen, None, 0, rng, None, chosen.epochs)[0]
         else:
-            found = shared.batch(problem, inward, coarse, None)
+            found = self._batch(problem, inward, coarse, None, None)
         return HeldOutScores(trial.score(start), trial.score(units.outward(found.factor)), trial.score(None))
 
     def _batch(
-        self, problem: Regression | RegressionInPieces, start: Array, chosen: shared.Settings, callback: Any
+        self, problem: Any, start: Array, chosen: shared.Settings, callback: Any, checkpoint: Any
     ) -> FixedRankResult:
         if isinstance(problem, RegressionInPieces):
-            return in_pieces.batch(problem, start, chosen, callback, self.checkpoint, self.random_state)
+            return in_pieces.batch(problem, start, chosen, callback, checkpoint, self.random_state)
         settings = (problem, start, self.geometry, self.subspace_weight, chosen.solver, chosen.tol)
-        memory = open_checkpoint(self.checkpoint, self.random_state, *settings)
+        memory = open_checkpoint(checkpoint, self.random_state, *settings)
         return shared.batch_with(memory, problem, start, chosen, callback)
 
     @property
@@ -336,21 +340,21 @@ class FixedRankLearner(Learner):
         self, side: _side.SideInformation, rows: Any, units: shared.Units | None
     ) -> tuple[Any, shared.Units]:
         """The cost of the constraints, in pieces where the rows are; None where nothing is to be learned."""
-        relations = side.constraints.relations
-        targets = bounds.with_margins(side.constraints, self.margin_)
-        all_open = bool(np.isnan(targets).all())
-        targets = bounds.OpenBounds(self.bounds_[0], self.margin_, self.bounds_[1]).fill(targets, relations)
-        if not len(targets) or (all_open and self.bounds_[1] == 0.0):
+        given = bounds.with_margins(side.constraints, self.margin_)
+        all_open = all(block.has_open_bounds for block in given.blocks if len(block))
+        if not len(given) or (all_open and self.bounds_[1] == 0.0):
             return None, units or shared.Units()
-        refuse_incomparable(side.constraints, targets, self.margin_)
-        if isinstance(rows, Vectors):
-            return in_pieces.regression(rows, side.constraints, targets, units, self.checkpoint is not None)
-        unit = None if units is None else units.feature
-        forms = constraint_forms(side.constraints.blocks, rows, side.n_objects, unit)
+        filled = bounds.OpenBounds(self.bounds_[0], self.margin_, self.bounds_[1]).filled(given)
+        refuse_incomparable(side.constraints, filled, self.margin_)
+        if isinstance(rows, Vectors) or filled.is_stored:
+            vectors = rows if isinstance(rows, Vectors) else Stacked([rows])
+            return in_pieces.regression(vectors, side.constraints, filled, units, self.checkpoint is not None)
+        targets, unit = filled.bounds, None if units is None else units.feature
+        forms = constraint_forms(filled.blocks, rows, side.n_objects, unit)
         units = units or shared.Units(forms.unit, root_mean_square(targets))
         # relations of constraints count the allowed side, as those of the regression do
-        signs, weights = relations if relations.any() else None, side.constraints.weights
-        return Regression.weighted(forms, targets / units.target, signs, weights), units
+        signs = filled.relations if filled.relations.any() else None
+        return Regression.weighted(forms, targets / units.target, signs, filled.weights), units
 
     def _keep(
         self,

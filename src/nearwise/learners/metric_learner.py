@@ -18,6 +18,7 @@ from nearwise._common.types import Array, Codes, Index
 from nearwise.distributed import Vectors, vectors_of
 from nearwise.distributed.vectors import Stacked, is_dask
 from nearwise.learners import _bases, _side
+from nearwise.learners._in_pieces import refuse_too_few
 from nearwise.learners._progress import whole, with_callbacks
 from nearwise.learners._space import Outside
 from nearwise.learners._structure import (
@@ -203,15 +204,11 @@ class MetricLearner(Learner):
             count times the weights of their rows, as if a row of weight 2 were there twice. Of rows of weight
             0 nothing is known.
         """
-        in_files = isinstance(constraints, Constraints) and constraints.is_stored
+        in_files = _side.are_in_files(constraints)
         mapped = isinstance(X, np.memmap) and not in_files and self._belongs_in_memory(X)
         vectors = None if mapped else vectors_of(X)
         if vectors is not None:
-            if 0 in vectors.shape or len(vectors) < 2:
-                n, d = vectors.shape
-                raise ValueError(
-                    f"X has {n} rows of {d} columns; two rows and one column are needed at least"
-                )
+            refuse_too_few(vectors)
             _check_feature_names(self, getattr(X, "_meta", None), reset=True)  # of a Dask dataframe
             self.n_features_in_ = vectors.shape[1]
             return self._fit_in_pieces(X, vectors, y, constraints, sample_ids, sample_weight)

@@ -137,7 +137,7 @@ class OnlineLearner(Learner):
         n_pairs = whole_number_or_none(self.n_pairs, "n_pairs")
         X = self._training_data(X)
         side = _side.read(X.shape[0], y, constraints, sample_ids, sample_weight=sample_weight)
-        _side.tell_of_equal(side, X)
+        _side.tell_of_equal(side.constraints, X)
         rng = check_random_state(self.random_state)
         self._start(X, side, rng)
         inside, features = self._features(X)
@@ -209,7 +209,7 @@ class OnlineLearner(Learner):
             raise ValueError("no feedback: give y, constraints, or tuples of vectors")
         labels = None if y is None else feedback.label_list(y, X.shape[0])
         side = _side.read(X.shape[0], None, constraints, sample_ids, sample_weight=sample_weight)
-        _side.tell_of_equal(side, X)
+        _side.tell_of_equal(side.constraints, X)
         if labels is not None and side.weights is not None:
             labels = [
                 label if weight > 0 else None for label, weight in zip(labels, side.weights, strict=True)

@@ -95,10 +95,7 @@ class BoundInBlocks:
 
     def tell_of_lost(self) -> None:
         """Warn of rows that nothing can meet."""
-        lost = self.survey.lost
-        if len(lost):
-            sentence = f"{self.constraints.stated(int(lost[0]))}: its value is always 0"
-            warn(left_out(self.constraints, lost, f" ({sentence})"))
+        tell_of_lost(self.constraints, self.survey.lost)
 
 
 def bind_in_blocks(
@@ -177,6 +174,12 @@ def refuse_linear(constraints: Constraints) -> None:
                 "comparisons and inner products can be in pieces"
             )
         first += len(block)
+
+
+def tell_of_lost(constraints: Constraints, lost: Index) -> None:
+    """Warn of rows that nothing can meet, as a survey finds them."""
+    if len(lost):
+        warn(left_out(constraints, lost, f" ({constraints.stated(int(lost[0]))}: its value is always 0)"))
 
 
 def surveyed(runner: Runner, constraints: Constraints, terms: Terms, pieces: list[Piece]) -> Survey:

@@ -116,16 +116,33 @@ def sampled_pairs(n: int) -> Index:
     return np.ascontiguousarray(drawn[:, drawn[0] != drawn[1]].T)
 
 
-def with_margins(constraints: Constraints, margin: float) -> Array:
-    """The bounds of constraints, with a margin for comparisons that have none.
+def with_margins(constraints: Constraints, margin: float) -> Constraints:
+    """The constraints, with a margin for comparisons that have none.
 
     The matrix 0 satisfies every comparison without a margin, and a descent that may shrink would end there.
     """
-    found = [np.empty(0)]
+    return Constraints(tuple(_with_margin(block, margin) for block in constraints.blocks))
+
+
+def sampled_bounds(constraints: Constraints, most: int = 1_000_000) -> Array:
+    """The bounds of every k-th row, about `most` of them."""
+    step, first, found = max(len(constraints) // most, 1), 0, [np.empty(0)]
     for block in constraints.blocks:
-        bare = (block.bounds == 0.0) & (block.of_kind.n_distances == 2)
-        found.append(np.where(bare, -margin, block.bounds))
+        found.append(block.bounds[np.arange(-first % step, len(block), step)])
+        first += len(block)
     return np.concatenate(found)
+
+
+def _with_margin(block: Block, margin: float) -> Block:
+    is_bare = any(bool((part == 0.0).any()) for _, part in block.bound_chunks())
+    if block.of_kind.n_distances != 2 or not is_bare:
+        return block
+    if isinstance(block.bounds, Constant):
+        same: Any = Constant(-margin, len(block))
+        return replace(block, bounds=same)
+    return block.rewritten(
+        lambda part: replace(part, bounds=np.where(part.bounds == 0.0, -margin, part.bounds)), "bounds"
+    )
 
 
 def _quantile(ascending: Array, share: float) -> float:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -195,7 +196,8 @@ class AtPoint:
         arguments = self.raw, terms, share, rows.most, beside
 
         def compute() -> Sums:
-            return pieces.added(rows.runner.run(pieces.evaluate, *arguments), rows.most)
+            added = partial(pieces.added, most=rows.most)
+            return added(rows.runner.run(pieces.evaluate, *arguments, added=added))
 
         if rows.passes is None:
             return compute()

@@ -92,6 +92,17 @@ class Rows(ReadOnly):
             return bool(np.isnan(bounds.value))
         return not self.is_stored and bool(np.isnan(self.bounds).any())  # a column in a file has them all
 
+    def bound_chunks(self) -> Iterator[tuple[int, Array]]:
+        """The bounds in memory, some at a time, each with the number of the first row.
+
+        A bound that all rows have comes once.
+        """
+        bounds: Any = self.bounds
+        if isinstance(bounds, Stored):
+            yield from ((low, np.asarray(part)) for low, part in bounds.chunks())
+        else:
+            yield 0, np.asarray(bounds[:1]) if isinstance(bounds, Constant) else bounds
+
     @property
     def total_weight(self) -> float:
         """Of all rows together."""

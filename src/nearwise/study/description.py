@@ -53,7 +53,8 @@ def facts(fitted: Fitted) -> dict[str, str]:
         said["remembers"] = "nothing of its data; models of nearwise learn do"
         return said
     study = memory.study
-    said["data"] = f"{memory.source}, {study['rows']:,} rows, fingerprint {study['fingerprint']}"
+    known_by = "" if study["fingerprint"] is None else f", fingerprint {study['fingerprint']}"
+    said["data"] = f"{memory.source}, {study['rows']:,} rows{known_by}"
     said["columns"] = _columns(fitted)
     for name, column in (("ids", memory.id_column), ("labels", memory.label_column)):
         if column is not None:

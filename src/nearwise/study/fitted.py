@@ -63,9 +63,7 @@ class Fitted:
         Parameters as in `tables.read`; with `remembered_ids`, ids are those of the column that had them
         there, where none is named and the file has it.
         """
-        memory, known = self.memory, self.names
-        if memory is not None and memory.vector_column is not None:
-            known = (memory.vector_column,)
+        memory = self.memory
         table = tables.read(
             source,
             labels=labels,
@@ -74,7 +72,7 @@ class Fitted:
             ids_hint=memory.id_column if memory is not None and remembered_ids else None,
             drop=drop,
             features=features,
-            known=() if features else known,
+            known=() if features else self.columns,
             least=least,
             decimal=decimal,
             thousands=thousands,
@@ -82,6 +80,12 @@ class Fitted:
             kinds=dict.fromkeys(self.names, "number") if memory is None else memory.kind_of,
         )
         return self._matched(table)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of a file that it needs, by name: those of its numbers, or the one of its vectors."""
+        vectors = None if self.memory is None else self.memory.vector_column
+        return self.names if vectors is None else (vectors,)
 
     def entered(self, X: Array) -> Array:
         """The data as the learner sees them."""

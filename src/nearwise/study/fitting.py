@@ -231,22 +231,28 @@ def fit(
             raise Contradiction(error, rows) from error
         seconds = watch.seconds
     model = learner if steps is None else Pipeline([*steps.steps, ("learn", learner)])
-    notices = notices_of(caught, learner)
+    fit = Fit(model, rows, seconds, "", False, notices_of(caught, learner))
+    return told_how_it_ended(fit, settings, watch, labels is not None)
+
+
+def told_how_it_ended(fit: Fit, settings: Settings, watch: Watch, from_labels: bool) -> Fit:
+    """The same with why it was ended early, where it was; its learner says when time ran out."""
     # a fit that was asked to end with its last iteration has reached its end
+    learner = fit.learner
     ended = getattr(learner, "status_", None) in (Status.SOLVED, Status.STATIONARY)
     if ended or not watch.stopped:
-        return Fit(model, rows, seconds, "", False, notices)
+        return fit
     if watch.out_of_time:
         _restate(learner, f"{settings.max_seconds:g} seconds")
     choosing = watch.phase == CHOOSING and not learner.penalty_scores_
-    if choosing and labels is not None and learner.result_ is not None:
+    if choosing and from_labels and learner.result_ is not None:
         learner.result_ = _unnamed(learner.result_)
     # where the scale of a kernel was being chosen there is none yet
     kept = settings.checkpoint is not None and Path(settings.checkpoint).exists()
     resume = f", and {settings.checkpoint} to go on from" if kept else ""
     phase = CHOOSING if choosing else LEARNING
     stopped = f"{watch.stopped} while {phase}; the best found so far is kept{resume}"
-    return Fit(model, rows, seconds, stopped, choosing, notices, watch.out_of_time)
+    return replace(fit, stopped=stopped, choosing=choosing, out_of_time=watch.out_of_time)
 
 
 def estimator(settings: Settings, n_features: int, n_classes: int = 0) -> Any:

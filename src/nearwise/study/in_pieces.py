@@ -16,13 +16,24 @@ from nearwise._common.errors import Refused
 from nearwise._common.files import whole_file
 from nearwise._common.types import Array
 from nearwise.data import side_files
+from nearwise.data.memory import Memory
 from nearwise.data.side_files import Objects, Reading
+from nearwise.data.steps import with_names
 from nearwise.distributed.files import files_of, open_vectors
 from nearwise.distributed.pairs import is_large
 from nearwise.distributed.vectors import NotFiniteError, Stacked, refuse_not_finite
+from nearwise.model import labelling
 from nearwise.model.blocks import Constraints
 from nearwise.study.fitted import Fitted
-from nearwise.study.fitting import Contradiction, Fit, Settings, Watch, estimator, notices_of
+from nearwise.study.fitting import (
+    Contradiction,
+    Fit,
+    Settings,
+    Watch,
+    estimator,
+    notices_of,
+    told_how_it_ended,
+)
 
 _NUMBERS = 1 << 22  # of vectors that are transformed at a time
 
@@ -133,12 +144,13 @@ def fit_in_pieces(vectors: Stacked, constraints: Constraints, settings: Settings
 
     Nothing is held out and nothing standardised: that needs all rows at once.
     """
-    learner = estimator(settings, vectors.shape[1]).set_params(callback=watch)
     every = np.arange(len(vectors))
     with watch.interruptible(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         watch.started = time.perf_counter()
         try:
+            n_classes = _labelled(vectors)[1] if settings.method == "fixed-rank" else 0
+            learner = estimator(settings, vectors.shape[1], n_classes).set_params(callback=watch)
             learner.fit(
                 vectors,
                 vectors.labels,
@@ -148,4 +160,63 @@ def fit_in_pieces(vectors: Stacked, constraints: Constraints, settings: Settings
         except ValueError as error:
             raise Contradiction(error, every) from error
     learner.set_params(callback=None, checkpoint=None)
-    return Fit(learner, every, watch.seconds, watch.stopped, False, notices_of(caught, learner))
+    fit = Fit(learner, every, watch.seconds, "", False, notices_of(caught, learner))
+    return told_how_it_ended(fit, settings, watch, vectors.labels is not None)
+
+
+def story(
+    fit: Fit, vectors: Stacked, constraints: Constraints, settings: Settings, source: str
+) -> dict[str, Any]:
+    """What there is to tell of a fit, by the names that `Outcome.as_json` has for it."""
+    learner, result = fit.learner, fit.learner.result_
+    count, n_classes = _labelled(vectors)
+    parts = [f"{count:,} labelled rows in {n_classes:,} classes"] if count else []
+    parts += [constraints.counted()] if len(constraints) else []
+    certificate = getattr(result, "certificate", None)
+    return {
+        "data": source,
+        "fingerprint": None,
+        "rows": len(vectors),
+        "features": vectors.shape[1],
+        "constraints": learner.n_constraints_used_,
+        "learned_from": " and ".join(parts),
+        "measured_on": "",
+        "method": settings.method,
+        "rank": int(learner.rank_),
+        "kernel": None,
+        "scaled": False,
+        "seed": settings.seed,
+        "status": learner.status_.name,
+        "gap": None if certificate is None else certificate.gap,
+        "cost": getattr(result, "cost", None),
+        "penalty": getattr(learner, "penalty_", None),
+        "kept_prior": bool(learner.kept_prior_),
+        "iterations": int(learner.n_iter_),
+    }
+
+
+def remembering(
+    learner: Any, vectors: Stacked, told: dict[str, Any], ids: str | None, labels: str | None
+) -> Any:
+    """The learner as it is stored: with the names of its columns, and what it was learned from and how."""
+    memory = Memory(
+        source=told["data"],
+        columns=vectors.names,
+        named=bool(vectors.names),
+        kinds=("number",) * len(vectors.names),
+        missing="refuse",
+        vector_column=vectors.vector_column,
+        id_column=ids,
+        label_column=labels,
+        study=told | {"figures_as_text": []},
+    )
+    memory.keep(learner)
+    return with_names([learner], vectors.names)[0] if vectors.names else learner
+
+
+def _labelled(vectors: Stacked) -> tuple[int, int]:
+    """How many rows have a label, and how many classes there are."""
+    if vectors.labels is None:
+        return 0, 0
+    found = labelling.read(vectors.labels)
+    return int(np.count_nonzero(found.codes >= 0)), len(found.classes)
