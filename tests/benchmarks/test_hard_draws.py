@@ -39,6 +39,7 @@ UNDECIDED = {
 }
 LARGE = {
     "31:l40": "379 hard rows on features with an offset of 1e8, whose systems a Gram matrix cannot solve",
+    "20261120:l131": "212 rows with penalties from 1e-12 to 1e12: 60 steps of the interior-point method",
 }
 HONEST = {  # whether they are decided is a matter of rounding, and of the processor
     "101:w89": "bounds of 1e27, whose last digit costs more than the tolerance",

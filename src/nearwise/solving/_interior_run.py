@@ -27,7 +27,8 @@ _WORTH = 10.0  # times the tolerance: complementarity from which on a point may 
 _CLOSE = 3.0  # times the tolerance: the same, and violation, from which on one is looked at
 _SPENT = 1e-20  # complementarity beside that of rounding, where nothing is left to gain
 _SLOW = 0.5  # sum of the lengths of so many steps, below which a run is given up
-_MOST_STEPS = 50
+_MANY_STEPS, _STEADY = 50, 4.0  # after so many steps, the sum below which it is given up
+_MOST_STEPS = 150
 _REFINEMENTS = 1
 
 
@@ -100,7 +101,8 @@ class Run:
 
     @property
     def is_promising(self) -> bool:
-        slow = self.count >= WINDOW and sum(self.lengths[-WINDOW:]) < _SLOW
+        least = _SLOW if self.count < _MANY_STEPS else _STEADY
+        slow = self.count >= WINDOW and sum(self.lengths[-WINDOW:]) < least
         return not slow and not self._is_spent and self.count < _MOST_STEPS
 
     @property
