@@ -56,6 +56,19 @@ def test_it_ends_after_as_many_steps_as_there_are_different_eigenvalues() -> Non
     assert abs(products[0] @ H @ products[2]) < 1e-10
 
 
+def test_a_preconditioner_may_differ_from_step_to_step() -> None:
+    """As that of an inner solver does, which ends at an accuracy of its own."""
+    H, b = _system(300, 1e-3)
+    inverse, noise = np.linalg.inv(H), np.random.default_rng(4)
+
+    def nearly_inverse(r: np.ndarray) -> np.ndarray:
+        return inverse @ r * noise.uniform(0.9, 1.1, len(r))
+
+    found = conjugate_gradients(lambda p: H @ p, b, nearly_inverse, accuracy=1e-8, most_steps=60)
+    assert found.end is End.SOLVED
+    np.testing.assert_allclose(H @ found.x, b, atol=2e-8 * np.linalg.norm(b))
+
+
 def test_the_unknown_may_be_a_matrix_in_any_order_of_memory() -> None:
     H, _ = _system(12, 1.0)
     B = np.asfortranarray(np.random.default_rng(2).normal(size=(12, 3)))

@@ -61,7 +61,8 @@ def conjugate_gradients(
     ----------
     product : p -> H p, for arrays of the shape of b
     right : b
-    preconditioned : r -> P r for a positive definite P near the inverse of H; none by default
+    preconditioned : r -> P r for a positive definite P near the inverse of H, which may differ a little from
+        step to step; none by default
     accuracy : the residual at the end, relative to that of x = 0
     most_steps : products with H at most
     in_its_norm : measure residuals as sqrt(<r, P r>) in place of |r|
@@ -91,7 +92,7 @@ def conjugate_gradients(
         elif curved:
             return Solution(x, r, p, End.CURVED)
         x = x + length * p
-        r = r - length * q
+        last, r = r, r - length * q
         if at_edge:
             return Solution(x, r, p, End.EDGE)
         if not in_its_norm and _length(r) <= goal:
@@ -100,7 +101,8 @@ def conjugate_gradients(
         rz, before = float(np.vdot(r, z)), rz
         if in_its_norm and not rz > goal:
             return Solution(x, r, p, End.SOLVED)
-        p = z + (rz / before) * p
+        # <last, z> vanishes unless P is only nearly the same in every step, as that of an inner solver is
+        p = z + ((rz - float(np.vdot(last, z)) if preconditioned else rz) / before) * p
     return Solution(x, r, p, End.LIMIT)
 
 

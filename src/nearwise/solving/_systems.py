@@ -2,26 +2,38 @@
 
 A holds the constraint rows that bend the objective, w their second derivatives. Few rows or few unknowns
 are solved directly; otherwise by conjugate gradients. Their preconditioner takes each row's vector as
-Gaussian: then, in the eigenbasis of sum_i w_i |u_i|^2 u_i u_i^T, off-diagonal entries of D do not interact
-and the diagonal solves one r x r system.
+Gaussian: then, in the eigenbasis of sum_i w_i |u_i|^2 u_i u_i^T, off-diagonal entries of A^T(w A(D)) do not
+interact and the diagonal is multiplied by one r x r matrix. Without omega, this model of the Hessian is
+inverted entry by entry. With it, conjugate gradients solve the model too: its products cost O(r^3), whatever
+the number of rows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nearwise._common.types import Array
 from nearwise.linalg.conjugate import conjugate_gradients
 from nearwise.model.local import LocalAtoms
+
+Linear = Callable[[Array], Array]
 
 # The largest systems solved directly: rows times unknowns, which are written out, and the smaller of the two.
 _DIRECT = (1_000_000, 500)
 _DIRECT_IF_STIFF = (4_000_000, 1_500)  # conjugate gradients take long where hard rows are stiff
 _GRAM_ROWS = 4_000  # up to so many, the Gram matrix of the rows is solved where omega does not enter it
 _MAX_CG = 200
+# Of the Gaussian model: how many rows per column it is made from; where omega enters, how exactly it is
+# solved, and about how many of its products that takes. It is left out where they cost more than one product
+# with all rows.
+_MODEL_ROWS = 40
+_MODEL_ACCURACY = 0.1
+_MODEL_STEPS = 20
 # A step takes conjugate gradients about so many products with the Hessian, rough or not, each so many
 # operations more than its arithmetic; a direct solution that takes more does not pay.
 _ROUGH = 0.03
@@ -61,7 +73,7 @@ def newton_step(
     small = m * unknowns <= entries and smaller <= order
     if small and m * unknowns * smaller + 2 * smaller**3 / 3 <= affordable:
         return _direct(rows, weights, target, omega)
-    return _Gaussian(rows, weights, omega).solve(target, tol)
+    return _Gaussian(rows, weights, omega, stiff).solve(target, tol)
 
 
 def _in_row_space(rows: LocalAtoms, weights: Array, target: Array) -> tuple[Array, Array]:
@@ -113,45 +125,30 @@ def _unpacked(upper: Array, r: int) -> Array:
 class _Gaussian:
     """Conjugate gradients with the Gaussian preconditioner, in the precision of the rows."""
 
-    def __init__(self, rows: LocalAtoms, weights: Array, omega: Array | None) -> None:
-        dtype = rows.x.dtype
+    def __init__(self, rows: LocalAtoms, weights: Array, omega: Array | None, stiff: bool) -> None:
+        dtype: Any = rows.x.dtype
         r = rows.x.shape[1]
-        scale = (weights**0.25).astype(dtype)[slice(None) if rows.row is None else rows.row, None]
-        x = rows.x * scale
-        y = x if rows.x is rows.y else rows.y * scale
+        self.rows = _times(rows, (weights**0.25).astype(dtype))
         self.omega = np.ones((r, r)) if omega is None else omega
-        self.rotation = np.eye(r)
-        if omega is None:
-            # With omega the basis must stay: entries of D have to vanish where omega does, one by one.
-            squared_norm = np.einsum("ij,ij->i", y, y)
-            covariance = x.T @ (x * (squared_norm * rows.coefficient**2)[:, None])
-            self.rotation = np.linalg.eigh(((covariance + covariance.T) / 2).astype(np.float64))[1]
-            turn = self.rotation.astype(dtype)
-            x, y = (x @ turn,) * 2 if x is y else (x @ turn, y @ turn)
-        self.rows = replace(rows, x=x, y=y)
-        diagonals = self.rows.diagonals()
-        block = (diagonals.T @ diagonals).astype(np.float64)
-        off_diagonal = 2 * block
-        if x is not y or rows.row is not None:
-            squares = (x * x * (rows.coefficient**2)[:, None]).T @ (y * y)
-            off_diagonal = (squares + squares.T).astype(np.float64)
+        some = self.rows if stiff else _drawn(self.rows, _MODEL_ROWS * r)
+        self.preconditioned = self._by_entries
+        entries = None if omega is None else _moments(some)
+        if omega is None or _MODEL_STEPS * (8 * r**3 + _OVERHEAD) <= 4 * rows.n_rows * r**2:
+            squared_norm = np.einsum("ij,ij->i", some.y, some.y)
+            covariance = some.x.T @ (some.x * (squared_norm * some.coefficient**2)[:, None])
+            self.basis = np.linalg.eigh(_symmetric(covariance.astype(np.float64)))[1]
+            turn = self.basis.astype(dtype)
+            x = some.x @ turn
+            self.model = _moments(replace(some, x=x, y=x if some.x is some.y else some.y @ turn))
+            self.preconditioned = self._by_turned_entries if omega is None else self._by_model
+        off_diagonal, block = entries or self.model
         weight = np.diag(self.omega)
         self.inverse = 1.0 / (1.0 + off_diagonal * self.omega**2)
         self.diagonal_inverse = np.linalg.inv(np.eye(r) + block * np.outer(weight, weight))
 
     def solve(self, target: Array, tol: float) -> tuple[Array, Array]:
-        Q = self.rotation
-        step = conjugate_gradients(
-            self._product,
-            Q.T @ target @ Q,
-            self._preconditioned,
-            accuracy=tol,
-            most_steps=_MAX_CG,
-            in_its_norm=True,
-        ).x
-        step = (step + step.T) / 2
-        bent = self._bent(self.omega * step)
-        return Q @ step @ Q.T, Q @ bent @ Q.T
+        step = _solution(self._product, target, self.preconditioned, tol)
+        return step, self._bent(self.omega * step)
 
     def _product(self, D: Array) -> Array:
         return D + self.omega * self._bent(self.omega * D)
@@ -160,9 +157,73 @@ class _Gaussian:
         """The rows' part of the Hessian, before omega."""
         dtype: Any = self.rows.x.dtype
         normal = np.where(np.abs(D) < 1e-30, 0.0, D).astype(dtype)  # denormal numbers would slow the products
-        return self.rows.adjoint(self.rows.values(normal)).astype(np.float64)
+        return _symmetric(self.rows.adjoint(self.rows.values(normal)).astype(np.float64))
 
-    def _preconditioned(self, residual: Array) -> Array:
+    def _by_entries(self, residual: Array) -> Array:
         z = residual * self.inverse
         np.fill_diagonal(z, self.diagonal_inverse @ np.diag(residual))
         return z
+
+    def _by_turned_entries(self, residual: Array) -> Array:
+        Q = self.basis
+        return _symmetric(Q @ self._by_entries(Q.T @ residual @ Q) @ Q.T)
+
+    def _by_model(self, residual: Array) -> Array:
+        return _solution(self._modelled, residual, self._by_entries, _MODEL_ACCURACY)
+
+    def _modelled(self, D: Array) -> Array:
+        """The product with the Hessian, were the rows' vectors Gaussian."""
+        (off_diagonal, block), Q = self.model, self.basis
+        turned = Q.T @ (self.omega * D) @ Q
+        bent = off_diagonal * turned
+        np.fill_diagonal(bent, block @ np.diag(turned))
+        return D + self.omega * _symmetric(Q @ bent @ Q.T)
+
+
+def _solution(product: Linear, right: Array, preconditioned: Linear, accuracy: float) -> Array:
+    return conjugate_gradients(
+        product, right, preconditioned, accuracy=accuracy, most_steps=_MAX_CG, in_its_norm=True
+    ).x
+
+
+def _symmetric(D: Array) -> Array:
+    """Without what rounding leaves beside: the preconditioners take it for far stiffer than it is."""
+    return (D + D.T) / 2
+
+
+def _moments(rows: LocalAtoms) -> tuple[Array, Array]:
+    """What the rows' part of the Hessian multiplies off-diagonal entries with, and its diagonal block."""
+    diagonals = rows.diagonals()
+    block = (diagonals.T @ diagonals).astype(np.float64)
+    if rows.x is rows.y and rows.row is None:
+        return 2 * block, block
+    squares = (rows.x**2 * (rows.coefficient**2)[:, None]).T @ rows.y**2
+    return (squares + squares.T).astype(np.float64), block
+
+
+def _times(rows: LocalAtoms, factors: NDArray[Any]) -> LocalAtoms:
+    """The same with both vectors of every atom times the factor of its row."""
+    scale = (factors if rows.row is None else factors[rows.row])[:, None]
+    x = rows.x * scale
+    return replace(rows, x=x, y=x if rows.x is rows.y else rows.y * scale)
+
+
+def _drawn(rows: LocalAtoms, count: int) -> LocalAtoms:
+    """About so many of the rows, the larger ones more likely, times factors that make up for the others."""
+    if rows.n_rows <= count:
+        return rows
+    size = np.abs(rows.coefficient) * np.sqrt(
+        np.einsum("ij,ij->i", rows.x, rows.x) * np.einsum("ij,ij->i", rows.y, rows.y)
+    )
+    if rows.row is not None:
+        size = np.bincount(rows.row, size, rows.n_rows)
+    share = size / max(float(np.sum(size, dtype=np.float64)), 1e-300)
+    chance = np.minimum(count / 2 * (share + 1 / rows.n_rows), 1.0)
+    kept = np.random.default_rng(0).random(rows.n_rows) < chance
+    atoms, row = kept, None
+    if rows.row is not None:
+        atoms, row = kept[rows.row], (np.cumsum(kept) - 1)[rows.row[kept[rows.row]]]
+    x = rows.x[atoms]
+    y = x if rows.x is rows.y else rows.y[atoms]
+    some = LocalAtoms(x, y, rows.coefficient[atoms], row, int(np.sum(kept)))
+    return _times(some, (chance[kept] ** -0.25).astype(rows.x.dtype))
