@@ -100,25 +100,6 @@ class LocalAtoms:
         return np.bincount(self.row, weighted, self.n_rows).astype(weighted.dtype)
 
 
-def curved_rows(
-    local: Callable[[Index, Array, type], LocalAtoms],
-    curvature: Array,
-    most: int,
-    rng: np.random.Generator,
-    basis: Array,
-    single: bool,
-) -> tuple[LocalAtoms, Array, bool]:
-    """`Measurements.curved` where curvatures are an array, by what writes rows out in a basis."""
-    rows = np.flatnonzero(curvature)
-    weights = curvature[rows]
-    sampled = len(rows) > most
-    if sampled:
-        share, chosen = len(rows) / most, drawn_rows(len(rows), most, rng)
-        rows, weights = rows[chosen], weights[chosen] * share
-    few = not single or len(rows) * basis.shape[1] <= SINGLE
-    return local(rows, basis, np.float64 if few else np.float32), weights, sampled
-
-
 def drawn_rows(count: int, most: int, rng: np.random.Generator) -> Index:
     """The rows of a sample, in order."""
     return np.sort(rng.choice(count, most, replace=False))
