@@ -32,8 +32,8 @@ from nearwise.learners._grading import SCORINGS
 from nearwise.learners._progress import Callbacks, progress
 from nearwise.learners._space import Outside
 from nearwise.learners._structure import AnyResult, Structure
+from nearwise.learners.coordinate_metrics import DiagonalMetric
 from nearwise.learners.decisions import PairDecisions
-from nearwise.learners.diagonal_metric import DiagonalMetric
 from nearwise.learners.input_kernels import is_precomputed
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence, Frobenius, LogDet, VonNeumann
