@@ -149,6 +149,16 @@ def test_import_is_cheap(statement: str) -> None:
     assert not loaded & {"numba", "matplotlib", "dask", "scipy", "sklearn", "numpy", "rich"}
 
 
+@pytest.mark.long
+def test_a_learner_is_imported_without_the_others() -> None:
+    """Each import of a module takes its milliseconds, and `nearwise learn` starts with all that it needs."""
+    loaded = run("import sys\nimport nearwise as nw\nnw.MetricLearner\nprint(*sys.modules)").split()
+    rooms = {name.split(".")[1] for name in loaded if name.startswith("nearwise.")}
+    assert "solving" in rooms
+    assert not rooms & {"fixed_rank", "online", "named", "data", "study", "show", "cli"}
+    assert not {"numba", "matplotlib", "dask", "sklearn.compose"} & set(loaded)
+
+
 def test_no_pickle() -> None:
     assert faults(pickles) == {}
 

@@ -32,17 +32,16 @@ if TYPE_CHECKING:
         PriorKeptWarning as PriorKeptWarning,
         WorseThanEuclideanWarning as WorseThanEuclideanWarning,
     )
+    from .learners.coordinate_metrics import JoinedMetric as JoinedMetric, KernelMap as KernelMap
     from .learners.fixed_rank_embedding import FixedRankEmbedding as FixedRankEmbedding
     from .learners.fixed_rank_learner import FixedRankLearner as FixedRankLearner
     from .learners.fixed_rank_regressor import FixedRankRegressor as FixedRankRegressor
-    from .learners.joined_metric import JoinedMetric as JoinedMetric
     from .learners.kernel_learner import KernelLearner as KernelLearner
     from .learners.kernel_reducer import (
         KernelReducer as KernelReducer,
         TruncationWarning as TruncationWarning,
     )
     from .learners.metric import (
-        KernelMap as KernelMap,
         KernelMetric as KernelMetric,
         Metric as Metric,
     )
@@ -115,8 +114,8 @@ _EXPORTS: dict[str, str | None] = {
     "threads": "_common.threads",
     "Metric": "learners.metric",
     "KernelMetric": "learners.metric",
-    "JoinedMetric": "learners.joined_metric",
-    "KernelMap": "learners.metric",
+    "JoinedMetric": "learners.coordinate_metrics",
+    "KernelMap": "learners.coordinate_metrics",
     "MetricLearner": "learners.metric_learner",
     "AutoLearner": "learners.auto_learner",
     "FixedRankEmbedding": "learners.fixed_rank_embedding",

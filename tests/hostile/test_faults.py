@@ -183,6 +183,7 @@ TOO_LARGE: dict[str, tuple[Callable[[], Any], str]] = {
 def test_too_little_memory_is_foreseen(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     make, text = TOO_LARGE[case]
     monkeypatch.setattr(memory, "free_bytes", lambda: 100_000)
+    monkeypatch.setattr(memory, "_SMALL", 0)
     with pytest.raises(MemoryError, match=text):
         make()
 

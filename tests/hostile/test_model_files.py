@@ -322,5 +322,6 @@ def test_a_matrix_too_large_for_memory_is_not_made(tmp_path: Path, monkeypatch: 
     path = tmp_path / "model"
     read = model_file(path)
     monkeypatch.setattr(memory, "free_bytes", lambda: 10)
+    monkeypatch.setattr(memory, "_SMALL", 0)
     assert "its matrix needs 0.0 GB of memory, and 0.0 GB are free" in refusal(read, path)
     assert sealed(path.read_bytes()) == path.read_bytes()

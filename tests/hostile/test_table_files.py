@@ -109,6 +109,7 @@ def test_sizes_are_checked_before_memory_is_set_aside(
     path.write_bytes(make())
     monkeypatch.setattr(_sizes, "_ALWAYS", 10_000)
     monkeypatch.setattr(memory, "free_bytes", lambda: 700_000)
+    monkeypatch.setattr(memory, "_SMALL", 0)
     tracemalloc.start()
     try:
         with pytest.raises(TableError) as refusal:

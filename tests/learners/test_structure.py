@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 import nearwise as nw
 from nearwise import constraints as c
-from nearwise.learners.diagonal_metric import DiagonalMetric
+from nearwise.learners.coordinate_metrics import DiagonalMetric
 from nearwise.study import structure
 from nearwise.study.inspection import Missing, feature_shares, spectrum
 

@@ -10,7 +10,7 @@ import pytest
 import nearwise as nw
 from nearwise.benchmarks.problems import Sizes
 from nearwise.datasets import Dataset
-from nearwise.linalg import extreme, spectrum
+from nearwise.linalg import spectrum
 from nearwise.named import _groups
 
 Load = Callable[[str], Dataset]
@@ -213,13 +213,13 @@ def test_the_smaller_side_of_a_large_spectrum_gives_the_same(
 def test_an_eigenvalue_that_was_missed_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     A = few_negative(520)
     expected = nw.nearest_correlation(A)
-    find = extreme.negative_eigenpairs
+    find = spectrum.negative_eigenpairs
 
     def forgetful(Z: np.ndarray, start: np.ndarray | None) -> tuple[np.ndarray, np.ndarray] | None:
         found = find(Z, start)
         return found if found is None else (found[0][:-1], found[1][:, :-1])
 
-    monkeypatch.setattr(extreme, "negative_eigenpairs", forgetful)
+    monkeypatch.setattr(spectrum, "negative_eigenpairs", forgetful)
     found = nw.nearest_correlation(A)
     assert found.status is nw.Status.SOLVED
     assert found.matrix == pytest.approx(expected.matrix, abs=1e-6)
@@ -243,7 +243,7 @@ def test_a_matrix_is_semidefinite_up_to_rounding(shift: float, expected: bool) -
     B = np.random.default_rng(0).normal(size=(50, 30))
     X = B @ B.T - shift * np.eye(50)
     before = X.copy()
-    assert extreme.is_semidefinite(X) is expected
+    assert spectrum.is_semidefinite(X) is expected
     assert np.array_equal(X, before)
 
 

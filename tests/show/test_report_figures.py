@@ -12,7 +12,7 @@ from sklearn.datasets import load_iris
 
 import nearwise as nw
 from nearwise import constraints as c, report, study
-from nearwise.show.report import _figures, _maps
+from nearwise.show.report import _graded, _maps
 from nearwise.study import inspection
 from nearwise.study.by_kind import ClassRecall, Margins, MeasuredDistances, PenaltyPath
 from nearwise.study.evaluation import Figure, Interval
@@ -58,7 +58,7 @@ def test_intervals_share_one_scale_that_begins_at_zero() -> None:
         Figure("error", Interval(0.5, 0.25, 0.75), Interval(0.25, 0.25, 0.25), lower_is_better=True),
         Figure("NMI", Interval(1.0, 1.0, 1.0), Interval(0.5, 0.5, 0.5), False, percent=False),
     ]
-    text = _figures.intervals(found)
+    text = _graded.intervals(found)
     places = {kind: re.findall(rf'class="{kind} dot" d="M([\d.]+)', text) for kind in ("before", "after")}
     zero, whole = 10.0, 344.0
     assert [float(x) for x in places["before"]] == [(zero + whole) / 2, whole]
@@ -67,8 +67,8 @@ def test_intervals_share_one_scale_that_begins_at_zero() -> None:
     assert labels == ["0", "20\u00a0%", "40\u00a0%", "60\u00a0%", "80\u00a0%", "100\u00a0%"]
     assert "100 % stands for 1" in text
     unknown = Interval(float("nan"), float("nan"), float("nan"))
-    assert _figures.intervals([Figure("x", unknown, unknown, False)]) == ""
-    large = _figures.intervals([Figure("x", Interval(3.0, 2.0, 4.0), Interval(1.0, 1.0, 1.0), True)])
+    assert _graded.intervals([Figure("x", unknown, unknown, False)]) == ""
+    large = _graded.intervals([Figure("x", Interval(3.0, 2.0, 4.0), Interval(1.0, 1.0, 1.0), True)])
     assert "400\u00a0%" in large
 
 

@@ -11,7 +11,7 @@ import pytest
 import cases
 import nearwise as nw
 from nearwise.model.formulation import Formulation
-from nearwise.model.local import LocalAtoms, curved_rows
+from nearwise.model.local import LocalAtoms
 from nearwise.model.measurements import InMemory, Measurements, bind
 from nearwise.solving.reduction import reduced
 
@@ -66,7 +66,7 @@ class Pieces:
         return LocalAtoms(x, x if np.array_equal(x, y) else y, coefficient, row, len(rows))
 
     def curved(self, *arguments: Any, single: bool) -> tuple[LocalAtoms, Array, bool]:
-        return curved_rows(self.local, *arguments, single)
+        return InMemory.curved(self, *arguments, single)
 
     def weight(self, dual: Array, B: Array, values: Array | None = None) -> float:
         return float(np.abs(dual) @ self.parts_of_factor(B))

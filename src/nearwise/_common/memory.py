@@ -10,12 +10,13 @@ import os
 from pathlib import Path
 
 _GIGABYTE = 1e9
+_SMALL = 1 << 24  # bytes that are not worth the time that it takes to ask what is free
 _UNLIMITED = 1 << 60  # how control groups and limits write that there is none, or more
 
 
 def foresee(n_bytes: float, what: str) -> None:
     """Raise a MemoryError where so many bytes for the named thing are more than what is free."""
-    free = free_bytes()
+    free = free_bytes() if n_bytes > _SMALL else None
     if free is not None and n_bytes > free:
         raise MemoryError(
             f"{what} needs {n_bytes / _GIGABYTE:,.1f} GB of memory, and {free / _GIGABYTE:,.1f} GB are free"

@@ -124,6 +124,14 @@ def symmetric(A: ArrayLike, name: str) -> Array:
     return half + half.T
 
 
+def stacked(matrices: Any) -> Array:
+    """The symmetric parts of m >= 1 square matrices, (m, d, d)."""
+    C = finite(matrices, "matrices", ndim=3)
+    if C.shape[0] == 0 or C.shape[1] == 0 or C.shape[1] != C.shape[2]:
+        raise ValueError(f"matrices must be square and at least one, got an array of shape {C.shape}")
+    return np.asarray((C + C.swapaxes(1, 2)) / 2)
+
+
 def column(
     values: ArrayLike,
     length: int,

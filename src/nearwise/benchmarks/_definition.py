@@ -19,8 +19,7 @@ import numpy as np
 
 import nearwise as nw
 from nearwise._common.types import Array
-from nearwise.benchmarks._exact import Arithmetic, Exact
-from nearwise.benchmarks._exact_losses import ExactLosses, Row
+from nearwise.benchmarks._exact import Arithmetic, Exact, ExactLosses, Row
 from nearwise.benchmarks._random_problems import Case
 
 DIGITS = 80

@@ -10,7 +10,6 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 import nearwise as nw
 from nearwise._common.types import Array
+from nearwise.benchmarks._tables import timed
 from nearwise.benchmarks._workload import peak_bytes
 from nearwise.fixed_rank.driver import FixedRankRecord, minimise
 from nearwise.fixed_rank.geometry import Flat, MixingGeometry, Polar
@@ -152,17 +152,5 @@ def measure(d: int, n_objects: int, rank: int, pairs: int) -> None:
     X, y = wide_data(d, n_objects)
     side = nw.constraints.from_labels(y, n_pairs=pairs, random_state=SEED)
     learner = nw.FixedRankLearner(rank=rank, random_state=SEED)
-    began = time.perf_counter()
-    learner.fit(X, constraints=side)
-    seconds = time.perf_counter() - began
+    seconds, _ = timed(lambda: learner.fit(X, constraints=side))
     print(json.dumps({"seconds": seconds, "iterations": learner.n_iter_, "peak": peak_bytes()}))
-
-
-Fit = Callable[[], Any]
-
-
-def timed(fit: Fit) -> tuple[float, Any]:
-    """Seconds, and what the function returns."""
-    began = time.perf_counter()
-    found = fit()
-    return time.perf_counter() - began, found

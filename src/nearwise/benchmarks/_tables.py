@@ -1,7 +1,8 @@
 """What every benchmark shares: targets, tables of measured rows, and the command that runs and prints them.
 
 A section is one or more functions that measure something and yield a `Table` or more. One that lacks its
-data or its peer raises `Unavailable`; it is skipped with the reason, and the rest runs.
+data raises `DatasetUnavailable`, one that lacks its peer `Unavailable`; it is skipped with the reason, and
+the rest runs.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import math
 import os
 import platform
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +22,7 @@ from typing import Any, TypeVar
 
 from nearwise import __version__
 from nearwise.benchmarks.baselines import Unavailable
+from nearwise.data.datasets import DatasetUnavailable
 
 Cell = str | float | int | None
 Row = dict[str, Cell]
@@ -108,7 +111,7 @@ def run(
                 for table in part(sizes):
                     tables.append({"section": section, "load": _load(), **table.plain()})
                     _print(console, section, table, repeat)
-            except Unavailable as error:
+            except (Unavailable, DatasetUnavailable) as error:
                 skipped[label] = str(error)
                 console.print(f"\n{label}: skipped: {error}")
     if arguments.json:
@@ -130,6 +133,13 @@ def counted(found: Iterable[Item], count: int) -> Iterator[Item]:
             print(f"{number} of {count}", file=sys.stderr, flush=True)
     if terminal:
         print("\r", end="", file=sys.stderr)
+
+
+def timed(work: Callable[[], Item]) -> tuple[float, Item]:
+    """Seconds by the clock, and what the work returns."""
+    start = time.perf_counter()
+    found = work()
+    return time.perf_counter() - start, found
 
 
 def least(values: Iterable[float | None]) -> float | None:

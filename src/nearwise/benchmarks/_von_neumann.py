@@ -6,14 +6,13 @@ of each counts.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 import nearwise as nw
 from nearwise._common.threads import blas_threads
-from nearwise.benchmarks._tables import Row, Table, Target
+from nearwise.benchmarks._tables import Row, Table, Target, timed
 from nearwise.linalg.cauchy import cauchy_product
 from nearwise.linalg.eigenupdate import FAST_FROM, rank_one_update
 from nearwise.solving.von_neumann import VonNeumannEngine
@@ -156,7 +155,5 @@ def _least(tasks: Sequence[Callable[[], None]], repeats: int) -> list[float]:
     best = [np.inf] * len(tasks)
     for _ in range(repeats):
         for k, task in enumerate(tasks):
-            start = time.perf_counter()
-            task()
-            best[k] = min(best[k], time.perf_counter() - start)
+            best[k] = min(best[k], timed(task)[0])
     return best

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 import nearwise as nw
-from nearwise.benchmarks.baselines import Unavailable
 from nearwise.model.blocks import Constraints
 
 SEED = 0  # of the pairs and of the order in which the compiled loop visits them
@@ -103,10 +102,7 @@ def load(sizes: Sizes) -> Data:
     """MNIST's training images as principal components; read and decomposed once."""
     from sklearn.decomposition import PCA
 
-    try:
-        stored = nw.datasets.load("mnist")
-    except nw.datasets.DatasetUnavailable as error:
-        raise Unavailable(str(error)) from error
+    stored = nw.datasets.load("mnist")
     images = stored.X[: sizes.objects]
     pixels = images.reshape(len(images), -1).astype(np.float64) / 255
     pca = PCA(min(sizes.components, *pixels.shape), svd_solver="covariance_eigh")

@@ -17,8 +17,8 @@ import numpy as np
 
 import nearwise as nw
 from nearwise.benchmarks import _fixed_rank_peers as peers, _fixed_rank_trials as trials, _tables
-from nearwise.benchmarks._tables import Row, Table, Target, counted, least, ratio
-from nearwise.benchmarks.baselines import Unavailable, require
+from nearwise.benchmarks._tables import Row, Table, Target, counted, least, ratio, timed
+from nearwise.benchmarks.baselines import require
 
 TARGETS = {
     "pymanopt / ours, each": Target(1, at_least=True),
@@ -261,7 +261,7 @@ def usps(sizes: Sizes) -> Iterator[Table]:
     found: dict[str, nw.FixedRankEmbedding] = {}
     for _ in range(sizes.repeats):
         for name in peers.GEOMETRIES:
-            seconds, found[name] = peers.timed(partial(embedding, name, "auto"))
+            seconds, found[name] = timed(partial(embedding, name, "auto"))
             best[name] = min(seconds, best.get(name, math.inf))
     faster, slower = TARGETS["paper's 47.3 s / ours"], TARGETS["polar / flat"]
     for name, model in found.items():
@@ -273,12 +273,12 @@ def usps(sizes: Sizes) -> Iterator[Table]:
             row |= {"polar / flat": share, str(slower): slower.verdict(share)}
         table.rows.append(row)
     for name in peers.GEOMETRIES:
-        seconds, model = peers.timed(partial(embedding, name, "armijo"))
+        seconds, model = timed(partial(embedding, name, "armijo"))
         row = {"method": f"{name}, Armijo as in the paper", "seconds": seconds, "iterations": model.n_iter_}
         table.rows.append(row | {"cost": model.result_.cost, "NMI": nmi(model.embedding_)})
     values, vectors = np.linalg.eigh(K)
     factor = vectors[:, -sizes.usps_rank :] * np.sqrt(values[-sizes.usps_rank :])
-    seconds, result = peers.timed(lambda: nw.solve(nw.Problem(factor, side)))
+    seconds, result = timed(lambda: nw.solve(nw.Problem(factor, side)))
     row = {"method": "LogDet", "seconds": seconds, "published": _PAPER["LogDet"]}
     table.rows.append(row | {"iterations": result.n_iter, "NMI": nmi(result.kernel_factor)})
     table.rows.append({"method": "kernel PCA", "NMI": nmi(factor)})
@@ -287,10 +287,7 @@ def usps(sizes: Sizes) -> Iterator[Table]:
 
 def _usps_kernel(sizes: Sizes) -> tuple[Any, Any, nw.constraints.Constraints]:
     """The centred kernel of the test digits, their labels, and the pairs of 10.2.1."""
-    try:
-        stored = nw.datasets.load("usps")
-    except nw.datasets.DatasetUnavailable as error:
-        raise Unavailable(str(error)) from error
+    stored = nw.datasets.load("usps")
     from sklearn.metrics.pairwise import rbf_kernel
 
     X, y = np.asarray(stored.X_test, float)[: sizes.usps_objects], np.asarray(stored.y_test)

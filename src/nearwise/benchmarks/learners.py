@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -31,7 +30,7 @@ import nearwise as nw
 from nearwise._common.types import Array, Labels
 from nearwise.benchmarks import _tables
 from nearwise.benchmarks._neighbor_errors import BASELINE, LINEAR, OURS, data_sets, tables
-from nearwise.benchmarks._tables import Row, Table, Target
+from nearwise.benchmarks._tables import Row, Table, Target, timed
 from nearwise.benchmarks.baselines import Unavailable
 from nearwise.benchmarks.baselines.peers import METHODS
 
@@ -159,10 +158,7 @@ def banking(sizes: Sizes) -> Iterator[Table]:
     their problems, half of them similar. Of the test questions that have a problem, each is compared with
     those of the other products; precision is the share of its own problem among the 10 nearest.
     """
-    try:
-        data = nw.datasets.load("banking77_minilm")
-    except nw.datasets.DatasetUnavailable as error:
-        raise Unavailable(str(error)) from error
+    data = nw.datasets.load("banking77_minilm")
     known, asked = data.extra["problem"] != "", data.extra["problem_test"] != ""
     X, test = data.X[known].astype(np.float64), data.X_test[asked].astype(np.float64)
     problem, product = data.extra["problem_test"][asked], data.extra["product_test"][asked]
@@ -180,9 +176,7 @@ def banking(sizes: Sizes) -> Iterator[Table]:
             data.extra["problem"][known], n_pairs=sizes.pairs, random_state=seed
         )
         learner = nw.MetricLearner(random_state=seed)
-        start = time.perf_counter()
-        learner.fit(X, constraints=side)
-        took = time.perf_counter() - start
+        took, _ = timed(lambda: learner.fit(X, constraints=side))  # noqa: B023
         found = _precision(learner.transform(test), problem, product)
         row: Row = {"metric": f"learned, seed {seed}", "precision": found}
         row |= {str(precision): precision.verdict(found), "seconds": took}
@@ -198,10 +192,7 @@ def text(sizes: Sizes) -> Iterator[Table]:
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.metrics.pairwise import euclidean_distances
 
-    try:
-        data = nw.datasets.load("newsgroups20")
-    except nw.datasets.DatasetUnavailable as error:
-        raise Unavailable(str(error)) from error
+    data = nw.datasets.load("newsgroups20")
     rng = np.random.default_rng(0)
     kept, asked = (rng.permutation(len(part))[: sizes.documents] for part in (data.X, data.X_test))
     words = TfidfVectorizer(stop_words="english", max_features=5000)
@@ -217,9 +208,7 @@ def text(sizes: Sizes) -> Iterator[Table]:
     target = Target(round(euclidean, 4), at_least=True)
     for rank in sizes.ranks:
         learner = nw.MetricLearner(rank=rank, random_state=0)
-        start = time.perf_counter()
-        _fitted(learner, X, y)
-        took = time.perf_counter() - start
+        took, _ = timed(functools.partial(_fitted, learner, X, y))
         found = _accuracy(learner.distances(test, X, squared=True), y, y_test)
         row: Row = {"metric": f"rank {rank}", "accuracy": found, str(target): target.verdict(found)}
         table.rows.append(row | {"seconds": took})
@@ -289,12 +278,7 @@ def _fitted(learner: Any, X: Any, y: Labels) -> None:
 
 
 def _least_seconds(task: Callable[[], Any], repeats: int) -> float:
-    seconds = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        task()
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)
+    return min(timed(task)[0] for _ in range(repeats))
 
 
 def _names(text: str) -> tuple[str, ...]:

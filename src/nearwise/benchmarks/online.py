@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 import nearwise as nw
 from nearwise._common.types import Array
 from nearwise.benchmarks import _extended, _tables
-from nearwise.benchmarks._tables import Row, Table, Target
-from nearwise.benchmarks.baselines import Unavailable
+from nearwise.benchmarks._tables import Row, Table, Target, timed
 
 TARGETS = {
     "pairs a second": Target(100_000, at_least=True),
@@ -132,11 +131,9 @@ def exponentiated(sizes: Sizes) -> Iterator[Table]:
     turns: list[tuple[float, float, float, float]] = []
     for _ in range(sizes.repeats):
         batch, single = (nw.online.ExponentiatedGradient(d, 0.5) for _ in range(2))
-        together = _seconds(lambda: batch.update_many(x, y))  # noqa: B023
-        one_by_one = _seconds(lambda: [single.update(*example) for example in zip(x, y, strict=True)])  # noqa: B023
-        start = time.perf_counter()
-        W = _dense_exponentiated(x, y, 0.5)
-        full = time.perf_counter() - start
+        together, _ = timed(lambda: batch.update_many(x, y))  # noqa: B023
+        one_by_one, _ = timed(lambda: [single.update(*example) for example in zip(x, y, strict=True)])  # noqa: B023
+        full, W = timed(lambda: _dense_exponentiated(x, y, 0.5))
         turns.append((together, one_by_one, full, float(np.abs(batch.matrix - W).max() / W.max())))
     together, one_by_one, full, agreement = np.min(turns, axis=0)
     target = TARGETS["full / rank-one"]
@@ -229,10 +226,7 @@ def rounding(sizes: Sizes) -> Iterator[Table]:
 
 def pendigits(sizes: Sizes) -> Iterator[Table]:
     """One pass over random pairs beside a batch fit."""
-    try:
-        data = nw.datasets.load("pendigits")
-    except nw.datasets.DatasetUnavailable as error:
-        raise Unavailable(str(error)) from error
+    data = nw.datasets.load("pendigits")
     train, test = (np.asarray(rows, dtype=np.float64) for rows in (data.X, data.X_test))
     table = Table(
         "pendigits: 5-NN error in percent after one pass over random pairs, beside MetricLearner's fit",
@@ -260,12 +254,6 @@ def pendigits(sizes: Sizes) -> Iterator[Table]:
             row |= {"points above batch": above, str(target): target.verdict(above)}
         table.rows.append(row)
     yield table
-
-
-def _seconds(work: Callable[[], Any]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
 
 
 def _least_seconds(work: Callable[[], Any], repeats: int) -> tuple[float, float]:

@@ -21,8 +21,8 @@ import nearwise as nw
 from nearwise._common.threads import one_blas_thread
 from nearwise._common.types import Array
 from nearwise.benchmarks import _rolls, _tables
-from nearwise.benchmarks._tables import Row, Table, Target
-from nearwise.benchmarks.baselines import Unavailable, require
+from nearwise.benchmarks._tables import Row, Table, Target, timed
+from nearwise.benchmarks.baselines import require
 from nearwise.data import datasets
 from nearwise.named.cut import swap_pairs
 from nearwise.solvers import Newton, ThinFactor
@@ -106,7 +106,7 @@ def main(argv: list[str]) -> int:
 def small(sizes: Sizes) -> Iterator[Table]:
     """The published invalid correlation matrices, beside statsmodels, and with fixed entries."""
     peer = _statsmodels()
-    matrices = _extra("corr_invalid_small")
+    matrices = datasets.load("corr_invalid_small").extra
     target = TARGETS["statsmodels / nearwise"]
     table = Table(
         f"nearest correlation matrix, Frobenius, to {TOL:g}",
@@ -138,7 +138,7 @@ def small(sizes: Sizes) -> Iterator[Table]:
 def bank(sizes: Sizes) -> Iterator[Table]:
     """The bank matrix, as it is and with noise that makes all its rows different."""
     peer = _statsmodels()
-    A = _extra("corr_invalid_bccd16")["A"][: sizes.bank, : sizes.bank]
+    A = datasets.load("corr_invalid_bccd16").extra["A"][: sizes.bank, : sizes.bank]
     noise = np.random.default_rng(SEED).standard_normal(A.shape) * 1e-6
     noisy = A + np.triu(noise, 1) + np.triu(noise, 1).T
     target = TARGETS["statsmodels / nearwise"]
@@ -153,10 +153,7 @@ def bank(sizes: Sizes) -> Iterator[Table]:
     )
     for name, matrix in (("as published", A), ("with noise", noisy)):
         [ours] = _in_turns([partial(nw.nearest_correlation, matrix)], 1)
-        [theirs] = _in_turns(
-            [partial(peer, matrix, n_fact=sizes.peer_iterations / len(A))],
-            1,
-        )
+        [theirs] = _in_turns([partial(peer, matrix, n_fact=sizes.peer_iterations / len(A))], 1)
         row = _correlation_row(name, matrix, *ours)
         limit = TARGETS["decompositions"]
         row |= {
@@ -248,7 +245,7 @@ def relaxation(sizes: Sizes) -> Iterator[Table]:
 
 def reducer(sizes: Sizes) -> Iterator[Table]:
     """The trace-norm problem of `KernelReducer`, by its leading eigenpairs and by all of them."""
-    data = _usps()
+    data = datasets.load("usps")
     table = Table(
         "kernel dimensionality reduction, JKDD12 (26), of USPS digits with the full basis, to 1e-6",
         ["all: Newton's method on the whole matrix; difference: of the two matrices, relative in norm"],
@@ -305,9 +302,8 @@ def _in_turns(calls: list[Callable[[], Any]], repeats: int) -> list[tuple[float,
         if turn >= 3 and time.perf_counter() - begin > LONG:
             break
         for k, call in enumerate(calls):
-            start = time.perf_counter()
-            found = call()
-            best[k] = min(best[k][0], time.perf_counter() - start), found
+            seconds, found = timed(call)
+            best[k] = min(best[k][0], seconds), found
     return best
 
 
@@ -332,20 +328,6 @@ def _statsmodels() -> Callable[..., Array]:
             return np.asarray(corr_nearest(A, **settings))
 
     return quiet
-
-
-def _extra(name: str) -> dict[str, Array]:
-    try:
-        return dict(datasets.load(name).extra)
-    except datasets.DatasetUnavailable as error:
-        raise Unavailable(str(error)) from None
-
-
-def _usps() -> datasets.Dataset:
-    try:
-        return datasets.load("usps")
-    except datasets.DatasetUnavailable as error:
-        raise Unavailable(str(error)) from None
 
 
 def _trace_norm_problem(X: Array, y: NDArray[Any]) -> nw.Problem:

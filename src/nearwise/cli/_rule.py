@@ -14,11 +14,13 @@ from nearwise.cli._common import (
     add_options as add_running,
     check_distinct,
     check_output,
+    columns,
     number_that,
     positive_number,
     refusing_bad_input,
     tell,
 )
+from nearwise.cli.neighbors import FORMATS
 
 if TYPE_CHECKING:
     from nearwise.data.tables import Table
@@ -75,26 +77,41 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_running(parser.add_argument_group("running"), "threads", "force", "quiet", "json")
 
 
-def check(arguments: argparse.Namespace, inputs: dict[str, str | None], output: str | None) -> None:
-    """Refuse, before anything is read, what cannot be meant."""
+def check(arguments: argparse.Namespace, rows: str, inputs: dict[str, str | None] | None = None) -> None:
+    """Refuse, before anything is read, what cannot be meant; `rows` is what the command finds."""
+    if arguments.json and arguments.output is not None:
+        raise BadInput(f"--json prints the {rows} on standard output; leave out -o, or write -o FILE.json")
     if (arguments.min_rate is None) == arguments.strategy.startswith("max_"):
         need = "needs --min-rate" if arguments.min_rate is None else "has no --min-rate"
         raise BadInput(f"--strategy {arguments.strategy} {need}")
     if arguments.save is not None and arguments.calibrate is None and arguments.threshold is None:
         raise BadInput("--save keeps a new threshold; give --calibrate or --threshold")
-    files = {"DATA": arguments.data, "--calibrate": arguments.calibrate, **inputs}
+    files = {"DATA": arguments.data, "--calibrate": arguments.calibrate, **(inputs or {})}
     if list(files.values()).count(STANDARD) > 1:
         raise BadInput("only one file can come from standard input")
     if STANDARD in (arguments.model, arguments.save):
         raise BadInput("a model is a file, and neither standard input nor output")
-    outputs = {"-o": output, "--save": arguments.save}
+    outputs = {"-o": arguments.output, "--save": arguments.save}
     check_distinct({"MODEL": arguments.model, **files}, outputs)
     for target in outputs.values():
         if target is not None:
             check_output(target, arguments.force)
 
 
-def chosen(arguments: argparse.Namespace, fitted: Fitted, table: Table) -> tuple[Rule, list[str]]:
+def opened(arguments: argparse.Namespace) -> tuple[Fitted, Table, Rule, list[str]]:
+    """Model and data, the rule, and what the user should know about it."""
+    from nearwise import study
+    from nearwise.data import tables
+
+    with refusing_bad_input():
+        if arguments.output is not None:
+            tables.check_target(arguments.output, FORMATS)
+        fitted = study.load(arguments.model)
+        table = fitted.read(arguments.data, least=2, **columns(arguments))
+        return fitted, table, *_chosen(arguments, fitted, table)
+
+
+def _chosen(arguments: argparse.Namespace, fitted: Fitted, table: Table) -> tuple[Rule, list[str]]:
     """The rule that the options ask for, and what the user should know about it; it is saved if asked."""
     from nearwise import study
 

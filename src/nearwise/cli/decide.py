@@ -7,13 +7,10 @@ import argparse
 from nearwise.cli import _rule
 from nearwise.cli._common import (
     DONE,
-    BadInput,
     add_model_and_data,
-    columns,
     limit_threads,
     refusing_bad_input,
 )
-from nearwise.cli.neighbors import FORMATS
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -30,19 +27,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Load, calibrate, decide, write."""
-    if arguments.json and arguments.output is not None:
-        raise BadInput("--json prints the decisions on standard output; leave out -o, or write -o FILE.json")
-    _rule.check(arguments, {"--pairs": arguments.pairs}, arguments.output)
+    _rule.check(arguments, "decisions", {"--pairs": arguments.pairs})
     with limit_threads(arguments.threads):
         from nearwise import study
-        from nearwise.data import tables
 
+        fitted, table, rule, notes = _rule.opened(arguments)
         with refusing_bad_input():
-            if arguments.output is not None:
-                tables.check_target(arguments.output, FORMATS)
-            fitted = study.load(arguments.model)
-            table = fitted.read(arguments.data, least=2, **columns(arguments))
-            rule, notes = _rule.chosen(arguments, fitted, table)
             found = study.decide(fitted, table, arguments.pairs, rule)
     named = table.ids[found.pairs] if table.ids is not None else found.pairs
     written = {

@@ -7,13 +7,9 @@ import argparse
 from nearwise.cli import _rule
 from nearwise.cli._common import (
     DONE,
-    BadInput,
     add_model_and_data,
-    columns,
     limit_threads,
-    refusing_bad_input,
 )
-from nearwise.cli.neighbors import FORMATS
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -24,21 +20,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Load, calibrate, search, write."""
-    if arguments.json and arguments.output is not None:
-        raise BadInput("--json prints the pairs on standard output; leave out -o, or write -o FILE.json")
-    _rule.check(arguments, {}, arguments.output)
+    _rule.check(arguments, "pairs")
     with limit_threads(arguments.threads):
         from rich.console import Console
 
         from nearwise import study
-        from nearwise.data import tables
 
-        with refusing_bad_input():
-            if arguments.output is not None:
-                tables.check_target(arguments.output, FORMATS)
-            fitted = study.load(arguments.model)
-            table = fitted.read(arguments.data, least=2, **columns(arguments))
-            rule, notes = _rule.chosen(arguments, fitted, table)
+        fitted, table, rule, notes = _rule.opened(arguments)
         console = Console(stderr=True, quiet=arguments.quiet or arguments.json, markup=False)
         with console.status("searching") as line:
             found = study.near_duplicates(

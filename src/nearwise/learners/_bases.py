@@ -1,6 +1,7 @@
 """Small bases of a large space of vectors, for metrics that are the identity outside them: JKDD12 3.6.
 
 `linear_basis` returns d x k orthonormal columns in O(dk) memory beside the data, which may be sparse.
+`prior` and `subspace` are where an online learner starts: the metric, and the subspace in which it learns.
 """
 
 from __future__ import annotations
@@ -9,13 +10,18 @@ import warnings
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import svds
 
 from nearwise._common import threads
-from nearwise._common.reading import finite
+from nearwise._common.checks import one_of
+from nearwise._common.reading import finite, symmetric
 from nearwise._common.types import Array, Codes
-from nearwise.learners._maps import neighbor_directions
+from nearwise.learners import _bases
+from nearwise.learners._soft_neighbors import neighbor_directions
+from nearwise.learners.base import rank_wanted
+from nearwise.learners.metric import Metric, symmetric_root
 
 BASES = ("svd", "kmeans", "class_means", "class_clusters", "neighbors")
 BY_CLASS = ("auto", "class_means", "class_clusters")  # those that labels make, where there are labels
@@ -24,6 +30,8 @@ _DEPENDENT = 1e-10  # relative singular value below which columns of a basis cou
 _WIDEST = 256  # features in which directions of neighbours are searched; of more, so many singular vectors
 _MAPPED = 1_000  # rows that such directions are learned from at most
 _SMALL = 500  # order up to which all singular vectors are computed
+FULL_FEATURES = 1000  # the largest number of features for which all of M is learned by default
+DEFAULT_RANK = 100  # of a subspace where not
 
 
 def linear_basis(
@@ -129,3 +137,44 @@ def _completed(basis: Array, others: Array) -> Array:
 def _at_least_one(basis: Array) -> Array:
     """The basis, or where everything is zero the first axis, so that there is a space to learn in."""
     return basis if basis.shape[1] else np.eye(len(basis), 1)
+
+
+def prior(given: Any, d: int) -> tuple[Array | None, Array | None]:
+    """The basis of the prior's subspace and a factor of its matrix there; None for all of it, and for I.
+
+    `given` is "identity", a matrix, a `Metric`, or a fitted learner.
+    """
+    found = getattr(given, "metric_", given)
+    if isinstance(found, str):
+        one_of(found, "prior", ("identity",))
+        return None, None
+    if isinstance(found, Metric):
+        if found.n_features != d:
+            raise ValueError(f"prior is a metric of {found.n_features} features, but X has {d}")
+        return found.basis, found.factor
+    if hasattr(found, "get_params"):
+        raise ValueError("prior is a learner that is not fitted, as a clone is; pass its metric_")
+    matrix = symmetric(found, "prior")
+    if matrix.shape != (d, d):
+        raise ValueError(f"prior must have shape {(d, d)} like the features, got {matrix.shape}")
+    values, V = np.linalg.eigh(matrix)
+    if values[0] < -1e-8 * abs(values[-1]) or values[-1] <= 0.0:
+        raise ValueError(f"prior must be positive semidefinite, but has the eigenvalue {values[0]:.3g}")
+    return None, symmetric_root(V * np.sqrt(np.maximum(values, 0.0)))
+
+
+def subspace(
+    basis: Any, rank: Any, X: Any, codes: NDArray[np.int64] | None, rng: np.random.RandomState, d: int
+) -> Array | None:
+    """Orthonormal columns that span it; None for all d dimensions. X is None where no data are there yet."""
+    wanted = rank_wanted(rank, d)
+    if isinstance(basis, str):
+        one_of(basis, "basis", ("auto", "random", *_bases.BASES))
+        if wanted is None and basis == "auto" and d <= FULL_FEATURES:
+            return None
+        wanted = min(d, DEFAULT_RANK) if wanted is None else wanted
+        if basis == "random" or (basis == "auto" and X is None):
+            return np.linalg.qr(rng.standard_normal((d, wanted))).Q
+        if X is None:
+            raise ValueError(f"basis={basis!r} needs the data of a fit; 'random' or an array does not")
+    return _bases.linear_basis(np.empty((0, d)) if X is None else X, basis, wanted or d, codes, rng)

@@ -9,7 +9,7 @@ import numpy as np
 
 from nearwise._common.files import write_whole
 from nearwise._common.types import Array
-from nearwise.learners.diagonal_metric import DiagonalMetric
+from nearwise.learners.coordinate_metrics import DiagonalMetric
 from nearwise.learners.metric import Metric
 
 _OPSET, _IR = 13, 8  # of ONNX: what every runtime since 2021 reads

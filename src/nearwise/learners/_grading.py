@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nearwise._common.checks import one_of
 from nearwise._common.types import Array, Codes, Index
 
 SCORINGS = ("auto", "neighbors", "accuracy", "balanced_accuracy", "roc_auc")
@@ -33,14 +31,6 @@ class Grade:
             return self.score - other.score, 0.0
         difference = self.each - other.each
         return self.score - other.score, float(np.std(difference, ddof=1) / np.sqrt(len(difference)))
-
-
-def scoring_wanted(scoring: Any, with_labels: bool) -> str:
-    """The parameter `scoring`."""
-    found = one_of(scoring, "scoring", SCORINGS)
-    if not with_labels and found not in ("auto", "roc_auc"):
-        raise ValueError(f"scoring={found!r} needs labels y; without them, 'roc_auc' looks at constraints")
-    return found
 
 
 def first_as_good(grades: Sequence[Grade], noise: float = NOISE) -> int:

@@ -20,7 +20,7 @@ from nearwise._common.types import Array, Codes, Index
 from nearwise.distributed import Vectors
 from nearwise.distributed.vectors import NotFiniteError, finite_rows, is_dask, refuse_not_finite
 from nearwise.learners._range import refuse_extreme
-from nearwise.learners.diagonal_metric import DiagonalMetric
+from nearwise.learners.coordinate_metrics import DiagonalMetric
 from nearwise.model.blocks import Constraints
 from nearwise.model.drawing import N_NEIGHBORS, squared_distances
 

@@ -13,11 +13,11 @@ import numpy as np
 from scipy import sparse
 
 from nearwise._common.types import Array, Index
-from nearwise.learners.diagonal_metric import scaled
+from nearwise.learners.coordinate_metrics import scaled
 from nearwise.learners.input_kernels import InputKernel, in_parts, paired_products
 from nearwise.model import drawing
 from nearwise.model.blocks import Block, Constraints
-from nearwise.model.drawing import squared_distances
+from nearwise.model.drawing import all_squared_distances, squared_distances
 
 _AT_A_TIME = 2**23  # distances that are compared at a time
 
@@ -60,17 +60,15 @@ class Outside:
 
     def between(self, rows: Index, others: Index) -> Array:
         """Squared, of all objects in `rows` to all in `others`; >= 0."""
-        from sklearn.metrics.pairwise import euclidean_distances  # slow to import, and needed only here
-
         if self.kernel.is_precomputed:
             whole = self.X[rows, rows][:, None] + self.X[others, others] - 2.0 * self.X[np.ix_(rows, others)]
         elif self.kernel.name == "linear":
-            whole = euclidean_distances(self.X[rows], self.X[others], squared=True)
+            whole = all_squared_distances(self.X[rows], self.X[others])
         else:
             left, right = self.X[rows], self.X[others]
             whole = self.kernel.paired(left, left)[:, None] + self.kernel.paired(right, right)
             whole -= 2.0 * self.kernel.gram(left, right)
-        whole -= euclidean_distances(self.features[rows], self.features[others], squared=True)
+        whole -= all_squared_distances(self.features[rows], self.features[others])
         return self.alpha * np.maximum(whole, 0.0)
 
     def values(self, constraints: Constraints) -> Array:
@@ -131,12 +129,10 @@ class Space:
         """The nearest objects to each that asks, nearest first."""
         if self.outside is None:
             return drawing.nearest_of(self.rows, asking, among, count)
-        from sklearn.metrics.pairwise import euclidean_distances  # slow to import, and needed only here
-
         found, step = np.empty((len(asking), count), np.int64), max(_AT_A_TIME // len(among), 1)
         for low in range(0, len(asking), step):
             part = asking[low : low + step]
-            distances = euclidean_distances(self.rows[part], self.rows[among], squared=True)
+            distances = all_squared_distances(self.rows[part], self.rows[among])
             distances += self.outside.between(part, among)
             near = np.argpartition(distances, count - 1, axis=1)[:, :count]
             order = np.argsort(np.take_along_axis(distances, near, axis=1), axis=1, kind="stable")

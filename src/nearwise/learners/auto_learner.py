@@ -22,7 +22,7 @@ from nearwise.learners._contest import BEFORE, Candidate, compete
 from nearwise.learners._discriminants import Scores, discriminants
 from nearwise.learners._progress import progress, whole, with_callbacks
 from nearwise.learners.base import Learner
-from nearwise.learners.joined_metric import JoinedMetric
+from nearwise.learners.coordinate_metrics import JoinedMetric
 from nearwise.learners.metric import Metric, euclidean, symmetric_root
 from nearwise.learners.metric_learner import MetricLearner
 from nearwise.model.blocks import Constraints

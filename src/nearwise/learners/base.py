@@ -28,12 +28,12 @@ from nearwise.distributed.vectors import is_dask
 from nearwise.learners import _in_pieces, _range, _side
 from nearwise.learners._export import Exports
 from nearwise.learners._fits import Learned, learn
-from nearwise.learners._grading import scoring_wanted
+from nearwise.learners._grading import SCORINGS
 from nearwise.learners._progress import Callbacks, progress
 from nearwise.learners._space import Outside
 from nearwise.learners._structure import AnyResult, Structure
+from nearwise.learners.coordinate_metrics import DiagonalMetric
 from nearwise.learners.decisions import PairDecisions
-from nearwise.learners.diagonal_metric import DiagonalMetric
 from nearwise.learners.input_kernels import is_precomputed
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence, Frobenius, LogDet, VonNeumann
@@ -264,6 +264,10 @@ class Learner(
             side, outside = side.inside(outside), None
         # labels that tell nothing grade nothing either, which matters only where something is learned
         gradable = side.codes is not None or bool(side.useless and not len(side.constraints))
+        scoring = one_of(getattr(self, "scoring", "auto"), "scoring", SCORINGS)
+        if not gradable and scoring not in ("auto", "roc_auc"):
+            hint = "without them, 'roc_auc' looks at constraints"
+            raise ValueError(f"scoring={scoring!r} needs labels y; {hint}")
         return side, {
             "codes": side.codes,
             "constraints": side.constraints if len(side.constraints) else None,
@@ -279,7 +283,7 @@ class Learner(
             "outside": outside,
             "weights": side.weights,
             "structure": structure,
-            "scoring": scoring_wanted(getattr(self, "scoring", "auto"), gradable),
+            "scoring": scoring,
         }
 
     def _keep_learned(self, learned: Learned, side: _side.SideInformation, n_iterations: int) -> None:

@@ -16,6 +16,7 @@ from scipy import sparse
 
 from nearwise._common.memory import foresee
 from nearwise._common.types import Array, Index
+from nearwise.model.drawing import all_squared_distances
 
 _GATHERED = 2**22  # numbers gathered at a time
 _SAMPLE, _STRIDES = 500, 10  # rows that tell the variance of a kernel, and partners of each
@@ -42,14 +43,18 @@ class InputKernel:
         """k0 of every row of X with every row of Y; precomputed, the columns Y of X (None for all)."""
         if self.is_precomputed:
             return X if Y is None else X[:, Y]
-        from sklearn.metrics.pairwise import pairwise_kernels  # slow to import, and needed only here
-
         n, m = X.shape[0], X.shape[0] if Y is None else Y.shape[0]
         foresee(8 * n * m, f"the kernel matrix of {n:,} by {m:,} objects")
         if self.name == "rbf" and not sparse.issparse(X) and not sparse.issparse(Y):
             # of differences only: without what all rows share, their squares lose no digits
             centre = (X if Y is None else Y).mean(axis=0)
             X, Y = X - centre, None if Y is None else Y - centre
+            if set(self.parameters) == {"gamma"}:
+                K = all_squared_distances(X, X if Y is None else Y)
+                K *= -self.parameters["gamma"]
+                return np.exp(K, out=K)
+        from sklearn.metrics.pairwise import pairwise_kernels  # slow to import, and needed only here
+
         return np.asarray(pairwise_kernels(X, Y, metric=self.name, **self.parameters), dtype=np.float64)
 
     def paired(self, X: Any, Y: Any) -> Array:

@@ -16,9 +16,9 @@ from nearwise._common.warning import warn
 from nearwise.learners import _side
 from nearwise.learners._progress import progress, whole, with_callbacks
 from nearwise.learners.base import PriorKeptWarning, contradiction
+from nearwise.learners.coordinate_metrics import KernelMap
 from nearwise.learners.input_kernels import InputKernel
 from nearwise.learners.kernel_learner import KernelLearner
-from nearwise.learners.metric import KernelMap
 from nearwise.linalg.directions import with_fixed_signs
 from nearwise.model import bounds, constraints as c, drawing
 from nearwise.model.blocks import Constraints

@@ -1,6 +1,6 @@
-"""The learned thing: a metric on vectors, `Metric`, or on a kernel's objects, `KernelMetric` and `KernelMap`.
+"""The learned thing: a metric on vectors, `Metric`, or on a kernel's objects, `KernelMetric`.
 
-All turn objects into coordinates and know the learned squared distance between them. Where only a subspace
+Both turn objects into coordinates and know the learned squared distance between them. Where only a subspace
 was learned, with orthonormal basis U, the metric is the old one outside it (JKDD12 (10)):
 
     d(x, y) = [d0(x, y) - |U'z|^2] + |B'U'z|^2        z = x - y, and M = B B' is the learned matrix
@@ -293,63 +293,6 @@ class ObjectSpan:
     def coordinates(self, X: Array) -> Array:
         """Of the projections of objects, given by rows of kernel values with the training objects."""
         return np.asarray(solve_triangular(self.root, X[:, self.columns].T, lower=True).T)
-
-
-@dataclass(frozen=True, eq=False)
-class KernelMap:
-    """A map of all objects that the input kernel accepts to coordinates: factor^T [k0(x, points)].
-
-    Attributes
-    ----------
-    kernel : k0
-    points : the training objects of the basis; for a precomputed kernel, their columns, None for all
-    factor : one row per point, one column per coordinate
-    training : the coordinates of all training objects, for a precomputed kernel only
-    """
-
-    kernel: InputKernel
-    points: Any
-    factor: Array
-    training: Array | None = None
-
-    def __post_init__(self) -> None:
-        store_by_rows(self)
-
-    def __call__(self, x: ArrayLike, y: ArrayLike) -> float:
-        """The learned distance of two objects, not squared; of a precomputed kernel, two rows of it."""
-        return distance_of_two(self, x, y)
-
-    def transform(self, X: Any) -> Array:
-        """Coordinates, one row per object."""
-        return self.kernel.gram(X, self.points) @ self.factor
-
-    def gram(self, X: Any, Y: Any = None) -> Array:
-        """Inner products of the coordinates of X with those of Y, by default of X.
-
-        For a precomputed kernel, by default with the training objects.
-        """
-        left = self.transform(X)
-        return left @ self._others(left, Y).T
-
-    def squared_distances(self, X: Any, Y: Any = None) -> Array:
-        """Of every row of X to every row of Y; defaults as in `gram`."""
-        from sklearn.metrics.pairwise import euclidean_distances  # slow to import, and needed only here
-
-        left = self.transform(X)
-        return euclidean_distances(left, self._others(left, Y), squared=True)
-
-    def pair_squared_distances(self, X: Any, i: Index, j: Index) -> Array:
-        """Of the rows i of X to the rows j."""
-        return squared_distances(self.transform(X), i, j)
-
-    def pair_products(self, X: Any, i: Index, j: Index) -> Array:
-        """Of the rows i of X and the rows j."""
-        return in_parts(paired_products, self.transform(X), i, j)
-
-    def _others(self, left: Array, Y: Any) -> Array:
-        if Y is not None:
-            return self.transform(Y)
-        return left if self.training is None else self.training
 
 
 def distance_of_two(metric: Any, x: ArrayLike, y: ArrayLike) -> float:

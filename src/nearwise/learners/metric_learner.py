@@ -29,7 +29,7 @@ from nearwise.learners._structure import (
     structure_of,
 )
 from nearwise.learners.base import Learner, rank_wanted
-from nearwise.learners.diagonal_metric import DiagonalMetric
+from nearwise.learners.coordinate_metrics import DiagonalMetric
 from nearwise.learners.input_kernels import InputKernel, dense_product, first_equal_rows
 from nearwise.learners.metric import Metric, euclidean, root_of, symmetric_root
 from nearwise.model.blocks import Constraints

@@ -15,7 +15,7 @@ from nearwise._common.checks import one_of, whole_number, whole_number_or_none
 from nearwise._common.types import Array, Index
 from nearwise._common.warning import warn
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
-from nearwise.learners import _maps, _side
+from nearwise.learners import _side, _soft_neighbors
 from nearwise.learners._progress import progress, whole, with_callbacks
 from nearwise.learners._soft_neighbors import SoftNeighbors, descended
 from nearwise.learners.base import Learner, PriorKeptWarning, rank_wanted
@@ -127,8 +127,8 @@ class NeighborLearner(Learner):
         rank = rank_wanted(self.rank, X.shape[1]) or X.shape[1]
         rng = check_random_state(self.random_state)
         targets, known, weights, nothing = self._read(X, y, kind, sample_weight)
-        centred, scale = _maps.in_unit(X, weights)
-        others = _maps.principal(centred, rank, weights)
+        centred, scale = _soft_neighbors.in_unit(X, weights)
+        others = _soft_neighbors.principal(centred, rank, weights)
         costs = SoftNeighbors(centred, targets, kind, affinity, weights).part(known)
         costs = costs.part(np.sort(rng.permutation(len(known))[:most]))
         self.scores_ = None
@@ -140,7 +140,7 @@ class NeighborLearner(Learner):
             if self.check and len(costs.X) >= _FEWEST:
                 self.scores_, gain = self._held_out(costs, others, rng)
                 self.kept_prior_ = gain <= 1.0 if rank == X.shape[1] else gain < -1.0
-            factor = _maps.start_of(costs, others)
+            factor = _soft_neighbors.start_of(costs, others)
         if not self.kept_prior_:
             with progress(self, X, y) as report:
                 found: Any = self._learned(costs, factor, report)
@@ -242,7 +242,7 @@ class NeighborLearner(Learner):
             order = order[np.argsort(targets[order], kind="stable")]
         part, rest = order[::2], order[1::2]
         half = costs.part(part)
-        start = _maps.start_of(half, others)
+        start = _soft_neighbors.start_of(half, others)
         learned, _ = descended(half, start, self.max_iter)
 
         def success(A: Array) -> Array:

@@ -15,7 +15,7 @@ from nearwise._common.checks import one_of, positive, share, whole_number_or_non
 from nearwise._common.errors import RowsError
 from nearwise._common.types import Array
 from nearwise._common.warning import warn
-from nearwise.learners import _in_pieces, _side, starts
+from nearwise.learners import _bases, _in_pieces, _side
 from nearwise.learners._progress import whole
 from nearwise.learners.base import METADATA, Learner, PriorKeptWarning
 from nearwise.learners.metric import Metric, euclidean, symmetric_root
@@ -292,10 +292,10 @@ class OnlineLearner(Learner):
     ) -> None:
         """The prior, its subspace, and a state in which nothing is learned."""
         d = X.shape[1] if d is None else d
-        self._subspace, self._prior_factor = starts.prior(self.prior, d)
+        self._subspace, self._prior_factor = _bases.prior(self.prior, d)
         if self._subspace is None and self._prior_factor is None:
             codes = None if side is None else side.codes
-            self._subspace = starts.subspace(self.basis, self.rank, X, codes, rng, d)
+            self._subspace = _bases.subspace(self.basis, self.rank, X, codes, rng, d)
         elif self.rank is not None or not (isinstance(self.basis, str) and self.basis == "auto"):
             raise ValueError("rank and basis choose a subspace for the prior 'identity'")
         widths = (self._prior_factor, self._subspace)

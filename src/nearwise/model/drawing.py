@@ -21,6 +21,7 @@ from nearwise._common.types import Codes, Index
 
 _ENTRIES = 1 << 22  # of differences of rows that are held at a time
 _FEW_DISTANCES = 1 << 14  # that are sorted here, in less time than a search takes to begin
+_FEW_ENTRIES = 1 << 19  # of differences of all rows, which take less time here than checks of arrays there
 Pairs = NDArray[np.int64]
 Nearest = Callable[[Index, Index, int], Index]
 
@@ -193,6 +194,18 @@ def squared_distances(X: Any, i: Index, j: Index) -> NDArray[np.float64]:
             z = rows[i[part]].astype(np.float64, copy=False) - rows[j[part]]
             out[part] = np.einsum("ij,ij->i", z, z)
     return out
+
+
+def all_squared_distances(X: Any, Y: Any) -> NDArray[np.float64]:
+    """Of every row of X, dense or sparse, to every row of Y."""
+    few = X.shape[0] * Y.shape[0] * X.shape[1] <= _FEW_ENTRIES
+    if few and not sparse.issparse(X) and not sparse.issparse(Y):
+        from scipy.spatial.distance import cdist  # slow to import, as is the next
+
+        return np.asarray(cdist(X, Y, "sqeuclidean"))
+    from sklearn.metrics.pairwise import euclidean_distances
+
+    return np.asarray(euclidean_distances(X, Y, squared=True))
 
 
 def nearest_rows(X: Any) -> Nearest:

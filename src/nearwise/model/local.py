@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -73,11 +74,11 @@ class LocalAtoms:
 
     def written_out(self) -> NDArray[Any]:
         """(rows, r (r + 1) / 2): upper triangles of the A_i, scaled so that <A_i, A_j> is their product."""
-        a, b = np.triu_indices(self.x.shape[1])
+        a, b, scale = _triangle(self.x.shape[1])
         products = self.x[:, a] * self.y[:, b]
         if self.x is not self.y:
             products = (products + self.x[:, b] * self.y[:, a]) / 2
-        products *= self.coefficient[:, None] * np.where(a == b, 1.0, np.sqrt(2.0))
+        products *= self.coefficient[:, None] * scale
         if self.row is None:
             return products
         merged = np.zeros((self.n_rows, len(a)), products.dtype)
@@ -100,23 +101,11 @@ class LocalAtoms:
         return np.bincount(self.row, weighted, self.n_rows).astype(weighted.dtype)
 
 
-def curved_rows(
-    local: Callable[[Index, Array, type], LocalAtoms],
-    curvature: Array,
-    most: int,
-    rng: np.random.Generator,
-    basis: Array,
-    single: bool,
-) -> tuple[LocalAtoms, Array, bool]:
-    """`Measurements.curved` where curvatures are an array, by what writes rows out in a basis."""
-    rows = np.flatnonzero(curvature)
-    weights = curvature[rows]
-    sampled = len(rows) > most
-    if sampled:
-        share, chosen = len(rows) / most, drawn_rows(len(rows), most, rng)
-        rows, weights = rows[chosen], weights[chosen] * share
-    few = not single or len(rows) * basis.shape[1] <= SINGLE
-    return local(rows, basis, np.float64 if few else np.float32), weights, sampled
+@lru_cache(maxsize=8)
+def _triangle(r: int) -> tuple[Index, Index, Array]:
+    """Places in the upper triangle of a matrix, and what makes products of two of these inner products."""
+    a, b = np.triu_indices(r)
+    return a, b, np.where(a == b, 1.0, np.sqrt(2.0))
 
 
 def drawn_rows(count: int, most: int, rng: np.random.Generator) -> Index:

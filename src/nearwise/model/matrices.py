@@ -16,9 +16,10 @@ class ReadOnly:
 
     def __post_init__(self) -> None:
         for value in vars(self).values():
-            parts = (value.data, value.indices, value.indptr) if sparse.issparse(value) else (value,)
-            for array in parts:
-                if isinstance(array, np.ndarray):
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
+            elif isinstance(value, sparse.csr_array):
+                for array in (value.data, value.indices, value.indptr):
                     array.setflags(write=False)
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -18,7 +18,15 @@ from numpy.typing import NDArray
 from nearwise._common.types import Array, Index, Mask
 from nearwise.model.atoms import Atoms, SignedSquares, constraint_atoms
 from nearwise.model.blocks import Block
-from nearwise.model.local import LocalAtoms, curved_rows, fill_differences, in_blocks, sum_by, sum_of_atoms
+from nearwise.model.local import (
+    SINGLE,
+    LocalAtoms,
+    drawn_rows,
+    fill_differences,
+    in_blocks,
+    sum_by,
+    sum_of_atoms,
+)
 
 _BLOCK = 1 << 17  # numbers in a block of gathered rows: small enough to stay in the cache
 _TRIED, _ROUGH = 1000, 1e-4  # differences tried in single precision, and the error that they may have
@@ -172,7 +180,14 @@ class InMemory:
         self, curvature: Array, most: int, rng: np.random.Generator, basis: Array, single: bool
     ) -> tuple[LocalAtoms, Array, bool]:
         """The rows with a curvature in a basis, and their curvatures; of many a sample."""
-        return curved_rows(self.local, curvature, most, rng, basis, single)
+        rows = np.flatnonzero(curvature)
+        weights = curvature[rows]
+        sampled = len(rows) > most
+        if sampled:
+            share, chosen = len(rows) / most, drawn_rows(len(rows), most, rng)
+            rows, weights = rows[chosen], weights[chosen] * share
+        few = not single or len(rows) * basis.shape[1] <= SINGLE
+        return self.local(rows, basis, np.float64 if few else np.float32), weights, sampled
 
     def weight(self, dual: Array, B: Array, values: Array | None = None) -> float:
         """sum_i |dual_i| times `parts_of_factor`."""

@@ -82,7 +82,7 @@ class Rows(ReadOnly):
     @property
     def is_stored(self) -> bool:
         """Whether its rows are in a file."""
-        return self.stored_ids is not None
+        return isinstance(self.ids, Stored)
 
     @property
     def has_open_bounds(self) -> bool:

@@ -1,4 +1,4 @@
-"""The problem of `_semismooth`, and its dual objective with gradient and Hessian at a point."""
+"""The problem of `_correlation_dual`, and its dual objective with gradient and Hessian at a point."""
 
 from __future__ import annotations
 

@@ -23,9 +23,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
 from nearwise._common import checks, reading
+from nearwise._common.reading import stacked
 from nearwise._common.types import Array
 from nearwise.model.certificate import Certificate, Violation
-from nearwise.named._arguments import stacked
 from nearwise.solving.approximate import definite_step
 from nearwise.solving.loop import Loop
 from nearwise.solving.result import Status

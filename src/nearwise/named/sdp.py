@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nearwise._common import checks, reading
+from nearwise._common.reading import stacked
 from nearwise._common.types import Array
 from nearwise.model import constraints
 from nearwise.model.blocks import Constraints
@@ -22,7 +23,6 @@ from nearwise.model.divergences import LogDet
 from nearwise.model.losses import SATISFIED
 from nearwise.model.problem import Problem
 from nearwise.named import _logdet_program
-from nearwise.named._arguments import stacked
 from nearwise.solving.driver import solve
 from nearwise.solving.loop import Loop
 from nearwise.solving.result import Status

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 import nearwise as nw
 from nearwise import constraints as c
 from nearwise._common.types import Array
+from nearwise.reproduction._data import SAID, nearest_error, squared_distances, stand_in
 from nearwise.reproduction._kernels import TOLERANCE
 from nearwise.reproduction._outcome import Curve, Outcome, Panel, Progress, Sample, followed, timed
-from nearwise.reproduction._stand_in import SAID, nearest_error, squared_distances, stand_in
 
 COUNTS = (100, 200, 300, 500, 1000)
 EXACT, OWN, SYMMETRIC, LOGDET = (

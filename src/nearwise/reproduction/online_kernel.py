@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 import nearwise as nw
 from nearwise._common.types import Array
+from nearwise.reproduction._data import SAID, nearest_error, squared_distances, stand_in
 from nearwise.reproduction._outcome import Curve, Outcome, Panel, Progress, Sample, followed, timed
-from nearwise.reproduction._stand_in import SAID, nearest_error, squared_distances, stand_in
 
 RATE = 2.0  # eta, which minimises the bound where the target has no loss (TRW05 5.1)
 STEPS = 200_000  # "about 2 x 10^5 iterations" until the error is the target's

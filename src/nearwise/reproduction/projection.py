@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 import nearwise as nw
 from nearwise import constraints as c
 from nearwise._common.types import Array
+from nearwise.reproduction._data import SAID, nearest_error, squared_distances, stand_in
 from nearwise.reproduction._outcome import Curve, Outcome, Panel, Progress, Row, Sample, followed, timed
-from nearwise.reproduction._stand_in import SAID, nearest_error, squared_distances, stand_in
 
 PAIRS = 980  # TRW05 5.2
 METHODS = {

@@ -15,7 +15,7 @@ from functools import partial
 from sklearn.exceptions import ConvergenceWarning
 
 import nearwise as nw
-from nearwise.reproduction import _toy as toy
+from nearwise.reproduction import _data as toy
 from nearwise.reproduction._outcome import Curve, Outcome, Panel, Progress, Row, Sample, followed, timed
 
 WEIGHTS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)

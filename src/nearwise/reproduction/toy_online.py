@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import nearwise as nw
 from nearwise._common.types import Array
-from nearwise.reproduction import _toy as toy
+from nearwise.reproduction import _data as toy
 from nearwise.reproduction._outcome import Curve, Outcome, Panel, Progress, Row, followed, timed
 
 GEOMETRIES = ("flat", "polar")

@@ -12,7 +12,7 @@ import numpy as np
 
 import nearwise as nw
 from nearwise._common.types import Array
-from nearwise.reproduction import _toy as toy
+from nearwise.reproduction import _data as toy
 from nearwise.reproduction._outcome import Curve, Outcome, Panel, Progress, Sample, followed
 
 SPECTRUM = (4.0, 3.0, 0.01)

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from nearwise._common.types import Array, Index
 from nearwise._common.warning import warn
 from nearwise.learners.base import Learner
-from nearwise.learners.diagonal_metric import DiagonalMetric
+from nearwise.learners.coordinate_metrics import DiagonalMetric
 from nearwise.learners.input_kernels import InputKernel
 from nearwise.learners.metric import Metric, euclidean, root_of
 

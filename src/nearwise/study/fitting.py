@@ -26,7 +26,7 @@ from nearwise._common.types import Index
 from nearwise.data.steps import fitted, preparation
 from nearwise.data.tables import Table
 from nearwise.learners.base import PriorKeptWarning
-from nearwise.learners.joined_metric import JoinedMetric
+from nearwise.learners.coordinate_metrics import JoinedMetric
 from nearwise.learners.metric import KernelMetric
 from nearwise.model.blocks import Constraints
 from nearwise.solving.result import Status

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from nearwise._common.types import Array, Index
-from nearwise.learners.diagonal_metric import DiagonalMetric
+from nearwise.learners.coordinate_metrics import DiagonalMetric
 from nearwise.learners.input_kernels import dense_product
 from nearwise.learners.metric import Metric
 from nearwise.linalg.directions import turned

@@ -10,7 +10,7 @@ import numpy as np
 
 from nearwise._common import threads
 from nearwise._common.types import Array, Index
-from nearwise.learners.diagonal_metric import DiagonalMetric
+from nearwise.learners.coordinate_metrics import DiagonalMetric
 from nearwise.learners.metric import Metric
 from nearwise.linalg.nearest import nearest as tiled
 

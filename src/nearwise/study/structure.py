@@ -10,7 +10,7 @@ import numpy as np
 
 from nearwise._common.errors import Refused
 from nearwise._common.types import Array
-from nearwise.learners.diagonal_metric import DiagonalMetric
+from nearwise.learners.coordinate_metrics import DiagonalMetric
 from nearwise.learners.metric import Metric
 from nearwise.study.before_after import Missing, learner_of, start_metric
 from nearwise.study.inspection import input_names

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from nearwise import __version__
-from nearwise.show.report import _charts, _figures, _graded, _maps, _objects
+from nearwise.show.report import _charts, _graded, _maps, _objects
 from nearwise.show.report._contents import Report
 from nearwise.show.report._objects import Objects
 from nearwise.show.report._text import LINE, html, number, prose
@@ -91,7 +91,7 @@ def versions() -> dict[str, str]:
 
 
 def _before_and_after(report: Report) -> str:
-    return _section("Before and after", _figures.figures(report.figures)) if report.figures else ""
+    return _section("Before and after", _graded.figures(report.figures)) if report.figures else ""
 
 
 def _neighbours(report: Report) -> str:

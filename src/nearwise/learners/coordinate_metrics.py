@@ -1,0 +1,203 @@
+"""Metrics that are the Euclidean distance of coordinates: of columns, scores or a map."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+
+from nearwise._common.markup import fact_table
+from nearwise._common.memory import foresee
+from nearwise._common.types import Array, Index
+from nearwise.learners.input_kernels import InputKernel, in_parts, paired_products
+from nearwise.learners.metric import distance_of_two, store_by_rows, two_vectors
+from nearwise.model.drawing import squared_distances
+
+
+class ByCoordinates(ABC):
+    """A metric that is the Euclidean distance of the coordinates that it gives to objects."""
+
+    @abstractmethod
+    def transform(self, X: Any) -> Any:
+        """Coordinates whose Euclidean distance is the learned one."""
+
+    def __call__(self, x: ArrayLike, y: ArrayLike) -> float:
+        """The learned distance of two objects, not squared; of a precomputed kernel, two rows of it."""
+        return distance_of_two(self, x, y)
+
+    def squared_distances(self, X: Any, Y: Any) -> Array:
+        """Of every row of X to every row of Y."""
+        from sklearn.metrics.pairwise import euclidean_distances  # slow to import, and needed only here
+
+        return euclidean_distances(self.transform(X), self.transform(Y), squared=True)
+
+    def pair_squared_distances(self, X: Any, i: Index, j: Index) -> Array:
+        """Of the rows i of X to the rows j."""
+        return squared_distances(self.transform(X), i, j)
+
+    def pair_products(self, X: Any, i: Index, j: Index) -> Array:
+        """The learned inner products of the rows i of X and the rows j."""
+        return in_parts(paired_products, self.transform(X), i, j)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DiagonalMetric(ByCoordinates):
+    """A squared distance sum_k w_k (x_k - y_k)^2 between vectors.
+
+    Attributes
+    ----------
+    weights : w, d numbers >= 0
+
+    Rows of data may be dense or scipy sparse; sparse ones stay sparse, also after `transform`.
+    """
+
+    weights: Array
+    basis = None  # nothing lies outside a learned subspace
+
+    def __repr__(self) -> str:
+        return f"<DiagonalMetric: weights of {self.n_features:,} features>"
+
+    def _repr_html_(self) -> str:
+        about = {"features": f"{self.n_features:,}"}
+        if self.n_features:
+            about["weights"] = f"{self.weights.min():.3g} to {self.weights.max():.3g}"
+        return fact_table("Metric", about)
+
+    def __call__(self, x: ArrayLike, y: ArrayLike) -> float:
+        """The distance of two vectors, not squared."""
+        first, second = two_vectors(x, y, self.n_features)
+        return float(np.sqrt(self.weights @ np.square(first - second)))
+
+    @property
+    def n_features(self) -> int:
+        """d, the length of a vector."""
+        return len(self.weights)
+
+    @property
+    def factor(self) -> Array:
+        """B with M = B B^T, written out: d x d."""
+        foresee(8 * self.n_features**2, f"the matrix of {self.n_features:,} features")
+        return np.diag(np.sqrt(self.weights))
+
+    @property
+    def matrix(self) -> Array:
+        """M = diag(w), written out: d x d."""
+        foresee(8 * self.n_features**2, f"the matrix of {self.n_features:,} features")
+        return np.diag(self.weights)
+
+    @property
+    def components(self) -> Array:
+        """The linear map of `transform`, written out."""
+        return self.factor
+
+    def transform(self, X: Any) -> Any:
+        """Coordinates whose Euclidean distance is the learned one; sparse where the rows are."""
+        return scaled(X, np.sqrt(self.weights))
+
+    def isometric(self, X: Any) -> Any:
+        """The same."""
+        return self.transform(X)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class JoinedMetric(ByCoordinates):
+    """The squared distance |B'(f(x) - f(y))|^2 of f(x) = (z, weights' k(z, points) + offset), z = x - centre.
+
+    Attributes
+    ----------
+    kernel : k
+    centre : (d,), which is taken off every vector: that changes no distance, and saves digits
+    points : (m, d), the rows that the kernel compares with, less the centre
+    weights : one row per point, one column per score
+    offset : what is added to the scores
+    factor : B
+    joined : whether the vector itself is in f(x), or only the scores
+    """
+
+    kernel: InputKernel
+    centre: Array
+    points: Array
+    weights: Array
+    offset: Array
+    factor: Array
+    joined: bool = True
+
+    def __post_init__(self) -> None:
+        store_by_rows(self)
+
+    def __repr__(self) -> str:
+        parts = f"{self.n_features} features and " if self.joined else ""
+        return f"<JoinedMetric: {parts}{self.weights.shape[1]} scores of kernel {self.kernel.name!r}>"
+
+    @property
+    def n_features(self) -> int:
+        """d, the length of a vector."""
+        return int(self.points.shape[1])
+
+    def features(self, X: Array) -> Array:
+        """f(x), one row per vector."""
+        centred = X - self.centre
+        scores = self.kernel.gram(centred, self.points) @ self.weights + self.offset
+        return np.hstack([centred, scores]) if self.joined else np.asarray(scores)
+
+    def transform(self, X: Any) -> Array:
+        """Coordinates whose Euclidean distance is the learned one."""
+        return self.features(X) @ self.factor
+
+
+@dataclass(frozen=True, eq=False)
+class KernelMap(ByCoordinates):
+    """A map of all objects that the input kernel accepts to coordinates: factor^T [k0(x, points)].
+
+    Attributes
+    ----------
+    kernel : k0
+    points : the training objects of the basis; for a precomputed kernel, their columns, None for all
+    factor : one row per point, one column per coordinate
+    training : the coordinates of all training objects, for a precomputed kernel only
+    """
+
+    kernel: InputKernel
+    points: Any
+    factor: Array
+    training: Array | None = None
+
+    def __post_init__(self) -> None:
+        store_by_rows(self)
+
+    def transform(self, X: Any) -> Array:
+        """Coordinates, one row per object."""
+        return self.kernel.gram(X, self.points) @ self.factor
+
+    def gram(self, X: Any, Y: Any = None) -> Array:
+        """Inner products of the coordinates of X with those of Y, by default of X.
+
+        For a precomputed kernel, by default with the training objects.
+        """
+        left = self.transform(X)
+        return left @ self._others(left, Y).T
+
+    def squared_distances(self, X: Any, Y: Any = None) -> Array:
+        """Of every row of X to every row of Y; defaults as in `gram`."""
+        from sklearn.metrics.pairwise import euclidean_distances  # slow to import, and needed only here
+
+        left = self.transform(X)
+        return euclidean_distances(left, self._others(left, Y), squared=True)
+
+    def _others(self, left: Array, Y: Any) -> Array:
+        if Y is not None:
+            return self.transform(Y)
+        return left if self.training is None else self.training
+
+
+def scaled(rows: Any, factors: Array) -> Any:
+    """Every column times its factor; dense or CSR like the rows."""
+    if sparse.issparse(rows):
+        out = rows.tocsr(copy=True)
+        out.data = out.data * factors[out.indices]
+        return out
+    return rows * factors
