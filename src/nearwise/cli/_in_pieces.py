@@ -24,6 +24,7 @@ from nearwise.cli._common import (
 _FILES = (".parquet", ".pq", ".npy")
 _SHOWN = ("show", "image", "color_by")  # for a report
 _PREPARED = ("category", "convert")
+_SECONDS_FOR_WORKERS = 60
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -82,6 +83,7 @@ def run(arguments: argparse.Namespace, target: str) -> int:
         checkpoint=arguments.checkpoint,
     )
     with (
+        _refusing_lost_clusters(),
         _client(arguments) as client,
         Console(stderr=True, quiet=arguments.quiet, markup=False).status("reading") as line,
         limit_threads(arguments.threads),
@@ -169,7 +171,23 @@ def _client(arguments: argparse.Namespace) -> Iterator[Any]:
     except (OSError, ValueError, TimeoutError) as error:
         raise BadInput(f"--dask {arguments.dask}: no scheduler answers there ({error})") from error
     with client:
+        try:
+            client.wait_for_workers(1, timeout=_SECONDS_FOR_WORKERS)
+        except TimeoutError as error:
+            waited = f"within {_SECONDS_FOR_WORKERS} seconds"
+            raise BadInput(f"--dask {arguments.dask}: no worker came to this scheduler {waited}") from error
         yield client
+
+
+@contextlib.contextmanager
+def _refusing_lost_clusters() -> Iterator[None]:
+    """Say in one sentence what is wrong with a cluster."""
+    from nearwise.distributed.on_dask import ClusterError
+
+    try:
+        yield
+    except ClusterError as error:
+        raise BadInput(str(error)) from error
 
 
 def _tell(arguments: argparse.Namespace, fit: Any, told: dict[str, Any], read: tuple[str, ...]) -> None:
