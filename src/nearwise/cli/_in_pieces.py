@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import logging
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -157,6 +158,7 @@ def _client(arguments: argparse.Namespace) -> Iterator[Any]:
         from distributed import Client, LocalCluster
     except ImportError as error:
         raise BadInput("--workers and --dask need Dask: pip install 'nearwise[dask]'") from error
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # what is wrong is said in a sentence
     if arguments.dask is None:
         with (
             LocalCluster(

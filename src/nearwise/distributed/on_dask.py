@@ -229,6 +229,9 @@ def grouped(pieces: Sequence[Any], client: Any, n_rows: int) -> list[list[Any]]:
 
 def chunked(data: Any, client: Any = None) -> Chunked:
     """The rows of a Dask array or dataframe; chunks of unknown size are counted."""
+    for name, kind in getattr(data, "dtypes", {}).items():  # of a dataframe
+        if getattr(kind, "kind", "O") not in "fiu":
+            raise TypeError(f"column {name!r} of the dataframe holds {kind}, not real numbers; leave it out")
     array = data.to_dask_array(lengths=True) if hasattr(data, "to_dask_array") else data
     if getattr(array, "ndim", 0) != 2:
         raise ValueError(f"a Dask array must have rows and columns, got {data!r}")
