@@ -198,8 +198,7 @@ def test_the_same_command_goes_on_where_it_was_stopped(
     )
     assert main([*command, *kept, "--quiet"]) == 0
     assert not Path("state").exists()
-    a, b = (nw.load(name).metric_.matrix for name in ("whole.safetensors", "m.safetensors"))
-    np.testing.assert_array_equal(a, b)
+    assert Path("whole.safetensors").read_bytes() == Path("m.safetensors").read_bytes()
 
 
 def test_one_file_of_data_and_a_large_file_of_pairs(
