@@ -102,7 +102,9 @@ def test_a_worker_of_another_version_is_refused_by_its_address(client: Any) -> N
         theirs._theirs = lambda: "0.0.1"
 
     client.run(become_old, workers=[other])
-    with pytest.raises(on_dask.VersionError, match=f"worker {other} has nearwise 0\\.0\\.1, and the client"):
+    with pytest.raises(
+        on_dask.VersionError, match=f"worker {other} has nearwise 0\\.0\\.1, and the client has"
+    ):
         nw.Problem(vectors_of(da.from_array(X, chunks=(300, 10)), client), SIDE, penalty=0.01)
 
 

@@ -234,3 +234,19 @@ def test_a_checkpoint_knows_its_data(tmp_path: Any) -> None:
     found = nw.MetricLearner(penalty=0.1, random_state=0, checkpoint=path, tol=1e-9, max_iter=1)
     with pytest.warns(Warning, match="limit of 1 iterations"):
         found.fit(array.rechunk((100, 4)), Y)  # which is the same data
+
+
+def test_a_column_that_is_no_number_is_named() -> None:
+    dd = pytest.importorskip("dask.dataframe")
+    frame = pd.DataFrame(X, columns=[*"abcd"]).assign(kind=Y.astype(str))
+    with pytest.raises(TypeError, match=r"column .kind. of the dataframe holds .*, not real numbers"):
+        nw.MetricLearner().fit(dd.from_pandas(frame, npartitions=2), Y)
+
+
+def test_a_kernel_that_was_asked_for_is_not_left_out_without_a_word() -> None:
+    array = da.from_array(X, chunks=(60, 4))
+    for kernel in ("rbf", "linear+rbf"):
+        with pytest.raises(ValueError, match="cannot be learned: the data are not in memory"):
+            nw.AutoLearner(kernel=kernel).fit(array, Y)
+    learner = nw.AutoLearner(random_state=0, penalty=0.05).fit(array, Y)
+    assert learner.choice_reason_ == "the data are not in memory"

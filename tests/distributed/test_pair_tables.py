@@ -272,6 +272,17 @@ def test_large_maps_are_not_read_into_memory(tmp_path: Path, monkeypatch: pytest
     assert c.similar(mapped).is_stored
 
 
+def test_the_automatic_learner_learns_a_linear_metric_from_files(tmp_path: Path) -> None:
+    np.save(tmp_path / "p.npy", PAIRS)
+    side = c.at_most(open_pairs(tmp_path / "p.npy"), 10.0)
+    found = nw.AutoLearner(penalty=0.01, random_state=0).fit(X, constraints=side)
+    assert found.choice_reason_ == "the constraints are in files"
+    expected = nw.MetricLearner(penalty=0.01, random_state=0).fit(X, constraints=side)
+    np.testing.assert_array_equal(found.metric_.matrix, expected.metric_.matrix)
+    with pytest.raises(ValueError, match="kernel='rbf' cannot be learned: the constraints are in files"):
+        nw.AutoLearner(kernel="rbf").fit(X, constraints=side)
+
+
 class TestOnDask:
     """Pairs, and vectors too, that Dask computes."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import logging
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,7 @@ from nearwise.cli._common import (
 _FILES = (".parquet", ".pq", ".npy")
 _SHOWN = ("show", "image", "color_by")  # for a report
 _PREPARED = ("category", "convert")
+_SECONDS_FOR_WORKERS = 60
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -82,6 +84,7 @@ def run(arguments: argparse.Namespace, target: str) -> int:
         checkpoint=arguments.checkpoint,
     )
     with (
+        _refusing_lost_clusters(),
         _client(arguments) as client,
         Console(stderr=True, quiet=arguments.quiet, markup=False).status("reading") as line,
         limit_threads(arguments.threads),
@@ -155,6 +158,7 @@ def _client(arguments: argparse.Namespace) -> Iterator[Any]:
         from distributed import Client, LocalCluster
     except ImportError as error:
         raise BadInput("--workers and --dask need Dask: pip install 'nearwise[dask]'") from error
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # what is wrong is said in a sentence
     if arguments.dask is None:
         with (
             LocalCluster(
@@ -169,7 +173,23 @@ def _client(arguments: argparse.Namespace) -> Iterator[Any]:
     except (OSError, ValueError, TimeoutError) as error:
         raise BadInput(f"--dask {arguments.dask}: no scheduler answers there ({error})") from error
     with client:
+        try:
+            client.wait_for_workers(1, timeout=_SECONDS_FOR_WORKERS)
+        except TimeoutError as error:
+            waited = f"within {_SECONDS_FOR_WORKERS} seconds"
+            raise BadInput(f"--dask {arguments.dask}: no worker came to this scheduler {waited}") from error
         yield client
+
+
+@contextlib.contextmanager
+def _refusing_lost_clusters() -> Iterator[None]:
+    """Say in one sentence what is wrong with a cluster."""
+    from nearwise.distributed.on_dask import ClusterError
+
+    try:
+        yield
+    except ClusterError as error:
+        raise BadInput(str(error)) from error
 
 
 def _tell(arguments: argparse.Namespace, fit: Any, told: dict[str, Any], read: tuple[str, ...]) -> None:

@@ -25,19 +25,28 @@ from nearwise.distributed.vectors import Stacked, Vectors
 
 R = TypeVar("R")
 
+_OTHER = "worker {} has {}, and the client has nearwise {}: install the same version everywhere"
 _TASKS_PER_THREAD = 8  # of a pass, so that no worker waits long for another
 _ROWS_OF_TASK = 1 << 20  # at most, however few workers there are, so that what is lost with one is not much
 
 
-class LostSchedulerError(RuntimeError):
+class ClusterError(RuntimeError):
+    """Something is wrong with a cluster, and not with what was asked of it."""
+
+
+class LostSchedulerError(ClusterError):
     """The Dask scheduler does not answer any more."""
 
 
-class UnseenFileError(RuntimeError):
+class LostWorkersError(ClusterError):
+    """One worker after the other died at the same task."""
+
+
+class UnseenFileError(ClusterError):
     """A worker does not see a file of which it shall read rows."""
 
 
-class VersionError(RuntimeError):
+class VersionError(ClusterError):
     """A worker has another version of nearwise than the client."""
 
 
@@ -72,7 +81,7 @@ class Chunked:
         files = list(dict.fromkeys(file for piece in pieces for file in piece.files()))
         if files and self.client is not None:
             refuse_unseen(self.client, files)
-        groups, tasks = grouped(pieces, self.client), []
+        groups, tasks = grouped(pieces, self.client, sum(map(len, pieces))), []
         for group in groups:
             if files:  # who works on pieces reads them, and this process does not
                 bare = [piece.holding(Stacked([np.empty((0, self.shape[1]))])) for piece in group]
@@ -144,6 +153,7 @@ class OnDask:
         from dask.delayed import delayed
 
         self.client, self.address = client, _address(client)
+        refuse_other_versions(client)
         tasks = [
             group if hasattr(group, "dask") else delayed(group, pure=False, traverse=False)
             for group in groups
@@ -206,19 +216,22 @@ class _Place(NamedTuple):
     within: int
 
 
-def grouped(pieces: Sequence[Any], client: Any) -> list[list[Any]]:
+def grouped(pieces: Sequence[Any], client: Any, n_rows: int) -> list[list[Any]]:
     """Neighbours that are one task together; bundles whose results are added are not torn apart."""
     threads = worker_threads()
     if client is not None:
         threads = sum(_guarded(client, client.nthreads, _address(client)).values())
     n_bundles = -(-len(pieces) // BUNDLE)
-    wanted = max(_TASKS_PER_THREAD * threads, sum(map(len, pieces)) // _ROWS_OF_TASK, 1)
+    wanted = max(_TASKS_PER_THREAD * threads, n_rows // _ROWS_OF_TASK, 1)
     ends = (np.linspace(0, n_bundles, min(wanted, n_bundles) + 1).astype(int) * BUNDLE).tolist()
     return [list(pieces[low:high]) for low, high in itertools.pairwise(ends)]
 
 
 def chunked(data: Any, client: Any = None) -> Chunked:
     """The rows of a Dask array or dataframe; chunks of unknown size are counted."""
+    for name, kind in getattr(data, "dtypes", {}).items():  # of a dataframe
+        if getattr(kind, "kind", "O") not in "fiu":
+            raise TypeError(f"column {name!r} of the dataframe holds {kind}, not real numbers; leave it out")
     array = data.to_dask_array(lengths=True) if hasattr(data, "to_dask_array") else data
     if getattr(array, "ndim", 0) != 2:
         raise ValueError(f"a Dask array must have rows and columns, got {data!r}")
@@ -268,6 +281,22 @@ def refuse_unseen(client: Any, files: list[str]) -> None:
             )
 
 
+def refuse_other_versions(client: Any) -> None:
+    """An error for the first worker without this version of nearwise, before anything is asked of it."""
+
+    def installed() -> str:  # a nested function travels as it is, and not by its name in a module
+        try:
+            from nearwise.distributed import on_dask
+        except ImportError:
+            return "no nearwise"
+        return f"nearwise {on_dask._theirs()}"
+
+    found = _guarded(client, lambda: client.run(installed), _address(client))
+    for worker, what in sorted(found.items()):
+        if what != f"nearwise {__version__}":
+            raise VersionError(_OTHER.format(worker, what, __version__))
+
+
 def _first_unseen(files: list[str]) -> str | None:
     return next((file for file in files if not os.path.exists(file)), None)
 
@@ -279,12 +308,17 @@ def _guarded(client: Any, ask: Callable[[], R], address: str) -> R:
     try:
         return ask()
     except (Exception, CancelledError) as error:
-        if client.status == "running":
-            raise
-        raise LostSchedulerError(
-            f"the Dask scheduler at {address} does not answer any more; start it and fit again: "
-            "with checkpoint=, a fit goes on where it was"
-        ) from error
+        if client.status != "running":
+            raise LostSchedulerError(
+                f"the Dask scheduler at {address} does not answer any more; start it and fit again: with a "
+                "checkpoint, a fit goes on where it was"
+            ) from error
+        if type(error).__name__ == "KilledWorker":  # whose message is about Dask's own names
+            raise LostWorkersError(
+                f"one worker after the other died at one task of the scheduler at {address}: it may need "
+                "more memory than a worker has; with a checkpoint, a fit goes on where it was"
+            ) from error
+        raise
 
 
 def _address(client: Any) -> str:
@@ -319,10 +353,7 @@ def _refuse_other(version: str) -> None:
         return
     from distributed import get_worker
 
-    raise VersionError(
-        f"worker {get_worker().address} has nearwise {_theirs()}, and the client has {version}: "
-        "install the same version everywhere"
-    )
+    raise VersionError(_OTHER.format(get_worker().address, f"nearwise {_theirs()}", version))
 
 
 def _theirs() -> str:

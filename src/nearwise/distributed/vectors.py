@@ -10,7 +10,7 @@ import copy
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -164,10 +164,10 @@ class Stacked:
             return InThreads(pieces)
         from nearwise.distributed.on_dask import OnDask, grouped, refuse_unseen, taken_with
 
-        groups = grouped(pieces, self.client)
-        files = [part.path for part in self.parts if isinstance(part, MappedRows)]
+        groups = grouped(pieces, self.client, sum(map(len, pieces)))
         sizes = [len(group) for group in groups]
-        if len(files) < len(self.parts):
+        files = self._files()
+        if files is None:
             return OnDask(self.client, [taken_with(group, self) for group in groups], sizes)
         of_pairs = dict.fromkeys(file for piece in pieces for file in piece.files())
         refuse_unseen(self.client, [*files, *of_pairs])
@@ -177,12 +177,25 @@ class Stacked:
         """job(first row, rows, their part of `beside`, *arguments) over all rows, a slice at a time."""
         step = max(_ROWS_AT_A_TIME // max(self.shape[1], 1), 1)
         starts = range(0, self.shape[0], step)
-        return InThreads(starts).run(_on_slice, self, job, step, beside, arguments)
+        files, runner = self._files(), cast(Runner, InThreads(starts))
+        if self.client is not None and files is not None:
+            from nearwise.distributed.on_dask import OnDask, grouped, refuse_unseen
+
+            refuse_unseen(self.client, files)
+            groups = grouped(starts, self.client, self.shape[0])
+            runner = OnDask(self.client, groups, [len(group) for group in groups])
+        each = [beside[start : start + step] for start in starts]
+        return runner.run(_on_slice, self, job, step, arguments, each=each)
+
+    def _files(self) -> list[str] | None:
+        """In which the rows are; None where some are in memory."""
+        files = [part.path for part in self.parts if isinstance(part, MappedRows)]
+        return files if len(files) == len(self.parts) else None
 
     def by_number(self) -> Stacked:
         """The same rows without ids, for who has looked these up."""
-        found = copy.copy(self)
-        found.ids, found._keeps = None, self
+        found = copy.copy(self)  # which leaves out what does not travel
+        found.client, found._keeps = self.client, self
         return found
 
     def __len__(self) -> int:
@@ -202,10 +215,10 @@ class Stacked:
 
 
 def _on_slice(
-    start: int, rows: Stacked, job: Callable[..., R], step: int, beside: Index, arguments: tuple[Any, ...]
+    start: int, rows: Stacked, job: Callable[..., R], step: int, arguments: tuple[Any, ...], beside: Index
 ) -> R:
     chosen = np.arange(start, min(start + step, len(rows)))
-    return job(start, rows.take(chosen), beside[start : start + step], *arguments)
+    return job(start, rows.take(chosen), beside, *arguments)
 
 
 def vectors_of(data: Any, client: Any = None) -> Vectors | None:

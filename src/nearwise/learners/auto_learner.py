@@ -125,11 +125,15 @@ class AutoLearner(Learner):
         wanted = one_of(self.kernel, "kernel", ("auto", LINEAR, KERNEL, SUM))
         given = {"constraints": constraints, "sample_ids": sample_ids, "sample_weight": sample_weight}
         in_memory = isinstance(X, np.memmap) or vectors_of(X) is None
-        if wanted == LINEAR or not in_memory:
-            return self._fit_linear(X, y, "" if in_memory else "the data are not in memory", given)
-        data = self._training_data(X)
-        side = _side.read(data.shape[0], y, constraints, sample_ids, sample_weight=sample_weight)
-        reason = self._obstacle(data, side)
+        reason = "" if in_memory else "the data are not in memory"
+        if _side.are_in_files(constraints):
+            reason = "the constraints are in files"
+        if wanted == LINEAR:
+            return self._fit_linear(X, y, reason, given)
+        if not reason:
+            data = self._training_data(X)
+            side = _side.read(data.shape[0], y, constraints, sample_ids, sample_weight=sample_weight)
+            reason = self._obstacle(data, side)
         if reason and wanted != "auto":
             raise ValueError(f"kernel={wanted!r} cannot be learned: {reason}")
         return self._fit_linear(X, y, reason, given) if reason else self._fit_contest(data, y, side, wanted)

@@ -255,6 +255,14 @@ def told_how_it_ended(fit: Fit, settings: Settings, watch: Watch, from_labels: b
     return replace(fit, stopped=stopped, choosing=choosing, out_of_time=watch.out_of_time)
 
 
+def forget_times(learner: Any) -> None:
+    """Let its result say nothing of seconds, so that equal fits make equal files."""
+    result = getattr(learner, "result_", None)
+    if result is not None:
+        history = tuple(replace(record, seconds=0.0) for record in result.history)
+        learner.result_ = replace(result, history=history)
+
+
 def estimator(settings: Settings, n_features: int, n_classes: int = 0) -> Any:
     """The learner of a batch method, of which alone the module is imported.
 

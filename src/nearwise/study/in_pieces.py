@@ -31,6 +31,7 @@ from nearwise.study.fitting import (
     Settings,
     Watch,
     estimator,
+    forget_times,
     notices_of,
     told_how_it_ended,
 )
@@ -211,6 +212,7 @@ def remembering(
         study=told | {"figures_as_text": []},
     )
     memory.keep(learner)
+    forget_times(learner)
     return with_names([learner], vectors.names)[0] if vectors.names else learner
 
 

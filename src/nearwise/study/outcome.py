@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -88,10 +88,7 @@ class Outcome:
         named = [block.object_ids.ravel() for block in self.split.learned.blocks]
         rows = np.unique(np.concatenate([self.split.learned_rows, *named]))
         Seen.of(self.known.table.X[rows]).keep(learner)
-        result = getattr(learner, "result_", None)
-        if result is not None:
-            history = tuple(replace(record, seconds=0.0) for record in result.history)
-            learner.result_ = replace(result, history=history)
+        fitting.forget_times(learner)
         Memory.of(self.known.table, self._remembered()).keep(learner)
         names, steps = ["learn"], [learner]
         if isinstance(self.fit.model, Pipeline):
