@@ -373,7 +373,9 @@ def test_coordinates_are_written_in_parts(
         found = np.load("out.npy")
     else:
         found = parquet.read_table("out.parquet").to_pandas().to_numpy()
-    np.testing.assert_array_equal(found, fitted.metric_.transform(X.astype(np.float64)))
+    expected = fitted.metric_.transform(X.astype(np.float64))
+    size = np.abs(expected).max()  # some BLAS round a row by its place in a part
+    np.testing.assert_allclose(found, expected, rtol=0, atol=8 * np.finfo(float).eps * size)
     assert main(["apply", "m.safetensors", "large.npy", "-o", f"out{suffix}"]) == 2  # it exists
     low = nw.MetricLearner(rank=2, penalty=0.05, random_state=0).fit(X.astype(np.float64), Y)
     nw.save(low, "low.safetensors")
