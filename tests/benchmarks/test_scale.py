@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import nearwise as nw
 from nearwise.benchmarks import scale
+from nearwise.benchmarks._timed_rows import TimedRows, spent_so_far
+from nearwise.distributed.vectors import Stacked
 
 
 def test_options_make_every_part_smaller() -> None:
@@ -30,3 +34,19 @@ def test_a_part_runs_alone_and_tells_of_its_iterations(
     (row,) = table["rows"]
     assert row["gap"] <= 1e-4
     assert printed.err.count("iteration ") == row["iterations"] > 1
+
+
+def test_timed_rows_change_nothing_and_tell_what_jobs_take() -> None:
+    rng = np.random.default_rng(0)
+    X, pairs = rng.normal(size=(200, 5)), rng.integers([0, 100], [100, 200], (3000, 2))
+    side = nw.constraints.at_most(pairs, 5.0)
+    rows = TimedRows([X])
+    before = spent_so_far(rows)
+    with nw.threads(1):
+        found = nw.solve(nw.Problem(rows, side, penalty=0.01))
+    spent = spent_so_far(rows).since(before)
+    expected = nw.solve(nw.Problem(Stacked([X]), side, penalty=0.01))
+    np.testing.assert_array_equal(found.matrix, expected.matrix)
+    assert 0.0 < spent.job <= spent.all * 1.05  # two clocks of the processor
+    assert spent.job >= 0.5 * spent.all  # nothing but this thread works
+    assert spent.all == spent.here

@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import math
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -84,11 +85,12 @@ def run(arguments: argparse.Namespace, target: str) -> int:
         checkpoint=arguments.checkpoint,
     )
     with (
+        Console(stderr=True, quiet=arguments.quiet, markup=False).status("starting") as line,
         _refusing_lost_clusters(),
         _client(arguments) as client,
-        Console(stderr=True, quiet=arguments.quiet, markup=False).status("reading") as line,
         limit_threads(arguments.threads),
     ):
+        line.update("reading")
         from nearwise.data.side_files import Reading
         from nearwise.study import in_pieces
 
@@ -166,6 +168,7 @@ def _client(arguments: argparse.Namespace) -> Iterator[Any]:
             ) as cluster,
             Client(cluster, set_as_default=False) as client,
         ):
+            _let_workers_finish(client)
             yield client
         return
     try:
@@ -179,6 +182,19 @@ def _client(arguments: argparse.Namespace) -> Iterator[Any]:
             waited = f"within {_SECONDS_FOR_WORKERS} seconds"
             raise BadInput(f"--dask {arguments.dask}: no worker came to this scheduler {waited}") from error
         yield client
+
+
+def _let_workers_finish(client: Any) -> None:
+    """Ctrl-C in a terminal goes to all processes, and would end workers for whose answers the fit waits."""
+    from distributed import WorkerPlugin
+
+    class Uninterrupted(WorkerPlugin):
+        name = "uninterrupted"
+
+        def setup(self, worker: Any) -> None:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    client.register_plugin(Uninterrupted())
 
 
 @contextlib.contextmanager

@@ -149,6 +149,7 @@ def fit_in_pieces(vectors: Stacked, constraints: Constraints, settings: Settings
     with watch.interruptible(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         watch.started = time.perf_counter()
+        watch.show(watch.phase)
         try:
             n_classes = _labelled(vectors)[1] if settings.method == "fixed-rank" else 0
             learner = estimator(settings, vectors.shape[1], n_classes).set_params(callback=watch)
