@@ -48,7 +48,7 @@ def test_only_open_bounds_are_filled_each_by_its_relation() -> None:
     side = c.similar([(0, 1)]) + c.dissimilar([(1, 2)]) + c.at_most([(0, 2)], 7.0) + c.closer([(0, 1, 2)])
     filled = bounds.OpenBounds(1.0, 2.0, 4.0).filled(side)
     assert filled.bounds.tolist() == [1.0, 4.0, 7.0, 0.0]
-    assert bounds.with_margins(filled, 3.0).tolist() == [1.0, 4.0, 7.0, -3.0]
+    assert bounds.with_margins(filled, 3.0).bounds.tolist() == [1.0, 4.0, 7.0, -3.0]
 
 
 def test_pairs_are_all_of_few_objects_and_the_same_sample_of_many() -> None:
