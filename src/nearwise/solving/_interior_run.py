@@ -10,8 +10,7 @@ import numpy as np
 from nearwise._common.types import Array
 from nearwise.model.divergences import Frobenius, LogDet
 from nearwise.model.formulation import Iterate
-from nearwise.solving._interior_system import System
-from nearwise.solving._orthogonal import OrthogonalSystem
+from nearwise.solving._interior_system import OrthogonalSystem, System
 from nearwise.solving._scalings import MatrixStep, Scaling, start_sizes
 from nearwise.solving._slacks import Slacks, SlackStep
 from nearwise.solving._written import WrittenForm, packing

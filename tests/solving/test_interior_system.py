@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nearwise.solving._orthogonal import OrthogonalSystem
+from nearwise.solving._interior_system import OrthogonalSystem
 
 
 @pytest.mark.parametrize("m", [3, 9])
