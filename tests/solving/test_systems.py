@@ -53,7 +53,7 @@ def _oblique(r: int, m: int, atoms: int, squares: bool) -> System:
 @pytest.mark.parametrize("bent", [True, False])
 @pytest.mark.parametrize(("atoms", "squares"), [(1, True), (1, False), (2, True)])
 def test_conjugate_gradients_solve_the_equation(atoms: int, squares: bool, bent: bool) -> None:
-    rows, weights, gradient, omega = _oblique(24, 4000, atoms, squares)
+    rows, weights, gradient, omega = _oblique(24, 6000, atoms, squares)
     system = _systems._Gaussian(rows, weights, omega if bent else None, False)
     omega = omega if bent else np.ones_like(omega)
     D, curved = system.solve(-omega * gradient, 1e-9)
@@ -68,7 +68,7 @@ def test_conjugate_gradients_solve_the_equation(atoms: int, squares: bool, bent:
 
 
 def test_the_model_spares_products_with_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows, weights, gradient, omega = _oblique(24, 4000, 1, True)
+    rows, weights, gradient, omega = _oblique(24, 6000, 1, True)
     counts = []
     for steps in (_systems._MODEL_STEPS, np.inf):
         monkeypatch.setattr(_systems, "_MODEL_STEPS", steps)  # where it is infinite, there is no model

@@ -28,10 +28,10 @@ _DIRECT = (1_000_000, 500)
 _DIRECT_IF_STIFF = (4_000_000, 1_500)  # conjugate gradients take long where hard rows are stiff
 _GRAM_ROWS = 4_000  # up to so many, the Gram matrix of the rows is solved where omega does not enter it
 _MAX_CG = 200
-# Of the Gaussian model: how many rows per column it is made from; where omega enters, how exactly it is
-# solved, and about how many of its products that takes. It is left out where they cost more than one product
-# with all rows.
-_MODEL_ROWS = 40
+# Of the Gaussian model: how many rows per column its moments are from. Where omega enters, it is solved to an
+# accuracy, in about so many of its products, unless they cost more than one with all rows; they are in double
+# precision, which costs twice as much.
+_MODEL_ROWS = 30
 _MODEL_ACCURACY = 0.1
 _MODEL_STEPS = 20
 # A step takes conjugate gradients about so many products with the Hessian, rough or not, each so many
@@ -126,25 +126,34 @@ class _Gaussian:
     """Conjugate gradients with the Gaussian preconditioner, in the precision of the rows."""
 
     def __init__(self, rows: LocalAtoms, weights: Array, omega: Array | None, stiff: bool) -> None:
-        dtype: Any = rows.x.dtype
         r = rows.x.shape[1]
-        self.rows = _times(rows, (weights**0.25).astype(dtype))
-        self.omega = np.ones((r, r)) if omega is None else omega
+        self.rows = _times(rows, (weights**0.25).astype(rows.x.dtype))
         some = self.rows if stiff else _drawn(self.rows, _MODEL_ROWS * r)
-        self.preconditioned = self._by_entries
-        entries = None if omega is None else _moments(some)
-        if omega is None or _MODEL_STEPS * (8 * r**3 + _OVERHEAD) <= 4 * rows.n_rows * r**2:
-            squared_norm = np.einsum("ij,ij->i", some.y, some.y)
-            covariance = some.x.T @ (some.x * (squared_norm * some.coefficient**2)[:, None])
-            self.basis = np.linalg.eigh(_symmetric(covariance.astype(np.float64)))[1]
-            turn = self.basis.astype(dtype)
-            x = some.x @ turn
-            self.model = _moments(replace(some, x=x, y=x if some.x is some.y else some.y @ turn))
-            self.preconditioned = self._by_turned_entries if omega is None else self._by_model
-        off_diagonal, block = entries or self.model
+        if omega is None:
+            self.omega = np.ones((r, r))
+            self.preconditioned = self._by_turned_entries
+            self._make_model(some)
+            off_diagonal, block = self.model
+        else:
+            self.omega = omega
+            self.preconditioned = self._by_entries
+            off_diagonal, block = _moments(some)
+            if _MODEL_STEPS * (16 * r**3 + _OVERHEAD) <= 4 * rows.n_rows * r**2:
+                self.preconditioned = self._by_model
+                self._make_model(some)
         weight = np.diag(self.omega)
         self.inverse = 1.0 / (1.0 + off_diagonal * self.omega**2)
         self.diagonal_inverse = np.linalg.inv(np.eye(r) + block * np.outer(weight, weight))
+
+    def _make_model(self, some: LocalAtoms) -> None:
+        """The basis from all rows, since all depends on it, and the moments from some of them."""
+        x, y = self.rows.x, self.rows.y
+        squared_norm = np.einsum("ij,ij->i", y, y)
+        covariance = x.T @ (x * (squared_norm * self.rows.coefficient**2)[:, None])
+        self.basis = np.linalg.eigh(_symmetric(covariance.astype(np.float64)))[1]
+        turn = self.basis.astype(x.dtype)
+        turned = some.x @ turn
+        self.model = _moments(replace(some, x=turned, y=turned if some.x is some.y else some.y @ turn))
 
     def solve(self, target: Array, tol: float) -> tuple[Array, Array]:
         step = _solution(self._product, target, self.preconditioned, tol)
