@@ -255,6 +255,11 @@ REFUSED: dict[str, tuple[type[Exception], str, dict]] = {
     "NaN feature": (ValueError, r"features\[1, 0\] is nan", {"features": [[0.0, 1.0], [NAN, 0.0]]}),
     "infinite feature": (ValueError, r"features\[0, 1\] is inf", {"features": [[0.0, math.inf], [1.0, 0.0]]}),
     "too large features": (ValueError, r"row 0: d\(0, 1\) <= 1: .* overflows", {"features": G3 * 1e200}),
+    "a matrix on too large features": (
+        ValueError,
+        r"row 0: tr\(A\[0\] X\) <= 1: .* overflows",
+        {"features": G3 * 1e120, "constraints": c.linear(np.eye(3), 1.0, "<="), "prior": 1e100 * np.eye(2)},
+    ),
     "too many penalties": (ValueError, r"one number or 1 .* got shape \(2,\)", {"penalty": [1.0, 2.0]}),
     "zero penalty": (ValueError, r"penalty must be positive .* got 0\.0", {"penalty": 0}),
     "negative penalty": (ValueError, r"penalty\[0\] must be positive .* got -2\.0", {"penalty": [-2]}),

@@ -238,8 +238,9 @@ class InMemory:
         left[:d] -= self.features[atoms.second[:d]]
         return np.concatenate([left, self.features[atoms.second[d:]]])
 
+    @np.errstate(over="ignore", invalid="ignore")
     def sizes(self, diagonal: Array) -> Array:
-        """The size of every row's parts under M = diag(diagonal), which bounds |<A_i, M>|.
+        """The size of every row's parts under M = diag(diagonal), which bounds |<A_i, M>|; inf if too large.
 
         d(i, j) for a distance, d(i, j) + d(k, l) for a comparison, sqrt(K_ii K_jj) for an inner product, and
         for a general A the sum of the magnitudes of the eigenvalues of M^1/2 A M^1/2.
@@ -259,7 +260,9 @@ class InMemory:
                 chosen = by_row[start[rows][:, None] + np.arange(count)]
                 X = H[atoms.first[chosen]].swapaxes(1, 2)
                 core = (X * atoms.coefficient[chosen][:, None]) @ X.swapaxes(1, 2)
-                sizes[rows] = np.abs(np.linalg.eigvalsh(core)).sum(axis=1)
+                finite = np.isfinite(core).all(axis=(1, 2))
+                sizes[rows] = np.inf
+                sizes[rows[finite]] = np.abs(np.linalg.eigvalsh(core[finite])).sum(axis=1)
         return sizes
 
     def parts_of_factor(self, B: Array) -> Array:
