@@ -238,29 +238,15 @@ def answer(case: Case, definite: bool = True) -> PeerAnswer:
 
 
 def conic(problem: DenseProblem, is_logdet: bool, solver: str) -> PeerAnswer:
-    """The problem modelled in cvxpy with one slack variable for each soft row, and solved."""
+    """The problem modelled in cvxpy, rows of one kind as one constraint of vectors, and solved."""
     require("cvxpy", "cvxpy")
     cp: Any = importlib.import_module("cvxpy")
     k = len(problem.prior)
     start = time.process_time()
     X = cp.Variable((k, k), PSD=True)
-    q: Any = problem.matrices @ cp.vec(X, order="C") if len(problem.bounds) else ()
     cost = cp.trace(X) - cp.log_det(X) - k if is_logdet else cp.sum_squares(X - problem.prior)
-    limits: list[Any] = []
-    for i, (b, gamma) in enumerate(zip(problem.bounds, problem.penalties, strict=True)):
-        sign = problem.relations[i]
-        inside = q[i] == b if sign == 0 else sign * (q[i] - b) >= 0
-        if np.isinf(gamma):
-            limits.append(inside)
-        elif is_logdet and problem.has_slack[i]:
-            t = cp.Variable()  # the value as a multiple of the bound
-            limits += [t == q[i] / b] if sign == 0 else [sign * (t - q[i] / b) <= 0, sign * (t - 1) <= 0]
-            cost += gamma * (t - cp.log(t) - 1)
-        else:
-            excess = q[i] - b if sign == 0 else cp.pos(-sign * (q[i] - b))
-            stiffness = gamma / (2 * problem.ratios[i] ** 2) if is_logdet else gamma
-            cost += stiffness * cp.square(excess)
-    model = cp.Problem(cp.Minimize(cost), limits)
+    losses, limits = _modelled(cp, cp.vec(X, order="C"), problem, is_logdet)
+    model = cp.Problem(cp.Minimize(sum(losses, cost)), limits)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of inaccurate answers, which the status tells
         data, chain, inverse = model.get_problem_data(solver, solver_opts={})
@@ -275,6 +261,34 @@ def conic(problem: DenseProblem, is_logdet: bool, solver: str) -> PeerAnswer:
     found = None if X.value is None else np.asarray(X.value)
     objective = np.nan if found is None else float(model.value)
     return problem.answer(str(model.status), objective, found, seconds, solver_seconds)
+
+
+def _modelled(cp: Any, x: Any, problem: DenseProblem, is_logdet: bool) -> tuple[list[Any], list[Any]]:
+    """What soft rows cost, and what holds: one expression for all rows of one loss and one relation."""
+    losses: list[Any] = []
+    limits: list[Any] = []
+    hard = np.isinf(problem.penalties)
+    own = ~hard & problem.has_slack & is_logdet
+    for sign in (-1, 0, 1):
+        for kind in (hard, own, ~hard & ~own):
+            rows = kind & (problem.relations == sign)
+            if not rows.any():
+                continue
+            b, gamma, ratios = problem.bounds[rows], problem.penalties[rows], problem.ratios[rows]
+            if kind is own:
+                t = cp.Variable(len(b))  # the values as multiples of their bounds
+                multiples = (problem.matrices[rows] / b[:, None]) @ x
+                inside = [t == multiples] if sign == 0 else [sign * (t - multiples) <= 0, sign * (t - 1) <= 0]
+                limits += inside
+                losses.append(gamma @ (t - cp.log(t) - 1))
+                continue
+            excess = problem.matrices[rows] @ x - b
+            if kind is hard:
+                limits.append(excess == 0 if sign == 0 else sign * excess >= 0)
+                continue
+            stiffness = gamma / (2 * ratios**2) if is_logdet else gamma
+            losses.append(stiffness @ cp.square(excess if sign == 0 else cp.pos(-sign * excess)))
+    return losses, limits
 
 
 def von_neumann_dual(problem: DenseProblem) -> PeerAnswer:
