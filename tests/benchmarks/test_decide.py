@@ -248,6 +248,8 @@ def test_a_row_that_vanishes_on_a_column_of_the_root_is_semidefinite_all_the_sam
     case = draw(20261117, 1771)
     assert Definition(case).proof(np.eye(47)[18]).valid
     assert not Definition(case).proof(np.eye(47)[20]).valid  # an indefinite row
+    # the same of a column of the features
+    assert Definition(draw(20261121, 80, LARGER)).proof(np.eye(171)[74]).valid
 
 
 def test_a_proof_may_not_use_soft_rows() -> None:

@@ -110,15 +110,14 @@ class Definition:
 
         Under LogDet M is definite, so S >= 0 other than zero is a proof with y^T b = 0 as well.
         """
-        y = self._signed(dual)
-        hard = [(row, y[i]) for i, row in enumerate(self.rows) if np.isinf(row.penalty) and y[i] != 0]
+        y = np.where([np.isinf(row.penalty) for row in self.rows], self._signed(dual), self.mp.mpf(0))
+        hard = [(row, y[i]) for i, row in enumerate(self.rows) if y[i] != 0]
         bound = self.exact.total(w * row.bound for row, w in hard)
         magnitude = self.exact.total(abs(w * row.bound) for row, w in hard)
-        S = self._pullback(np.where([np.isinf(row.penalty) for row in self.rows], y, self.mp.mpf(0)))
+        S, parts = self._pullback(y), np.diagonal(self._pullback(y, magnitudes=True))
         size = self.exact.array(np.zeros(2 * (len(self.prior),)))
         for row, w in hard:
             size += self._magnitude(row) * abs(w)
-        parts = np.diagonal(abs(self.T).T.dot(abs(size)).dot(abs(self.T)))  # of terms that may cancel
         size = self.T.T.dot(size).dot(self.T)
         if magnitude == 0:
             strict = self.is_logdet and self.exact.largest(S) > 0 and self.exact.is_semidefinite(S, parts)
@@ -266,28 +265,30 @@ class Definition:
         z = _differences(row.ids, Z)
         return z[0].dot(z[0]) - (z[1].dot(z[1]) if len(z) == 2 else 0)
 
-    def _pullback(self, y: Exact) -> Exact:
-        """sum_i y_i A_i in the coordinates of M'.
+    def _pullback(self, y: Exact, magnitudes: bool = False) -> Exact:
+        """sum_i y_i A_i in the coordinates of M'; or what the magnitudes of all terms of that add up to.
 
         Differences do not know what all objects have in common, which is taken out before: of large numbers
         that cancel, 80 digits leave few beside what is to be judged.
         """
+        measured: Any = abs if magnitudes else lambda x: x
         W = self.exact.array(np.zeros(2 * (len(self.features),)))
         of_differences = W.copy()
         for row, w in zip(self.rows, y, strict=True):
             if row.vanishes or w == 0:
                 continue
             if row.matrix is not None:
-                W += row.matrix * w
+                W += measured(row.matrix * w)
             elif row.kind == "similarity":
-                W[row.ids[0], row.ids[1]] += w / 2
-                W[row.ids[1], row.ids[0]] += w / 2
+                W[row.ids[0], row.ids[1]] += measured(w / 2)
+                W[row.ids[1], row.ids[0]] += measured(w / 2)
             else:
                 for sign, i, j in zip((1, -1), row.ids[::2], row.ids[1::2], strict=False):
                     for a, b, s in ((i, i, 1), (j, j, 1), (i, j, -1), (j, i, -1)):
-                        of_differences[a, b] += sign * s * w
-        moved = self.H - self.H[0]
-        return self.H.T.dot(W).dot(self.H) + moved.T.dot(of_differences).dot(moved)
+                        of_differences[a, b] += measured(sign * s * w)
+        T, moved = measured(self.T), measured(self.features - self.features[0])
+        H, moved = measured(self.features).dot(T), moved.dot(T)
+        return H.T.dot(W).dot(H) + moved.T.dot(of_differences).dot(moved)
 
     def dense(self, row: Row) -> Exact:
         """The matrix A of a row in the coordinates of M'."""
