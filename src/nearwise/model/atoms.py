@@ -9,6 +9,7 @@ matrix is a sum of squares of its eigenvectors, which are appended to F as rows 
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -99,8 +100,8 @@ def constraint_atoms(
     inside = features if basis is None else features @ basis
     sizes = scale
     if sizes is None and any(block.matrices for block in blocks):
-        sizes = np.sqrt(np.einsum("ij,ij->i", features, features))
-    parts = _parts(blocks, inside, sizes)
+        sizes = _lengths(features)
+    parts = sorted(_parts(blocks, inside, sizes), key=lambda part: not part.is_difference)
     extra = [part.vectors for part in parts if part.vectors is not None]
     places = np.cumsum([len(features), *map(len, extra)])
     shifts = iter(places)
@@ -111,16 +112,13 @@ def constraint_atoms(
         second.append(part.second + shift)
     row = np.concatenate([np.empty(0, np.int64), *(part.row for part in parts)])
     coefficient = np.concatenate([np.empty(0), *(part.coefficient for part in parts)])
-    is_difference = np.concatenate(
-        [np.empty(0, bool), *(np.full(len(part.row), part.is_difference) for part in parts)]
-    )
+    n_atoms = np.array([len(part.row) for part in parts], dtype=np.int64)
+    is_difference = np.array([part.is_difference for part in parts], dtype=bool).repeat(n_atoms)
     ends = np.concatenate([*first, *second])
     used, compact = _compacted(ends, int(places[-1]))
     objects = used[used < len(features)]
-    order = np.argsort(~is_difference, kind="stable")  # differences first
-    left, right = compact[: len(row)], compact[len(row) :]
     definite = np.concatenate([np.empty(0, np.int64), *(part.definite for part in parts)])
-    atoms = Atoms(left[order], right[order], coefficient[order], row[order], is_difference[order], definite)
+    atoms = Atoms(compact[: len(row)], compact[len(row) :], coefficient, row, is_difference, definite)
     n = len(objects)
     rows = features[objects]
     if len(used) > n:
@@ -129,7 +127,7 @@ def constraint_atoms(
         rows, atoms = _without_offset(rows, atoms)
     projected = rows if basis is None else rows @ basis
     if basis is not None or scale is not None:
-        of = np.where(ends < len(features), ends, -1).reshape(2, -1)[:, order]
+        of = np.where(ends < len(features), ends, -1).reshape(2, -1)
         atoms = _without_rounding(atoms, rows, projected, scale, of)
     if extra:
         projected[n : len(used)] = np.concatenate(extra)[used[n:] - len(features)]
@@ -138,7 +136,7 @@ def constraint_atoms(
 
 def is_rounding(vectors: Array, scale: Array, columns: int) -> NDArray[np.bool_]:
     """Which vectors are rounding errors of numbers of this size, from features of so many columns."""
-    return np.asarray(np.linalg.norm(vectors, axis=1) <= _ROUNDING * np.sqrt(columns) * scale)
+    return np.asarray(_lengths(vectors) <= _ROUNDING * math.sqrt(columns) * scale)
 
 
 def _parts(blocks: tuple[Block, ...], features: Array, sizes: Array | None) -> list[Part]:
@@ -146,27 +144,24 @@ def _parts(blocks: tuple[Block, ...], features: Array, sizes: Array | None) -> l
 
     Blocks of matrices on other objects than all of them stay alone.
     """
-    by_kind: dict[tuple[str, int], list[int]] = {}
+    by_kind: dict[tuple[str, int], tuple[list[Block], list[Index]]] = {}
+    start = 0
     for place, block in enumerate(blocks):
         alone = block.matrices and block.ids is not None
-        by_kind.setdefault((block.kind, place if alone else -1), []).append(place)
-    together = np.empty(len(blocks), dtype=np.int64)  # which of them each block is in
-    for group, places in enumerate(by_kind.values()):
-        together[places] = group
-    of_row = together.repeat([len(block.bounds) for block in blocks])
+        members, rows = by_kind.setdefault((block.kind, place if alone else -1), ([], []))
+        members.append(block)
+        end = start + len(block.bounds)
+        rows.append(np.arange(start, end))
+        start = end
     parts: list[Part] = []
-    for group, places in enumerate(by_kind.values()):
-        block = blocks[places[0]]
-        if len(places) > 1:
-            block = replace(
-                block,
-                ids=None if block.ids is None else np.concatenate([blocks[k].ids for k in places]),
-                bounds=np.concatenate([blocks[k].bounds for k in places]),
-                matrices=tuple(itertools.chain.from_iterable(blocks[k].matrices for k in places)),
-                weights=None,
-            )
+    for members, rows in by_kind.values():
+        block, row = members[0], rows[0]
+        if len(members) > 1:
+            ids = None if block.ids is None else np.concatenate([member.ids for member in members])
+            bounds = np.concatenate([member.bounds for member in members])
+            matrices = tuple(itertools.chain.from_iterable([member.matrices for member in members]))
+            block, row = Block(block.kind, block.relation, ids, bounds, matrices), np.concatenate(rows)
         part = block.of_kind.atoms(block, features, sizes)
-        row = np.flatnonzero(of_row == group)
         parts.append(replace(part, row=row[part.row], definite=row[part.definite]))
     return parts
 
@@ -182,7 +177,7 @@ def _without_offset(rows: Array, atoms: Atoms) -> tuple[Array, Atoms]:
     if d * rows.shape[1] <= _WRITTEN_OUT:
         z = rows[i] - rows[j]
         norms = np.einsum("ij,ij->i", rows, rows)
-        if not np.any(np.einsum("ij,ij->i", z, z) < _CANCELS**2 * (norms[i] + norms[j])):
+        if not (np.einsum("ij,ij->i", z, z) < _CANCELS**2 * (norms[i] + norms[j])).any():
             return rows, atoms
         first, second = atoms.first.copy(), atoms.second.copy()
         first[:d], second[:d] = len(rows) + np.arange(d), len(rows) + d
@@ -203,19 +198,20 @@ def _without_rounding(
 
     `objects` has the objects of every atom, or -1 for vectors that are not features.
     """
-    difference, columns = atoms.is_difference, rows.shape[1]
-    first, second = atoms.first[difference], atoms.second[difference]
-    vanishes = np.zeros(len(difference), dtype=bool)
-    if scale is None:
-        whole = np.linalg.norm(rows[first] - rows[second], axis=1)
-    else:
-        whole = scale[objects[:, difference]].sum(axis=0)
-    vanishes[difference] = is_rounding(projected[first] - projected[second], whole, columns)
-    product = ~difference & (objects[0] >= 0)
-    for place, of in zip((atoms.first, atoms.second), objects, strict=True):
-        of_one = np.linalg.norm(rows[place[product]], axis=1) if scale is None else scale[of[product]]
+    d, columns = np.count_nonzero(atoms.is_difference), rows.shape[1]
+    first, second = atoms.first[:d], atoms.second[:d]
+    vanishes = np.zeros(len(atoms.first), dtype=bool)
+    whole = _lengths(rows[first] - rows[second]) if scale is None else scale[objects[:, :d]].sum(axis=0)
+    vanishes[:d] = is_rounding(projected[first] - projected[second], whole, columns)
+    product = d + np.flatnonzero(objects[0, d:] >= 0)
+    for place, of in zip((atoms.first, atoms.second), objects, strict=True) if len(product) else ():
+        of_one = _lengths(rows[place[product]]) if scale is None else scale[of[product]]
         vanishes[product] |= is_rounding(projected[place[product]], of_one, columns)
-    return replace(atoms, coefficient=np.where(vanishes, 0.0, atoms.coefficient))
+    return replace(atoms, coefficient=np.where(vanishes, 0.0, atoms.coefficient)) if vanishes.any() else atoms
+
+
+def _lengths(vectors: Array) -> Array:
+    return np.asarray(np.sqrt(np.einsum("ij,ij->i", vectors, vectors)))
 
 
 def _compacted(ends: Index, n: int) -> tuple[Index, Index]:

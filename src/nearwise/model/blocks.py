@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -87,7 +90,7 @@ class Constraints:
     blocks: tuple[Block, ...] = ()
 
     def __len__(self) -> int:
-        return sum([len(block.bounds) for block in self.blocks])
+        return self._starts[-1]
 
     if not TYPE_CHECKING:
 
@@ -167,15 +170,18 @@ class Constraints:
 
     def stated(self, row: int, bound: float | None = None) -> Stated:
         """One constraint alone; `bound` fills one that is open."""
-        first = 0
-        for block in self.blocks:
-            place = row - first
-            if 0 <= place < len(block):
-                if len(block) == 1 or block.of_kind.shares_objects:  # which count their matrices
-                    return Stated(row, block, place, bound)
-                return Stated(row, block.part(np.array([place])), 0, bound)
-            first += len(block)
-        raise IndexError(f"there is no row {row} in {self!r}")
+        if not 0 <= row < len(self):
+            raise IndexError(f"there is no row {row} in {self!r}")
+        number = bisect_right(self._starts, row) - 1
+        block, place = self.blocks[number], row - self._starts[number]
+        if len(block) == 1 or block.of_kind.shares_objects:  # which count their matrices
+            return Stated(row, block, place, bound)
+        return Stated(row, block.part(np.array([place])), 0, bound)
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        """The number of the first row of every block, and of all rows."""
+        return list(accumulate([len(block.bounds) for block in self.blocks], initial=0))
 
     def resolve(
         self, n_objects: int, sample_ids: ArrayLike | None = None, known_as: str = "in sample_ids"
@@ -277,4 +283,4 @@ def _has_row_numbers(block: Block, n: int) -> bool:
         return ids.span is not None and ids.span[0] >= 0 and ids.span[1] < n
     if block.of_kind.shares_objects or ids.dtype != np.int64:
         return False
-    return not ids.size or bool(ids.min() >= 0 and ids.max() < n)
+    return not ids.size or bool(ids.view(np.uint64).max() < n)  # as which negative numbers are large

@@ -187,8 +187,10 @@ class LogDet(SpectralDivergence):
         """x/y - log(x/y) - 1, with a relative error of about 1e-14 however close x and y are."""
         x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
         delta = np.asarray((x - y) / y)
-        near = np.abs(delta) <= _NEAR
-        out = np.asarray(delta if near.all() else delta - _log_ratio(x, y))
+        near = (np.abs(delta) <= _NEAR) & (y > 0)
+        if near.all():
+            return np.asarray(_minus_log1p(delta))
+        out = np.asarray(delta - _log_ratio(x, y))
         out[near] = _minus_log1p(delta[near])
         outside = (x <= 0) | (y <= 0) | np.isinf(x) | np.isinf(y)
         return np.where(outside, np.where((x == 0) & (y == 0), 0.0, np.inf), out)
@@ -226,8 +228,10 @@ class VonNeumann(SpectralDivergence):
         """x log(x/y) - x + y, with a relative error of about 1e-14 however close x and y are."""
         x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
         delta = np.asarray((y - x) / x)
-        near = np.abs(delta) <= _NEAR
-        out = np.asarray(delta if near.all() else y - x + x * _log_ratio(x, y))
+        near = (np.abs(delta) <= _NEAR) & (x > 0)
+        if near.all():
+            return np.asarray(x * _minus_log1p(delta))
+        out = np.asarray(y - x + x * _log_ratio(x, y))
         out[near] = np.broadcast_to(x, out.shape)[near] * _minus_log1p(delta[near])
         outside = (x <= 0) | (y <= 0) | np.isinf(x) | np.isinf(y)
         return np.where(outside, np.where((x == 0) & (y >= 0), y, np.inf), out)
@@ -344,7 +348,7 @@ def _is_inside(inner: _Spectrum, outer: _Spectrum, overlap: Array, outside: Arra
 @np.errstate(all="ignore")
 def _weighted_sum(divergence: Divergence, x: Array, y: Array, weight: Array) -> float:
     """sum weight * scalar(x, y), where a weight of exactly zero removes even an infinite term."""
-    return float(np.sum(np.where(weight == 0, 0.0, weight * divergence.scalar(x, y))))
+    return float(np.where(weight == 0, 0.0, weight * divergence.scalar(x, y)).sum())
 
 
 def _minus_log1p(delta: Array) -> Array:

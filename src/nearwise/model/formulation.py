@@ -102,9 +102,12 @@ class Formulation:
         if not np.isfinite(mirror).all():
             return np.inf
         x, V = spectrum
+        found, stopped = spectral_value(self.divergence, x, V, mirror, U), mirror == _SMALLEST
+        if not stopped.any():
+            return found
         # Where M^ stops at 0, theta is not phi'(M^): phi(M) - phi(M^) - <theta, M - M^> has one more term.
-        removed = np.where(mirror == _SMALLEST, np.minimum(t - self.divergence.gradient(mirror), 0.0), 0.0)
-        return spectral_value(self.divergence, x, V, mirror, U) - float(x @ (V.T @ U) ** 2 @ removed)
+        removed = np.where(stopped, np.minimum(t - self.divergence.gradient(mirror), 0.0), 0.0)
+        return found - float(x @ (V.T @ U) ** 2 @ removed)
 
     def certificate(self, point: Iterate) -> Certificate:
         """Objective, dual bound, gap and violations at a point; names no constraint."""
