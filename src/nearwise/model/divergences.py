@@ -20,7 +20,7 @@ from scipy.linalg import solve_triangular
 from nearwise._common.reading import finite, symmetric
 from nearwise._common.types import Array
 
-_EPS = float(np.finfo(np.float64).eps)
+_EPS, _TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)
 _NOISE = 8.0  # times n eps: the relative size of what eigh, svd and the products before them leave of a zero
 _LARGEST_LEAKAGE = 1e-6  # the share outside a range that no ill-conditioning excuses
 _NEAR = 0.25  # the relative difference of two numbers up to which their divergence is summed as a series
@@ -244,6 +244,9 @@ class VonNeumann(SpectralDivergence):
     def gradient_inverse(self, t: ArrayLike, /) -> Array:
         return np.exp(np.asarray(t, np.float64))
 
+    def gradient_inverse_slope(self, t: ArrayLike, /) -> Array:
+        return self.gradient_inverse(t)
+
     @np.errstate(all="ignore")
     def curvature(self, x: ArrayLike, /) -> Array:
         return 1.0 / np.abs(np.maximum(x, 0.0))  # 1 / -0.0 would be -inf
@@ -378,8 +381,7 @@ def _log_ratio(x: Array, y: Array) -> Array:
 
 def _relative_change(a: Array) -> Array:
     """|a_i - a_j| / max(a_i, a_j) of non-negative numbers, 0 where both are 0."""
-    size = np.maximum(a[:, None], a)
-    return np.divide(np.abs(a[:, None] - a), size, out=np.zeros_like(size), where=size > 0)
+    return np.abs(a[:, None] - a) / np.maximum(np.maximum(a, _TINY)[:, None], a)
 
 
 def _pair(A: ArrayLike, B: ArrayLike, names: tuple[str, str], ndim: int) -> tuple[Array, Array]:

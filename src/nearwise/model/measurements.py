@@ -245,7 +245,7 @@ class InMemory:
         d(i, j) for a distance, d(i, j) + d(k, l) for a comparison, sqrt(K_ii K_jj) for an inner product, and
         for a general A the sum of the magnitudes of the eigenvalues of M^1/2 A M^1/2.
         """
-        H = self.features if np.all(diagonal == 1) else self.features * np.sqrt(diagonal)
+        H = self.features if (diagonal == 1).all() else self.features * np.sqrt(diagonal)
         atoms, d = self.atoms, self._n_differences
         size = np.empty(len(atoms.first))
         size[:d] = self._distances(H)
@@ -253,10 +253,13 @@ class InMemory:
         size[d:] = norm[atoms.first[d:]] * norm[atoms.second[d:]]
         sizes = sum_by(atoms.row, np.abs(atoms.coefficient) * size, self.n_rows)
         in_row = np.bincount(atoms.row[d:], minlength=self.n_rows)
+        if not (in_row > 1).any():
+            return sizes
         by_row, start = d + np.argsort(atoms.row[d:], kind="stable"), np.cumsum(in_row) - in_row
         for count in np.unique(in_row[in_row > 1]):
             general = np.flatnonzero(in_row == count)
-            for rows in np.array_split(general, 1 + len(general) * max(count, self.rank) ** 2 // _BLOCK):
+            step = 1 + _BLOCK // max(count, self.rank) ** 2
+            for rows in (general[low : low + step] for low in range(0, len(general), step)):
                 chosen = by_row[start[rows][:, None] + np.arange(count)]
                 X = H[atoms.first[chosen]].swapaxes(1, 2)
                 core = (X * atoms.coefficient[chosen][:, None]) @ X.swapaxes(1, 2)
