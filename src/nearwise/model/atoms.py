@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from nearwise._common.types import Array, Index
+from nearwise._common.types import Array, Index, Mask
 from nearwise.model.blocks import Block
 from nearwise.model.kinds import Part
 
@@ -34,6 +34,7 @@ class Atoms:
     coefficient: Array
     row: Index
     is_difference: NDArray[np.bool_]
+    n_rows: int  # of the constraints
     definite: Index = field(default_factory=lambda: np.empty(0, np.int64))  # rows that are, as a whole
 
     @cached_property
@@ -46,15 +47,38 @@ class Atoms:
         np.cumsum(np.bincount(node, minlength=len(start) - 1), out=start[1:])
         return start, neighbour, order % max(len(self.first), 1)
 
-    def squares(self, n_rows: int) -> SignedSquares:
+    @cached_property
+    def n_differences(self) -> int:
+        """How many of the atoms, the first ones, are differences."""
+        return int(np.count_nonzero(self.is_difference))
+
+    @cached_property
+    def of_row(self) -> Index | None:
+        """Where every constraint is one atom, which one; else None."""
+        if not (np.bincount(self.row, minlength=self.n_rows) == 1).all():
+            return None
+        place = np.empty(self.n_rows, dtype=np.int64)
+        place[self.row] = np.arange(len(self.row))
+        return place
+
+    @cached_property
+    def is_definite(self) -> Mask:
+        """Whether A_i is positive semidefinite: a sum of squares with positive coefficients, or known so."""
+        square = self.is_difference | (self.first == self.second)
+        definite = np.ones(self.n_rows, dtype=bool)
+        definite[self.row[~square | (self.coefficient < 0)]] = False
+        definite[self.definite] = True
+        return definite
+
+    def squares(self) -> SignedSquares:
         """The same constraints as signed squares, by row: x y^T + y x^T = ((x + y)^2 - (x - y)^2) / 2."""
         product = ~self.is_difference & (self.first != self.second)
         sign = np.where(self.is_difference | product, -1.0, 0.0)
         coefficient = np.where(product, -self.coefficient / 4, self.coefficient)
         atom = np.concatenate([np.arange(len(self.first)), np.flatnonzero(product)])
         order = np.argsort(self.row[atom], kind="stable")
-        start = np.zeros(n_rows + 1, dtype=np.int64)
-        np.cumsum(np.bincount(self.row[atom], minlength=n_rows), out=start[1:])
+        start = np.zeros(self.n_rows + 1, dtype=np.int64)
+        np.cumsum(np.bincount(self.row[atom], minlength=self.n_rows), out=start[1:])
         return SignedSquares(
             start,
             self.first[atom[order]],
@@ -118,7 +142,9 @@ def constraint_atoms(
     used, compact = _compacted(ends, int(places[-1]))
     objects = used[used < len(features)]
     definite = np.concatenate([np.empty(0, np.int64), *(part.definite for part in parts)])
-    atoms = Atoms(compact[: len(row)], compact[len(row) :], coefficient, row, is_difference, definite)
+    first_end, second_end = compact[: len(row)], compact[len(row) :]
+    n_rows = sum([len(block.bounds) for block in blocks])
+    atoms = Atoms(first_end, second_end, coefficient, row, is_difference, n_rows, definite)
     n = len(objects)
     rows = features[objects]
     if len(used) > n:
@@ -172,7 +198,7 @@ def _without_offset(rows: Array, atoms: Atoms) -> tuple[Array, Atoms]:
     A few differences are written out, as rows of their own beside a row of zeros; of many, the columns are
     centred.
     """
-    d = int(np.count_nonzero(atoms.is_difference))
+    d = atoms.n_differences
     i, j = atoms.first[:d], atoms.second[:d]
     if d * rows.shape[1] <= _WRITTEN_OUT:
         z = rows[i] - rows[j]
@@ -198,7 +224,7 @@ def _without_rounding(
 
     `objects` has the objects of every atom, or -1 for vectors that are not features.
     """
-    d, columns = np.count_nonzero(atoms.is_difference), rows.shape[1]
+    d, columns = atoms.n_differences, rows.shape[1]
     first, second = atoms.first[:d], atoms.second[:d]
     vanishes = np.zeros(len(atoms.first), dtype=bool)
     whole = _lengths(rows[first] - rows[second]) if scale is None else scale[objects[:, :d]].sum(axis=0)

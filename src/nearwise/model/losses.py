@@ -119,10 +119,9 @@ class Losses:
 
     def in_unit(self, unit: float, stiffening: float) -> Losses:
         """The same for values in another unit; soft penalties are multiplied by `stiffening`."""
-        penalties = self.penalties.copy()
-        with np.errstate(over="ignore", under="ignore"):
-            scaled = penalties[~self.is_hard] * stiffening
-        penalties[~self.is_hard] = np.maximum(scaled, np.finfo(float).tiny)
+        with np.errstate(all="ignore"):
+            scaled = np.maximum(self.penalties * stiffening, np.finfo(float).tiny)
+        penalties = np.where(self.is_hard, np.inf, scaled)
         return replace(self, bounds=self.bounds / unit, sizes=self.sizes / unit, penalties=penalties)
 
     @cached_property

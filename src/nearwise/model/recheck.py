@@ -51,7 +51,7 @@ class Recheck:
         if problem.groups is not None or any(b.kind not in _KINDS for b in problem.constraints.blocks):
             return False
         n, r = problem.features.shape
-        others = sum(len(block) for block in problem.constraints.blocks if not _has_differences(block))
+        others = sum([len(block.bounds) for block in problem.constraints.blocks if not _has_differences(block)])
         squares = 2 * (problem.formulation.measurements.n_rows - others)
         return r <= _LARGEST_ORDER and others * n * n + squares**2 <= _MOST_NUMBERS
 
@@ -85,16 +85,14 @@ class Recheck:
         return found, y
 
     def most_errors(self, factor: Array) -> Array:
-        """Bounds on `errors` from the sizes of features and factor alone.
-
-        They are inf where the prior is singular: features are what is left of larger ones there.
-        """
-        rows = self.form.measurements
-        if self.range is not None or not isinstance(rows, InMemory):
-            return np.full(rows.n_rows, np.inf)
-        sizes = rows.sizes_before_differences + self._linear_sizes
-        terms = len(factor) + len(self.problem.features)
-        return np.asarray(_ROUNDINGS * (terms + 4) * float(np.sum(factor**2)) * sizes)
+        """Bounds on `errors` from the sizes of features and factor alone."""
+        rows, G = self.form.measurements, self.problem.features
+        if self.range is None and isinstance(rows, InMemory):
+            sizes = rows.sizes_before_differences
+        else:  # what is measured is left of larger features; a comparison is of four of them
+            sizes = 8 * np.einsum("ij,ij->i", G, G).max()
+        terms = len(factor) + len(G)
+        return np.asarray(_ROUNDINGS * (terms + 4) * float((factor**2).sum()) * (sizes + self._linear_sizes))
 
     def errors(self, factor: Array, values: Array) -> Array:
         """The errors of values of M = factor factor^T, without their signs.
@@ -168,11 +166,11 @@ class Recheck:
     def _linear_sizes(self) -> Array:
         """|A| |G|^2 of linear rows, whose vectors are computed from A; 0 of others."""
         sizes, start = np.zeros(self.form.measurements.n_rows), 0
-        whole = float(np.sum(self.problem.features**2))
+        whole = float((self.problem.features**2).sum())
         for block in self.problem.constraints.blocks:
             for row, matrix in enumerate(block.matrices):
                 sizes[start + row] = matrix.norm * whole
-            start += len(block)
+            start += len(block.bounds)
         return sizes
 
     @cached_property
