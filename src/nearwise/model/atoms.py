@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -125,23 +126,23 @@ def constraint_atoms(
     sizes = scale
     if sizes is None and any(block.matrices for block in blocks):
         sizes = _lengths(features)
-    parts = sorted(_parts(blocks, inside, sizes), key=lambda part: not part.is_difference)
-    extra = [part.vectors for part in parts if part.vectors is not None]
+    parts = sorted(_parts(blocks, inside, sizes), key=lambda found: not found[0].is_difference)
+    extra = [part.vectors for part, _ in parts if part.vectors is not None]
     places = np.cumsum([len(features), *map(len, extra)])
     shifts = iter(places)
     first, second = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for part in parts:
+    for part, _ in parts:
         shift = 0 if part.vectors is None else int(next(shifts))
         first.append(part.first + shift)
         second.append(part.second + shift)
-    row = np.concatenate([np.empty(0, np.int64), *(part.row for part in parts)])
-    coefficient = np.concatenate([np.empty(0), *(part.coefficient for part in parts)])
-    n_atoms = np.array([len(part.row) for part in parts], dtype=np.int64)
-    is_difference = np.array([part.is_difference for part in parts], dtype=bool).repeat(n_atoms)
+    row = np.concatenate([np.empty(0, np.int64), *[rows[part.row] for part, rows in parts]])
+    coefficient = np.concatenate([np.empty(0), *[part.coefficient for part, _ in parts]])
+    is_difference = np.zeros(len(row), dtype=bool)
+    is_difference[: sum([len(part.row) for part, _ in parts if part.is_difference])] = True
     ends = np.concatenate([*first, *second])
     used, compact = _compacted(ends, int(places[-1]))
     objects = used[used < len(features)]
-    definite = np.concatenate([np.empty(0, np.int64), *(part.definite for part in parts)])
+    definite = np.concatenate([np.empty(0, np.int64), *[rows[part.definite] for part, rows in parts]])
     first_end, second_end = compact[: len(row)], compact[len(row) :]
     n_rows = sum([len(block.bounds) for block in blocks])
     atoms = Atoms(first_end, second_end, coefficient, row, is_difference, n_rows, definite)
@@ -165,31 +166,31 @@ def is_rounding(vectors: Array, scale: Array, columns: int) -> NDArray[np.bool_]
     return np.asarray(_lengths(vectors) <= _ROUNDING * math.sqrt(columns) * scale)
 
 
-def _parts(blocks: tuple[Block, ...], features: Array, sizes: Array | None) -> list[Part]:
-    """The atoms of all blocks; those of one kind, of which there may be many, at once.
+def _parts(
+    blocks: tuple[Block, ...], features: Array, sizes: Array | None
+) -> Iterator[tuple[Part, Index]]:
+    """The atoms of all blocks, those of one kind, of which there may be many, at once; and of which rows.
 
     Blocks of matrices on other objects than all of them stay alone.
     """
-    by_kind: dict[tuple[str, int], tuple[list[Block], list[Index]]] = {}
-    start = 0
+    numbers: dict[tuple[str, int], int] = {}
+    groups: list[list[Block]] = []
+    group_of: list[int] = []
     for place, block in enumerate(blocks):
         alone = block.matrices and block.ids is not None
-        members, rows = by_kind.setdefault((block.kind, place if alone else -1), ([], []))
-        members.append(block)
-        end = start + len(block.bounds)
-        rows.append(np.arange(start, end))
-        start = end
-    parts: list[Part] = []
-    for members, rows in by_kind.values():
-        block, row = members[0], rows[0]
+        number = numbers.setdefault((block.kind, place if alone else -1), len(groups))
+        if number == len(groups):
+            groups.append([])
+        groups[number].append(block)
+        group_of.append(number)
+    of_row = np.array(group_of, dtype=np.int64).repeat([len(block.bounds) for block in blocks])
+    for number, members in enumerate(groups):
+        block, rows = members[0], np.flatnonzero(of_row == number)
         if len(members) > 1:
             ids = None if block.ids is None else np.concatenate([member.ids for member in members])
-            bounds = np.concatenate([member.bounds for member in members])
             matrices = tuple(itertools.chain.from_iterable([member.matrices for member in members]))
-            block, row = Block(block.kind, block.relation, ids, bounds, matrices), np.concatenate(rows)
-        part = block.of_kind.atoms(block, features, sizes)
-        parts.append(replace(part, row=row[part.row], definite=row[part.definite]))
-    return parts
+            block = Block(block.kind, block.relation, ids, np.empty(len(rows)), matrices)
+        yield block.of_kind.atoms(block, features, sizes), rows
 
 
 def _without_offset(rows: Array, atoms: Atoms) -> tuple[Array, Atoms]:

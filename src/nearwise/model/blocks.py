@@ -199,19 +199,19 @@ class Constraints:
         The same blocks in the same order. The `ids` of a linear block are None where its matrices cover all
         rows of the data in order.
         """
-        numbered = [sample_ids is None and _has_row_numbers(block, n_objects) for block in self.blocks]
-        if all(numbered):
+        if sample_ids is None and _have_row_numbers(self.blocks, n_objects):
             return self.blocks
         find = reading.row_finder(n_objects, sample_ids)
         place = f"a row number below {n_objects}" if sample_ids is None else known_as
         resolved: list[Block] = []
         first = 0
-        for block, is_numbered in zip(self.blocks, numbered, strict=True):
+        for block in self.blocks:
             if block.ids is None and len(block.object_ids) != n_objects:
                 raise ValueError(
                     f"row {first}: the matrix A has {len(block.object_ids)} rows, but there are {n_objects} "
                     "objects; ids in linear() says which of them they are"
                 )
+            is_numbered = sample_ids is None and _have_row_numbers((block,), n_objects)
             resolved.append(block if is_numbered else self._resolved(block, find, first, place, n_objects))
             first += len(block)
         return tuple(resolved)
@@ -274,13 +274,18 @@ class Constraints:
         return restricted, len(self) - len(restricted)
 
 
-def _has_row_numbers(block: Block, n: int) -> bool:
-    """Whether the ids of a block are row numbers of n objects, or its matrices about all n."""
-    ids = block.ids
-    if ids is None:
-        return block.matrices[0].size == n
-    if isinstance(ids, Stored):
-        return ids.span is not None and ids.span[0] >= 0 and ids.span[1] < n
-    if block.of_kind.shares_objects or ids.dtype != np.int64:
-        return False
-    return not ids.size or bool(ids.view(np.uint64).max() < n)  # as which negative numbers are large
+def _have_row_numbers(blocks: tuple[Block, ...], n: int) -> bool:
+    """Whether the ids of blocks are row numbers of n objects, or their matrices about all n."""
+    named = [np.empty(0, np.int64)]
+    for block in blocks:
+        ids = block.ids
+        if ids is None:
+            known = block.matrices[0].size == n
+        elif isinstance(ids, Stored):
+            known = ids.span is not None and ids.span[0] >= 0 and ids.span[1] < n
+        else:
+            known = ids.dtype == np.int64 and not block.of_kind.shares_objects
+            named.append(ids.ravel())
+        if not known:
+            return False
+    return bool(np.concatenate(named).view(np.uint64).max(initial=0) < n)  # as which negative ones are large

@@ -259,7 +259,7 @@ class InMemory:
         if not (in_row > 1).any():
             return sizes
         by_row, start = d + np.argsort(atoms.row[d:], kind="stable"), np.cumsum(in_row) - in_row
-        for count in np.unique(in_row[in_row > 1]):
+        for count in sorted(set(in_row[in_row > 1].tolist())):
             general = np.flatnonzero(in_row == count)
             step = 1 + _BLOCK // max(count, self.rank) ** 2
             for rows in (general[low : low + step] for low in range(0, len(general), step)):

@@ -174,7 +174,7 @@ def _spectra(matrices: tuple[Linear, ...], sizes: _Sizes, few: int) -> list[_Spe
         present = (stack != 0).any(axis=2)
         count, AG = present.sum(axis=1), stack @ G
         lost, cancels = sizes.noise(AG, np.abs(stack) @ before)
-        for size in np.unique(count):
+        for size in sorted(set(count.tolist())):
             of = np.flatnonzero(count == size)
             if size > few:
                 for k in of:
