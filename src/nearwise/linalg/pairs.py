@@ -73,11 +73,11 @@ def _exact_product(A: Array, B: Array) -> Pair:
 
 def _summed(largest: Array, *terms: Array) -> Pair:
     """The sum, of which only that of the last of the terms is rounded."""
-    error = 0.0
+    small = terms[-1]
     for term in terms[:-1]:
-        largest, lost = two_sum(largest, term)
-        error = error + lost
-    return Pair(*two_sum(largest, error + terms[-1]))
+        largest, error = two_sum(largest, term)
+        small = small + error
+    return Pair(*two_sum(largest, small))
 
 
 def _dots(A: Array, B: Array) -> Array:

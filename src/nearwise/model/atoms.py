@@ -166,9 +166,7 @@ def is_rounding(vectors: Array, scale: Array, columns: int) -> NDArray[np.bool_]
     return np.asarray(_lengths(vectors) <= _ROUNDING * math.sqrt(columns) * scale)
 
 
-def _parts(
-    blocks: tuple[Block, ...], features: Array, sizes: Array | None
-) -> Iterator[tuple[Part, Index]]:
+def _parts(blocks: tuple[Block, ...], features: Array, sizes: Array | None) -> Iterator[tuple[Part, Index]]:
     """The atoms of all blocks, those of one kind, of which there may be many, at once; and of which rows.
 
     Blocks of matrices on other objects than all of them stay alone.

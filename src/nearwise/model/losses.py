@@ -102,16 +102,18 @@ class Losses:
             np.count_nonzero(found <= SATISFIED) / len(found) if len(found) else 1.0,
         )
 
-    def most_violated(self, p: Array, count: int) -> list[int]:
-        """The rows with the largest relative violations, worst first, and none that holds."""
+    def most_violated(self, p: Array, count: int) -> list[tuple[int, float, float]]:
+        """The `measured` rows with the largest relative violations, worst first, and none that holds."""
         found = self.violations(p)
         order = np.argsort(-found, kind="stable")[:count]
-        return [int(row) for row in order[found[order] > 0]]
+        return self.measured(p, order[found[order] > 0], found)
 
-    def measured(self, p: Array, rows: list[int]) -> list[tuple[float, float]]:
-        """Values and relative violations of some rows."""
-        relative = self.violations(p)
-        return [(float(p[row]), float(relative[row])) for row in rows]
+    def measured(
+        self, p: Array, rows: Index, relative: Array | None = None
+    ) -> list[tuple[int, float, float]]:
+        """Some rows, with their values and relative violations, which may be known."""
+        relative = self.violations(p) if relative is None else relative
+        return list(zip(rows.tolist(), p[rows].tolist(), relative[rows].tolist(), strict=True))
 
     def times(self, share: float) -> Losses:
         """The same with a share of the penalties."""

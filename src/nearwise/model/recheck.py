@@ -25,8 +25,8 @@ from nearwise.model.problem import Problem
 
 _MOST_NUMBERS = 2_000_000  # in the rows, written out
 _LARGEST_ORDER = 100
-_DIFFERENCES = ("distance", "comparison")
-_KINDS = (*_DIFFERENCES, "similarity", "linear")
+_DIFFERENCES = {"distance", "comparison"}
+_KINDS = _DIFFERENCES | {"similarity", "linear"}
 _ZERO = 1e-22  # relative size of an eigenvalue that is one
 _SMALLEST = 1e-300
 _ROUNDINGS = 8 * float(np.finfo(float).eps)  # in a sum of one term, relative to what is squared
@@ -48,10 +48,11 @@ class Recheck:
     @staticmethod
     def suits(problem: Problem) -> bool:
         """Whether a problem is small enough, its matrix is not in blocks, and its rows are of known kinds."""
-        if problem.groups is not None or any(b.kind not in _KINDS for b in problem.constraints.blocks):
+        blocks = problem.constraints.blocks
+        if problem.groups is not None or not {block.kind for block in blocks} <= _KINDS:
             return False
         n, r = problem.features.shape
-        others = sum([len(block.bounds) for block in problem.constraints.blocks if not _has_differences(block)])
+        others = sum([len(block.bounds) for block in blocks if block.kind not in _DIFFERENCES])
         squares = 2 * (problem.formulation.measurements.n_rows - others)
         return r <= _LARGEST_ORDER and others * n * n + squares**2 <= _MOST_NUMBERS
 
@@ -179,7 +180,7 @@ class Recheck:
         idle = self.form.losses.is_idle
         row, first, second, sign, others, parts = [], [], [], [], [], []
         for block, start in zip(blocks, np.cumsum([0, *map(len, blocks)]), strict=False):
-            if _has_differences(block):
+            if block.kind in _DIFFERENCES:
                 ids = np.asarray(block.ids, dtype=np.int64)
                 for k, s in enumerate((1.0, -1.0)[: ids.shape[1] // 2]):
                     row.append(start + np.arange(len(block)))
@@ -295,10 +296,6 @@ class _Rows:
 def _exponent(A: Array) -> int:
     """Of the power of two next above the numbers of an array."""
     return int(np.frexp(np.abs(A).max(initial=0.0))[1])
-
-
-def _has_differences(block: Block) -> bool:
-    return block.kind in _DIFFERENCES
 
 
 def _on_objects(block: Block, n: int) -> Pair:

@@ -269,11 +269,10 @@ class _Run(Loop[Iterate, _Graded, Record]):
 
     def _are_negligible(self, errors: Array, dual: Array, found: Certificate) -> bool:
         losses, used = self.problem.formulation.losses, dual != 0
-        hard = losses.is_hard
         costs = float(np.abs(dual[used]) @ errors[used]) + losses.cost_of(errors)
-        hidden = float(np.max(errors[hard] / losses.references[hard], initial=0.0))
+        hidden = (errors / losses.references)[losses.is_hard].max(initial=0.0)
         limit = max(abs(found.primal), self.problem.formulation.unit)
-        return costs <= _UNSEEN * self.tol * limit and hidden <= _UNSEEN * self.tol
+        return costs <= _UNSEEN * self.tol * limit and bool(hidden <= _UNSEEN * self.tol)
 
     def _stands(self) -> bool:
         """Whether the certificate holds for the problem as it was stated, whatever the reduction did."""

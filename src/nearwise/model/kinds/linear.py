@@ -196,7 +196,7 @@ def _of_matrices(inside: Array, G: Array, noise: Array, cancels: Array) -> Itera
 
 def _of_vectors(vectors: Array, weights: Array, noise: Array, cancels: Array) -> Iterator[_Spectrum]:
     """Of sums of equally many squares."""
-    R = np.linalg.qr(vectors.swapaxes(1, 2), mode="r")
+    R: Array = np.asarray(np.linalg.qr(vectors.swapaxes(1, 2), mode="r"))
     cores = (R * weights[:, None]) @ R.swapaxes(1, 2)
     sizes = np.abs(weights)
     own = sizes > _ROUNDING * weights.shape[1] * sizes.max(axis=1, initial=0.0, keepdims=True)
