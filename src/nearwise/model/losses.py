@@ -85,8 +85,7 @@ class Losses:
 
     def excess(self, p: Array) -> Array:
         """How far p is on the wrong side of the bound; >= 0."""
-        difference = p - self.bounds
-        sign = self.relations
+        difference, sign = p - self.bounds, self.relations
         return np.where(sign == 0, np.abs(difference), np.maximum(-difference * sign, 0.0))
 
     def violations(self, p: Array) -> Array:

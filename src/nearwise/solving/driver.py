@@ -28,6 +28,13 @@ from nearwise.solving.result import CONTRADICTION, Record, Result, Status
 
 _MAX_ITER = 1000  # unless a solver names another number
 _UNSEEN = 0.1  # of the tolerance: errors of values that a certificate need not know of
+_ENDS = {
+    Status.SOLVED: "Solved within {tol:g}",
+    Status.LIMIT: "Stopped at the limit of {why}",
+    Status.STATIONARY: "Stopped by the solver's own rule, which proves nothing",
+    Status.INTERRUPTED: "Interrupted",
+    Status.STALLED: "No further progress; the tolerance {tol:g} was not reached",
+}
 
 
 class Solver(Protocol):
@@ -343,14 +350,7 @@ def outcome_message(status: Status, certificate: Certificate, tol: float, why: s
         rows = "; ".join(violation.name for violation in certificate.worst)
         return f"{CONTRADICTION}{rows}"
     reached = f"relative gap {certificate.gap:.1e}, hard violation {certificate.hard_violation:.1e}"
-    ends = {
-        Status.SOLVED: f"Solved within {tol:g}",
-        Status.LIMIT: f"Stopped at the limit of {why}",
-        Status.STATIONARY: "Stopped by the solver's own rule, which proves nothing",
-        Status.INTERRUPTED: "Interrupted",
-        Status.STALLED: f"No further progress; the tolerance {tol:g} was not reached",
-    }
-    return f"{ends[status]}: {reached}." + (f" {note}." if note else "")
+    return f"{_ENDS[status].format(tol=tol, why=why)}: {reached}." + (f" {note}." if note else "")
 
 
 def _checked_start(start: ArrayLike, solver: Solver | None, problem: Problem) -> Array:
