@@ -307,16 +307,17 @@ def confines(divergence: Divergence) -> bool:
 def reference_of(prior: Array, divergence: Divergence) -> Array:
     """The eigenvalues under which rows are sized: the prior's, or their mean where it is not definite."""
     if divergence.indefinite_prior or (prior <= 0).any():
-        return np.full(len(prior), np.mean(np.abs(prior)) or 1.0)
+        return np.full(len(prior), np.abs(prior).mean() or 1.0)
     return prior
 
 
 def open_bounds(z: Array, basis: Array | None, reference: Array, whole: Array | None = None) -> OpenBounds:
     """What fills open bounds, from differences z of sampled pairs."""
     inside = z if basis is None else z @ basis
-    whole = np.linalg.norm(z, axis=1) if whole is None else whole
     distances = np.square(inside) @ reference
-    distances = distances[(distances > 0) & ~is_rounding(inside, whole, z.shape[1])]
+    if basis is not None or whole is not None:
+        whole = np.linalg.norm(z, axis=1) if whole is None else whole
+        distances = distances[~is_rounding(inside, whole, z.shape[1])]
     if (found := of_sample(distances, NO_MARGIN)) is None:
         raise ValueError(ALL_EQUAL)
     return found
