@@ -192,7 +192,7 @@ class LogDet(SpectralDivergence):
             return np.asarray(_minus_log1p(delta))
         out = np.where(near, _minus_log1p(delta), delta - _log_ratio(x, y))
         outside = (x <= 0) | (y <= 0) | np.isinf(x) | np.isinf(y)
-        return np.where(outside, np.where((x == 0) & (y == 0), 0.0, np.inf), out)
+        return np.where(outside, np.where((x == 0) & (y == 0), 0.0, np.inf), out) if outside.any() else out
 
     @np.errstate(all="ignore")
     def gradient(self, x: ArrayLike, /) -> Array:
@@ -232,7 +232,7 @@ class VonNeumann(SpectralDivergence):
             return np.asarray(x * _minus_log1p(delta))
         out = np.where(near, x * _minus_log1p(delta), y - x + x * _log_ratio(x, y))
         outside = (x <= 0) | (y <= 0) | np.isinf(x) | np.isinf(y)
-        return np.where(outside, np.where((x == 0) & (y >= 0), y, np.inf), out)
+        return np.where(outside, np.where((x == 0) & (y >= 0), y, np.inf), out) if outside.any() else out
 
     @np.errstate(all="ignore")
     def gradient(self, x: ArrayLike, /) -> Array:
