@@ -190,7 +190,8 @@ class LogDet(SpectralDivergence):
         near = (np.abs(delta) <= _NEAR) & (y > 0)
         if near.all():
             return np.asarray(_minus_log1p(delta))
-        out = np.where(near, _minus_log1p(delta), delta - _log_ratio(x, y))
+        out = np.asarray(delta - _log_ratio(x, y))
+        out[near] = _minus_log1p(delta[near])
         outside = (x <= 0) | (y <= 0) | np.isinf(x) | np.isinf(y)
         return np.where(outside, np.where((x == 0) & (y == 0), 0.0, np.inf), out) if outside.any() else out
 
@@ -230,7 +231,8 @@ class VonNeumann(SpectralDivergence):
         near = (np.abs(delta) <= _NEAR) & (x > 0)
         if near.all():
             return np.asarray(x * _minus_log1p(delta))
-        out = np.where(near, x * _minus_log1p(delta), y - x + x * _log_ratio(x, y))
+        out = np.asarray(y - x + x * _log_ratio(x, y))
+        out[near] = np.broadcast_to(x, out.shape)[near] * _minus_log1p(delta[near])
         outside = (x <= 0) | (y <= 0) | np.isinf(x) | np.isinf(y)
         return np.where(outside, np.where((x == 0) & (y >= 0), y, np.inf), out) if outside.any() else out
 
