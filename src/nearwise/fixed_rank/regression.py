@@ -177,7 +177,7 @@ def constraint_forms(
         used = numbers[:, 0].astype(np.int64)  # the objects that occur
         if features is not None and len(used) < n_objects:
             rows = features[used]
-    squares = atoms.squares(count)
+    squares = atoms.squares()
     first, second = squares.first, squares.second
     if rows is None and used is not None:
         first, second = used[first], used[second]

@@ -7,6 +7,8 @@ summed without rounding errors: what its diagonal lacks is of the order of the s
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from nearwise._common.types import Array
@@ -24,13 +26,12 @@ def eigenpairs(A: Array | Pair) -> tuple[Array, Array]:
     Up to order 200 an eigenvalue has an error of about 1e-15 of itself plus 1e-28 of the largest, given the
     entries of A; in larger matrices, one of about 1e-15 of the largest.
     """
-    A = A if isinstance(A, Pair) else Pair(A, np.zeros_like(A))
-    values, V = np.linalg.eigh(A.rounded)
+    values, V = np.linalg.eigh(A.rounded if isinstance(A, Pair) else A)
     size = float(np.abs(values).max(initial=0.0))
     if not 0 < size < np.inf or len(V) > _LARGEST_ORDER or np.abs(values).min() >= _ALIKE * size:
         return values, V
-    scale = 2.0 ** np.round(np.log2(size))
-    unit = Pair(A.high / scale, A.low / scale)
+    scale = 2.0 ** round(math.log2(size))
+    unit = Pair(A.high / scale, A.low / scale) if isinstance(A, Pair) else A / scale
     inside, lack = _in_basis(unit, V)
     inside, _ = _in_basis(unit, V := (V - V @ lack / 2) @ _correction(inside))
     found = np.diagonal(inside)
@@ -38,12 +39,12 @@ def eigenpairs(A: Array | Pair) -> tuple[Array, Array]:
     return np.asarray(scale * found[order]), np.asarray(V[:, order])
 
 
-def _in_basis(A: Pair, V: Array) -> tuple[Array, Array]:
+def _in_basis(A: Pair | Array, V: Array) -> tuple[Array, Array]:
     """A in the orthonormal basis that is next to V, and what V^T V is more than I."""
     high, low = product(A, V)
     both = product(V.T, Pair(np.hstack([high, V]), np.hstack([low, np.zeros_like(V)])))
     n = len(V)
-    T, lack = both.rounded[:, :n], Pair(both.high[:, n:], both.low[:, n:]).plus(-np.eye(n)).rounded
+    T, lack = both.rounded[:, :n], (both.high[:, n:] - np.eye(n)) + both.low[:, n:]  # the difference is exact
     # (I + lack)^-1/2 T (I + lack)^-1/2, to second order where T is large
     inside = T - (lack @ T + T @ lack) / 2 + lack @ T @ lack / 4
     return (inside + inside.T) / 2, lack
@@ -52,14 +53,15 @@ def _in_basis(A: Pair, V: Array) -> tuple[Array, Array]:
 def _correction(C: Array) -> Array:
     """A rotation that takes the small eigenvalues of a nearly diagonal matrix apart from all others."""
     values = np.diagonal(C)
-    small = np.abs(values) < _SMALL * np.abs(values).max()
-    found, P = np.linalg.eigh(C[np.ix_(small, small)])
-    apart = found - values[~small][:, None]
+    is_small = np.abs(values) < _SMALL * np.abs(values).max()
+    small, large = np.flatnonzero(is_small), np.flatnonzero(~is_small)
+    found, P = np.linalg.eigh(C[small[:, None], small])
+    apart = found - values[large][:, None]
     clear = np.abs(apart) > _APART
-    coupling = C[np.ix_(~small, small)] @ P
+    coupling = C[large[:, None], small] @ P
     tilt = np.where(clear, coupling / np.where(clear, apart, 1.0), 0.0)
     out = np.eye(len(C))
-    out[np.ix_(small, small)] = P
-    out[np.ix_(~small, small)] = tilt
-    out[np.ix_(small, ~small)] = -P @ tilt.T
+    out[small[:, None], small] = P
+    out[large[:, None], small] = tilt
+    out[small[:, None], large] = -P @ tilt.T
     return out

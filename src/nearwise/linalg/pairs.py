@@ -1,7 +1,8 @@
 """Matrices in twice the precision: sums of two arrays of numbers, the second below the rounding of the first.
 
-Products are those of Ozaki, Ogita, Oishi and Rump 2012: each matrix is cut into slices of so few binary
-digits that the products of slices are exact in double precision, and only their sum is rounded.
+Products are those of Ozaki, Ogita, Oishi and Rump 2012: of each matrix two slices are cut of so few binary
+digits that their products are exact in double precision. What is left is so small that its products may be
+rounded.
 """
 
 from __future__ import annotations
@@ -12,10 +13,7 @@ import numpy as np
 
 from nearwise._common.types import Array
 
-PRECISION = 2.0**-86  # relative error of a product, about: four slices, each of 22 binary digits at least
-_SLICES = 4
-# which slices are multiplied: those whose product is not below the precision
-_LEFT, _RIGHT = np.nonzero(np.add.outer(np.arange(_SLICES), np.arange(_SLICES)) < _SLICES)
+PRECISION = 2.0**-86  # relative error of a product, about: rounding of what is left, 2^-44 of the whole
 
 
 class Pair(NamedTuple):
@@ -60,40 +58,45 @@ def product(A: Pair | Array, B: Pair | Array) -> Pair:
 
 def squared_lengths(A: Pair) -> Pair:
     """Of the rows of A: the diagonal of A A^T."""
-    parts = _slices(A.high, _bits(A.high.shape[1]))
-    found = _summed(np.einsum("tij,tij->ti", parts[_LEFT], parts[_RIGHT]))
-    return found.plus(2.0 * np.einsum("ij,ij->i", A.high, A.low))
+    first, second, rest = _cut(A.high, _bits(A.high.shape[1]))
+    small = _dots(second, second + rest) + _dots(rest, A.high + first) + 2.0 * _dots(A.high, A.low)
+    return _summed(_dots(first, first), _dots(first, 2.0 * second), small)
 
 
 def _exact_product(A: Array, B: Array) -> Pair:
     bits = _bits(A.shape[1])
-    return _summed(_slices(A, bits)[_LEFT] @ _slices(B.T, bits)[_RIGHT].swapaxes(1, 2))
+    first, second, rest = _cut(A, bits)
+    other_first, other_second, other_rest = (part.T for part in _cut(B.T, bits))
+    small = first @ other_rest + second @ (other_second + other_rest) + rest @ B
+    return _summed(first @ other_first, first @ other_second, second @ other_first, small)
 
 
-def _summed(terms: Array) -> Pair:
-    """The sum over the first axis, by pairs; what each rounds is added up by itself."""
-    low = np.zeros(terms.shape[1:])
-    while len(terms) > 1:
-        half = len(terms) // 2
-        total, error = two_sum(terms[:half], terms[half : 2 * half])
-        low += error.sum(axis=0)
-        terms = total if 2 * half == len(terms) else np.concatenate([total, terms[-1:]])
-    return Pair(terms[0], low)
+def _summed(largest: Array, *terms: Array) -> Pair:
+    """The sum, of which only that of the last of the terms is rounded."""
+    small = terms[-1]
+    for term in terms[:-1]:
+        largest, error = two_sum(largest, term)
+        small = small + error
+    return Pair(*two_sum(largest, small))
+
+
+def _dots(A: Array, B: Array) -> Array:
+    """The products of the rows of A with those of B, one by one."""
+    return np.asarray(np.einsum("ij,ij->i", A, B))
 
 
 def _bits(terms: int) -> int:
     """Binary digits of numbers of which so many products are added up exactly."""
-    return int((53 - np.ceil(np.log2(max(terms, 2)))) // 2)
+    return (53 - max(terms - 1, 1).bit_length()) // 2
 
 
-def _slices(A: Array, bits: int) -> Array:
-    """Matrices that add up to A as far as they go, each of few binary digits in a row."""
-    out = np.empty((_SLICES, *A.shape))
+def _cut(A: Array, bits: int) -> tuple[Array, Array, Array]:
+    """Two matrices of few binary digits in a row, and what they leave of A."""
     # what is left of a row is at most as large as a digit of the slice before
-    shift = 0.75 * np.exp2(np.frexp(np.abs(A).max(axis=1, initial=0.0, keepdims=True))[1] + (53.0 - bits))
-    left = A
-    for part in out:
-        np.subtract(left + shift, shift, out=part)
-        left = left - part
-        shift = shift * 2.0**-bits
-    return out
+    largest = np.abs(A).max(axis=1, initial=0.0, keepdims=True)
+    shift = np.ldexp(0.75, np.frexp(largest)[1] + (53 - bits))
+    first = (A + shift) - shift
+    left = A - first
+    shift *= 2.0**-bits
+    second = (left + shift) - shift
+    return first, second, left - second

@@ -9,13 +9,15 @@ matrix is a sum of squares of its eigenvectors, which are appended to F as rows 
 from __future__ import annotations
 
 import itertools
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nearwise._common.types import Array, Index
+from nearwise._common.types import Array, Index, Mask
 from nearwise.model.blocks import Block
 from nearwise.model.kinds import Part
 
@@ -33,6 +35,7 @@ class Atoms:
     coefficient: Array
     row: Index
     is_difference: NDArray[np.bool_]
+    n_rows: int  # of the constraints
     definite: Index = field(default_factory=lambda: np.empty(0, np.int64))  # rows that are, as a whole
 
     @cached_property
@@ -45,15 +48,38 @@ class Atoms:
         np.cumsum(np.bincount(node, minlength=len(start) - 1), out=start[1:])
         return start, neighbour, order % max(len(self.first), 1)
 
-    def squares(self, n_rows: int) -> SignedSquares:
+    @cached_property
+    def n_differences(self) -> int:
+        """How many of the atoms, the first ones, are differences."""
+        return int(np.count_nonzero(self.is_difference))
+
+    @cached_property
+    def of_row(self) -> Index | None:
+        """Where every constraint is one atom, which one; else None."""
+        if not (np.bincount(self.row, minlength=self.n_rows) == 1).all():
+            return None
+        place = np.empty(self.n_rows, dtype=np.int64)
+        place[self.row] = np.arange(len(self.row))
+        return place
+
+    @cached_property
+    def is_definite(self) -> Mask:
+        """Whether A_i is positive semidefinite: a sum of squares with positive coefficients, or known so."""
+        square = self.is_difference | (self.first == self.second)
+        definite = np.ones(self.n_rows, dtype=bool)
+        definite[self.row[~square | (self.coefficient < 0)]] = False
+        definite[self.definite] = True
+        return definite
+
+    def squares(self) -> SignedSquares:
         """The same constraints as signed squares, by row: x y^T + y x^T = ((x + y)^2 - (x - y)^2) / 2."""
         product = ~self.is_difference & (self.first != self.second)
         sign = np.where(self.is_difference | product, -1.0, 0.0)
         coefficient = np.where(product, -self.coefficient / 4, self.coefficient)
         atom = np.concatenate([np.arange(len(self.first)), np.flatnonzero(product)])
         order = np.argsort(self.row[atom], kind="stable")
-        start = np.zeros(n_rows + 1, dtype=np.int64)
-        np.cumsum(np.bincount(self.row[atom], minlength=n_rows), out=start[1:])
+        start = np.zeros(self.n_rows + 1, dtype=np.int64)
+        np.cumsum(np.bincount(self.row[atom], minlength=self.n_rows), out=start[1:])
         return SignedSquares(
             start,
             self.first[atom[order]],
@@ -99,28 +125,27 @@ def constraint_atoms(
     inside = features if basis is None else features @ basis
     sizes = scale
     if sizes is None and any(block.matrices for block in blocks):
-        sizes = np.sqrt(np.einsum("ij,ij->i", features, features))
-    parts = _parts(blocks, inside, sizes)
-    extra = [part.vectors for part in parts if part.vectors is not None]
+        sizes = _lengths(features)
+    parts = sorted(_parts(blocks, inside, sizes), key=lambda found: not found[0].is_difference)
+    extra = [part.vectors for part, _ in parts if part.vectors is not None]
     places = np.cumsum([len(features), *map(len, extra)])
     shifts = iter(places)
     first, second = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for part in parts:
+    for part, _ in parts:
         shift = 0 if part.vectors is None else int(next(shifts))
         first.append(part.first + shift)
         second.append(part.second + shift)
-    row = np.concatenate([np.empty(0, np.int64), *(part.row for part in parts)])
-    coefficient = np.concatenate([np.empty(0), *(part.coefficient for part in parts)])
-    is_difference = np.concatenate(
-        [np.empty(0, bool), *(np.full(len(part.row), part.is_difference) for part in parts)]
-    )
+    row = np.concatenate([np.empty(0, np.int64), *[rows[part.row] for part, rows in parts]])
+    coefficient = np.concatenate([np.empty(0), *[part.coefficient for part, _ in parts]])
+    is_difference = np.zeros(len(row), dtype=bool)
+    is_difference[: sum([len(part.row) for part, _ in parts if part.is_difference])] = True
     ends = np.concatenate([*first, *second])
     used, compact = _compacted(ends, int(places[-1]))
     objects = used[used < len(features)]
-    order = np.argsort(~is_difference, kind="stable")  # differences first
-    left, right = compact[: len(row)], compact[len(row) :]
-    definite = np.concatenate([np.empty(0, np.int64), *(part.definite for part in parts)])
-    atoms = Atoms(left[order], right[order], coefficient[order], row[order], is_difference[order], definite)
+    definite = np.concatenate([np.empty(0, np.int64), *[rows[part.definite] for part, rows in parts]])
+    first_end, second_end = compact[: len(row)], compact[len(row) :]
+    n_rows = sum([len(block.bounds) for block in blocks])
+    atoms = Atoms(first_end, second_end, coefficient, row, is_difference, n_rows, definite)
     n = len(objects)
     rows = features[objects]
     if len(used) > n:
@@ -129,7 +154,7 @@ def constraint_atoms(
         rows, atoms = _without_offset(rows, atoms)
     projected = rows if basis is None else rows @ basis
     if basis is not None or scale is not None:
-        of = np.where(ends < len(features), ends, -1).reshape(2, -1)[:, order]
+        of = np.where(ends < len(features), ends, -1).reshape(2, -1)
         atoms = _without_rounding(atoms, rows, projected, scale, of)
     if extra:
         projected[n : len(used)] = np.concatenate(extra)[used[n:] - len(features)]
@@ -138,37 +163,32 @@ def constraint_atoms(
 
 def is_rounding(vectors: Array, scale: Array, columns: int) -> NDArray[np.bool_]:
     """Which vectors are rounding errors of numbers of this size, from features of so many columns."""
-    return np.asarray(np.linalg.norm(vectors, axis=1) <= _ROUNDING * np.sqrt(columns) * scale)
+    return np.asarray(_lengths(vectors) <= _ROUNDING * math.sqrt(columns) * scale)
 
 
-def _parts(blocks: tuple[Block, ...], features: Array, sizes: Array | None) -> list[Part]:
-    """The atoms of all blocks; those of one kind, of which there may be many, at once.
+def _parts(blocks: tuple[Block, ...], features: Array, sizes: Array | None) -> Iterator[tuple[Part, Index]]:
+    """The atoms of all blocks, those of one kind, of which there may be many, at once; and of which rows.
 
     Blocks of matrices on other objects than all of them stay alone.
     """
-    by_kind: dict[tuple[str, int], list[int]] = {}
+    numbers: dict[tuple[str, int], int] = {}
+    groups: list[list[Block]] = []
+    group_of: list[int] = []
     for place, block in enumerate(blocks):
         alone = block.matrices and block.ids is not None
-        by_kind.setdefault((block.kind, place if alone else -1), []).append(place)
-    together = np.empty(len(blocks), dtype=np.int64)  # which of them each block is in
-    for group, places in enumerate(by_kind.values()):
-        together[places] = group
-    of_row = together.repeat([len(block.bounds) for block in blocks])
-    parts: list[Part] = []
-    for group, places in enumerate(by_kind.values()):
-        block = blocks[places[0]]
-        if len(places) > 1:
-            block = replace(
-                block,
-                ids=None if block.ids is None else np.concatenate([blocks[k].ids for k in places]),
-                bounds=np.concatenate([blocks[k].bounds for k in places]),
-                matrices=tuple(itertools.chain.from_iterable(blocks[k].matrices for k in places)),
-                weights=None,
-            )
-        part = block.of_kind.atoms(block, features, sizes)
-        row = np.flatnonzero(of_row == group)
-        parts.append(replace(part, row=row[part.row], definite=row[part.definite]))
-    return parts
+        number = numbers.setdefault((block.kind, place if alone else -1), len(groups))
+        if number == len(groups):
+            groups.append([])
+        groups[number].append(block)
+        group_of.append(number)
+    of_row = np.array(group_of, dtype=np.int64).repeat([len(block.bounds) for block in blocks])
+    for number, members in enumerate(groups):
+        block, rows = members[0], np.flatnonzero(of_row == number)
+        if len(members) > 1:
+            ids = None if block.ids is None else np.concatenate([member.ids for member in members])
+            matrices = tuple(itertools.chain.from_iterable([member.matrices for member in members]))
+            block = Block(block.kind, block.relation, ids, np.empty(len(rows)), matrices)
+        yield block.of_kind.atoms(block, features, sizes), rows
 
 
 def _without_offset(rows: Array, atoms: Atoms) -> tuple[Array, Atoms]:
@@ -177,12 +197,12 @@ def _without_offset(rows: Array, atoms: Atoms) -> tuple[Array, Atoms]:
     A few differences are written out, as rows of their own beside a row of zeros; of many, the columns are
     centred.
     """
-    d = int(np.count_nonzero(atoms.is_difference))
+    d = atoms.n_differences
     i, j = atoms.first[:d], atoms.second[:d]
     if d * rows.shape[1] <= _WRITTEN_OUT:
         z = rows[i] - rows[j]
         norms = np.einsum("ij,ij->i", rows, rows)
-        if not np.any(np.einsum("ij,ij->i", z, z) < _CANCELS**2 * (norms[i] + norms[j])):
+        if not (np.einsum("ij,ij->i", z, z) < _CANCELS**2 * (norms[i] + norms[j])).any():
             return rows, atoms
         first, second = atoms.first.copy(), atoms.second.copy()
         first[:d], second[:d] = len(rows) + np.arange(d), len(rows) + d
@@ -203,19 +223,20 @@ def _without_rounding(
 
     `objects` has the objects of every atom, or -1 for vectors that are not features.
     """
-    difference, columns = atoms.is_difference, rows.shape[1]
-    first, second = atoms.first[difference], atoms.second[difference]
-    vanishes = np.zeros(len(difference), dtype=bool)
-    if scale is None:
-        whole = np.linalg.norm(rows[first] - rows[second], axis=1)
-    else:
-        whole = scale[objects[:, difference]].sum(axis=0)
-    vanishes[difference] = is_rounding(projected[first] - projected[second], whole, columns)
-    product = ~difference & (objects[0] >= 0)
-    for place, of in zip((atoms.first, atoms.second), objects, strict=True):
-        of_one = np.linalg.norm(rows[place[product]], axis=1) if scale is None else scale[of[product]]
+    d, columns = atoms.n_differences, rows.shape[1]
+    first, second = atoms.first[:d], atoms.second[:d]
+    vanishes = np.zeros(len(atoms.first), dtype=bool)
+    whole = _lengths(rows[first] - rows[second]) if scale is None else scale[objects[:, :d]].sum(axis=0)
+    vanishes[:d] = is_rounding(projected[first] - projected[second], whole, columns)
+    product = d + np.flatnonzero(objects[0, d:] >= 0)
+    for place, of in zip((atoms.first, atoms.second), objects, strict=True) if len(product) else ():
+        of_one = _lengths(rows[place[product]]) if scale is None else scale[of[product]]
         vanishes[product] |= is_rounding(projected[place[product]], of_one, columns)
-    return replace(atoms, coefficient=np.where(vanishes, 0.0, atoms.coefficient))
+    return replace(atoms, coefficient=np.where(vanishes, 0.0, atoms.coefficient)) if vanishes.any() else atoms
+
+
+def _lengths(vectors: Array) -> Array:
+    return np.asarray(np.sqrt(np.einsum("ij,ij->i", vectors, vectors)))
 
 
 def _compacted(ends: Index, n: int) -> tuple[Index, Index]:

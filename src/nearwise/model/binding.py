@@ -197,12 +197,12 @@ def bound(
         row = int(np.flatnonzero(~np.isfinite(sizes))[0])
         reason = ": the squared size of its features overflows; rescale them"
         raise RowsError([constraints.stated(row)], after=reason)
-    bounds = constraints.bounds
+    bounds, relations = constraints.bounds, constraints.relations
     if np.isnan(bounds).any():
         i, j = sampled_pairs(len(G)).T
         whole = None if scale is None else scale[i] + scale[j]
-        bounds = open_bounds(G[i] - G[j], basis, reference, whole).fill(bounds, constraints.relations)
-    lost = lost_rows(constraints.relations, bounds if offsets is None else bounds - offsets, sizes)
+        bounds = open_bounds(G[i] - G[j], basis, reference, whole).fill(bounds, relations)
+    lost = lost_rows(relations, bounds if offsets is None else bounds - offsets, sizes)
     if offsets is not None:
         offsets = np.where(lost, 0.0, offsets)
         sizes, measurements = sizes + np.abs(offsets), replace(measurements, offsets=offsets)
@@ -291,12 +291,12 @@ def checked_prior(prior: ArrayLike | None, r: int, divergence: Divergence) -> tu
     is_diagonal = np.count_nonzero(M0) == np.count_nonzero(diagonal)  # eigenvalues are exact, however small
     values, vectors = (diagonal, np.eye(r)) if is_diagonal else eigenpairs(M0)
     _refuse_negative(values, "prior")
-    confined = confines(divergence)
-    if confined and values.max() <= 0:
+    kept = values > (0.0 if is_diagonal else _RANK_TOLERANCE * values.max())
+    if kept.all() or not confines(divergence):
+        return np.maximum(values, 0.0), vectors
+    if values.max() <= 0:
         raise ValueError("prior is zero, so no other matrix is at a finite divergence from it")
-    tolerance = 0.0 if is_diagonal else _RANK_TOLERANCE * values.max()
-    kept = values > tolerance if confined else np.ones(r, bool)
-    return np.maximum(values[kept], 0.0), vectors[:, kept]
+    return values[kept], vectors[:, kept]
 
 
 def confines(divergence: Divergence) -> bool:
@@ -307,16 +307,17 @@ def confines(divergence: Divergence) -> bool:
 def reference_of(prior: Array, divergence: Divergence) -> Array:
     """The eigenvalues under which rows are sized: the prior's, or their mean where it is not definite."""
     if divergence.indefinite_prior or (prior <= 0).any():
-        return np.full(len(prior), np.mean(np.abs(prior)) or 1.0)
+        return np.full(len(prior), np.abs(prior).mean() or 1.0)
     return prior
 
 
 def open_bounds(z: Array, basis: Array | None, reference: Array, whole: Array | None = None) -> OpenBounds:
     """What fills open bounds, from differences z of sampled pairs."""
     inside = z if basis is None else z @ basis
-    whole = np.linalg.norm(z, axis=1) if whole is None else whole
     distances = np.square(inside) @ reference
-    distances = distances[(distances > 0) & ~is_rounding(inside, whole, z.shape[1])]
+    if basis is not None or whole is not None:
+        whole = np.linalg.norm(z, axis=1) if whole is None else whole
+        distances = distances[~is_rounding(inside, whole, z.shape[1])]
     if (found := of_sample(distances, NO_MARGIN)) is None:
         raise ValueError(ALL_EQUAL)
     return found

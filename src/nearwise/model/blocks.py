@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -87,7 +90,7 @@ class Constraints:
     blocks: tuple[Block, ...] = ()
 
     def __len__(self) -> int:
-        return sum([len(block.bounds) for block in self.blocks])
+        return self._starts[-1]
 
     if not TYPE_CHECKING:
 
@@ -167,15 +170,18 @@ class Constraints:
 
     def stated(self, row: int, bound: float | None = None) -> Stated:
         """One constraint alone; `bound` fills one that is open."""
-        first = 0
-        for block in self.blocks:
-            place = row - first
-            if 0 <= place < len(block):
-                if len(block) == 1 or block.of_kind.shares_objects:  # which count their matrices
-                    return Stated(row, block, place, bound)
-                return Stated(row, block.part(np.array([place])), 0, bound)
-            first += len(block)
-        raise IndexError(f"there is no row {row} in {self!r}")
+        if not 0 <= row < len(self):
+            raise IndexError(f"there is no row {row} in {self!r}")
+        number = bisect_right(self._starts, row) - 1
+        block, place = self.blocks[number], row - self._starts[number]
+        if len(block) == 1 or block.of_kind.shares_objects:  # which count their matrices
+            return Stated(row, block, place, bound)
+        return Stated(row, block.part(np.array([place])), 0, bound)
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        """The number of the first row of every block, and of all rows."""
+        return list(accumulate([len(block.bounds) for block in self.blocks], initial=0))
 
     def resolve(
         self, n_objects: int, sample_ids: ArrayLike | None = None, known_as: str = "in sample_ids"
@@ -193,19 +199,19 @@ class Constraints:
         The same blocks in the same order. The `ids` of a linear block are None where its matrices cover all
         rows of the data in order.
         """
-        numbered = [sample_ids is None and _has_row_numbers(block, n_objects) for block in self.blocks]
-        if all(numbered):
+        if sample_ids is None and _have_row_numbers(self.blocks, n_objects):
             return self.blocks
         find = reading.row_finder(n_objects, sample_ids)
         place = f"a row number below {n_objects}" if sample_ids is None else known_as
         resolved: list[Block] = []
         first = 0
-        for block, is_numbered in zip(self.blocks, numbered, strict=True):
+        for block in self.blocks:
             if block.ids is None and len(block.object_ids) != n_objects:
                 raise ValueError(
                     f"row {first}: the matrix A has {len(block.object_ids)} rows, but there are {n_objects} "
                     "objects; ids in linear() says which of them they are"
                 )
+            is_numbered = sample_ids is None and _have_row_numbers((block,), n_objects)
             resolved.append(block if is_numbered else self._resolved(block, find, first, place, n_objects))
             first += len(block)
         return tuple(resolved)
@@ -268,13 +274,18 @@ class Constraints:
         return restricted, len(self) - len(restricted)
 
 
-def _has_row_numbers(block: Block, n: int) -> bool:
-    """Whether the ids of a block are row numbers of n objects, or its matrices about all n."""
-    ids = block.ids
-    if ids is None:
-        return block.matrices[0].size == n
-    if isinstance(ids, Stored):
-        return ids.span is not None and ids.span[0] >= 0 and ids.span[1] < n
-    if block.of_kind.shares_objects or ids.dtype != np.int64:
-        return False
-    return not ids.size or bool(ids.min() >= 0 and ids.max() < n)
+def _have_row_numbers(blocks: tuple[Block, ...], n: int) -> bool:
+    """Whether the ids of blocks are row numbers of n objects, or their matrices about all n."""
+    named = [np.empty(0, np.int64)]
+    for block in blocks:
+        ids = block.ids
+        if ids is None:
+            known = block.matrices[0].size == n
+        elif isinstance(ids, Stored):
+            known = ids.span is not None and ids.span[0] >= 0 and ids.span[1] < n
+        else:
+            known = ids.dtype == np.int64 and not block.of_kind.shares_objects
+            named.append(ids.ravel())
+        if not known:
+            return False
+    return bool(np.concatenate(named).view(np.uint64).max(initial=0) < n)  # as which negative ones are large

@@ -87,11 +87,11 @@ class Certificate:
 
 
 def named_violations(
-    rows: Sequence[int], measured: Sequence[tuple[float, float]], stated: Callable[[int], Stated]
+    measured: Sequence[tuple[int, float, float]], stated: Callable[[int], Stated]
 ) -> tuple[Violation, ...]:
     """Rows by name, from their values and relative violations, and from what tells a row with its bound."""
     found = []
-    for row, (value, share) in zip(rows, measured, strict=True):
+    for row, value, share in measured:
         constraint = stated(row)
         bound = np.nan if constraint.bound is None else constraint.bound
         found.append(Violation(row, value, bound, share, constraint))

@@ -143,11 +143,9 @@ class DiagonalProblem:
 
     def named(self, certificate: Certificate, values: Array) -> Certificate:
         """The same with the worst rows by name."""
-        bounds = self.losses.bounds
-        rows = self.losses.most_violated(values, _WORST)
-        measured = self.losses.measured(values, rows)
-        stated = self.constraints.stated
-        worst = named_violations(rows, measured, lambda row: stated(row, float(bounds[row])))
+        bounds, stated = self.losses.bounds, self.constraints.stated
+        found = self.losses.most_violated(values, _WORST)
+        worst = named_violations(found, lambda row: stated(row, float(bounds[row])))
         return replace(certificate, worst=worst)
 
     def _distance_to(self, w: Array, theta: Array) -> float:

@@ -20,7 +20,7 @@ from scipy.linalg import solve_triangular
 from nearwise._common.reading import finite, symmetric
 from nearwise._common.types import Array
 
-_EPS = float(np.finfo(np.float64).eps)
+_EPS, _TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)
 _NOISE = 8.0  # times n eps: the relative size of what eigh, svd and the products before them leave of a zero
 _LARGEST_LEAKAGE = 1e-6  # the share outside a range that no ill-conditioning excuses
 _NEAR = 0.25  # the relative difference of two numbers up to which their divergence is summed as a series
@@ -187,11 +187,13 @@ class LogDet(SpectralDivergence):
         """x/y - log(x/y) - 1, with a relative error of about 1e-14 however close x and y are."""
         x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
         delta = np.asarray((x - y) / y)
-        near = np.abs(delta) <= _NEAR
-        out = np.asarray(delta if near.all() else delta - _log_ratio(x, y))
+        near = (np.abs(delta) <= _NEAR) & (y > 0)
+        if near.all():
+            return np.asarray(_minus_log1p(delta))
+        out = np.asarray(delta - _log_ratio(x, y))
         out[near] = _minus_log1p(delta[near])
         outside = (x <= 0) | (y <= 0) | np.isinf(x) | np.isinf(y)
-        return np.where(outside, np.where((x == 0) & (y == 0), 0.0, np.inf), out)
+        return np.where(outside, np.where((x == 0) & (y == 0), 0.0, np.inf), out) if outside.any() else out
 
     @np.errstate(all="ignore")
     def gradient(self, x: ArrayLike, /) -> Array:
@@ -226,11 +228,13 @@ class VonNeumann(SpectralDivergence):
         """x log(x/y) - x + y, with a relative error of about 1e-14 however close x and y are."""
         x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
         delta = np.asarray((y - x) / x)
-        near = np.abs(delta) <= _NEAR
-        out = np.asarray(delta if near.all() else y - x + x * _log_ratio(x, y))
+        near = (np.abs(delta) <= _NEAR) & (x > 0)
+        if near.all():
+            return np.asarray(x * _minus_log1p(delta))
+        out = np.asarray(y - x + x * _log_ratio(x, y))
         out[near] = np.broadcast_to(x, out.shape)[near] * _minus_log1p(delta[near])
         outside = (x <= 0) | (y <= 0) | np.isinf(x) | np.isinf(y)
-        return np.where(outside, np.where((x == 0) & (y >= 0), y, np.inf), out)
+        return np.where(outside, np.where((x == 0) & (y >= 0), y, np.inf), out) if outside.any() else out
 
     @np.errstate(all="ignore")
     def gradient(self, x: ArrayLike, /) -> Array:
@@ -239,6 +243,9 @@ class VonNeumann(SpectralDivergence):
     @np.errstate(all="ignore")
     def gradient_inverse(self, t: ArrayLike, /) -> Array:
         return np.exp(np.asarray(t, np.float64))
+
+    def gradient_inverse_slope(self, t: ArrayLike, /) -> Array:
+        return self.gradient_inverse(t)
 
     @np.errstate(all="ignore")
     def curvature(self, x: ArrayLike, /) -> Array:
@@ -344,7 +351,7 @@ def _is_inside(inner: _Spectrum, outer: _Spectrum, overlap: Array, outside: Arra
 @np.errstate(all="ignore")
 def _weighted_sum(divergence: Divergence, x: Array, y: Array, weight: Array) -> float:
     """sum weight * scalar(x, y), where a weight of exactly zero removes even an infinite term."""
-    return float(np.sum(np.where(weight == 0, 0.0, weight * divergence.scalar(x, y))))
+    return float(np.where(weight == 0, 0.0, weight * divergence.scalar(x, y)).sum())
 
 
 def _minus_log1p(delta: Array) -> Array:
@@ -374,8 +381,7 @@ def _log_ratio(x: Array, y: Array) -> Array:
 
 def _relative_change(a: Array) -> Array:
     """|a_i - a_j| / max(a_i, a_j) of non-negative numbers, 0 where both are 0."""
-    size = np.maximum(a[:, None], a)
-    return np.divide(np.abs(a[:, None] - a), size, out=np.zeros_like(size), where=size > 0)
+    return np.abs(a[:, None] - a) / np.maximum(np.maximum(a, _TINY)[:, None], a)
 
 
 def _pair(A: ArrayLike, B: ArrayLike, names: tuple[str, str], ndim: int) -> tuple[Array, Array]:

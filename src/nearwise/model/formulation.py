@@ -80,7 +80,7 @@ class Formulation:
         if self.divergence.congruence_invariant:
             root = np.linalg.svd(factor / np.sqrt(self.prior)[:, None], compute_uv=False)
             values = np.asarray(root, dtype=np.float64) ** 2
-            return float(np.sum(self.divergence.scalar(values, np.ones_like(values))))
+            return float(self.divergence.scalar(values, np.ones_like(values)).sum())
         x, V = spectrum or spectrum_of_factor(factor)
         return spectral_value(self.divergence, x, V, self.prior, np.eye(len(x)))
 
@@ -92,7 +92,7 @@ class Formulation:
         if self.divergence.congruence_invariant:
             inside = np.asarray(np.linalg.eigvalsh(factor.T @ theta @ factor), dtype=np.float64)
             mirror = self.divergence.gradient_inverse(inside)
-            return float(np.sum(self.divergence.scalar(np.ones_like(mirror), mirror)))
+            return float(self.divergence.scalar(np.ones_like(mirror), mirror).sum())
         t, U = np.linalg.eigh(theta)
         return self.distance_to_gradient(t, U, spectrum or spectrum_of_factor(factor))
 
@@ -102,9 +102,12 @@ class Formulation:
         if not np.isfinite(mirror).all():
             return np.inf
         x, V = spectrum
+        found, stopped = spectral_value(self.divergence, x, V, mirror, U), mirror == _SMALLEST
+        if not stopped.any():
+            return found
         # Where M^ stops at 0, theta is not phi'(M^): phi(M) - phi(M^) - <theta, M - M^> has one more term.
-        removed = np.where(mirror == _SMALLEST, np.minimum(t - self.divergence.gradient(mirror), 0.0), 0.0)
-        return spectral_value(self.divergence, x, V, mirror, U) - float(x @ (V.T @ U) ** 2 @ removed)
+        removed = np.where(stopped, np.minimum(t - self.divergence.gradient(mirror), 0.0), 0.0)
+        return found - float(x @ (V.T @ U) ** 2 @ removed)
 
     def certificate(self, point: Iterate) -> Certificate:
         """Objective, dual bound, gap and violations at a point; names no constraint."""
@@ -143,7 +146,7 @@ class Formulation:
         weight = self.measurements.weight(dual, whole, point.values if invariant else None)
         delta = float(np.finfo(float).eps) * weight
         if not invariant:
-            size = float(np.sum(factor**2))
+            size = float((factor**2).sum())
             slope = self.divergence.curvature(np.array([max(size, _SMALLEST)]))[0]
             return not delta * delta / max(slope, _SMALLEST) <= tol * abs(primal) + self.unit * tol
         return not (delta < 0.5 and len(factor) * delta * delta <= tol * max(abs(primal), 1.0))
@@ -162,7 +165,7 @@ class Formulation:
     def unit(self) -> float:
         """The objective's natural unit: how it scales with the prior."""
         degree = self.divergence.degree
-        size = float(np.mean(np.abs(self.prior))) if len(self.prior) else 1.0
+        size = float(np.abs(self.prior).mean()) if len(self.prior) else 1.0
         return size**degree if degree is not None and size > 0 else 1.0
 
     @property
@@ -239,7 +242,7 @@ def bare_prior_point(form: Formulation) -> Iterate:
     x, r = np.maximum(form.prior, 0.0), len(form.prior)
     factor = np.diag(np.sqrt(x))
     values = form.measurements.values_of_factor(factor)
-    known = (0.0, 0.0) if np.array_equal(x, form.prior) else None
+    known = (0.0, 0.0) if (x == form.prior).all() else None
     none = np.zeros(form.measurements.n_rows), np.zeros((r, r))
     return Iterate(factor, values, *none, (x, np.eye(r)), distances=known)
 

@@ -77,6 +77,7 @@ def by_groups(measurements: InMemory, groups: Index) -> InMemory:
         repeated(atoms.coefficient),
         repeated(atoms.row),  # type: ignore[arg-type]
         repeated(atoms.is_difference),  # type: ignore[arg-type]
+        atoms.n_rows,
         atoms.definite,
     )
     return replace(measurements, features=rows.reshape(-1, F.shape[1]), atoms=split)

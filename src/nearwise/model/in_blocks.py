@@ -356,11 +356,6 @@ class LossesInBlocks:
         worst = sums.worst[0][2] if sums.worst else 0.0
         return Violated(worst, 0.0, sums.satisfied / self.n_rows if self.n_rows else 1.0)
 
-    def most_violated(self, p: AtPoint, count: int) -> list[int]:
-        """The rows with the largest relative violations, worst first."""
-        return [row for row, _, _ in p.sums(self.terms).worst[:count]]
-
-    def measured(self, p: AtPoint, rows: list[int]) -> list[tuple[float, float]]:
-        """Values and relative violations of rows among the most violated ones."""
-        known = {row: (value, relative) for row, value, relative in p.sums(self.terms).worst}
-        return [known[row] for row in rows]
+    def most_violated(self, p: AtPoint, count: int) -> list[tuple[int, float, float]]:
+        """The rows with the largest relative violations, with their values and these, worst first."""
+        return list(p.sums(self.terms).worst[:count])

@@ -130,7 +130,7 @@ _PER_OBJECT = 2  # differences with a weight, up to which their squares cost les
 
 def sum_of_atoms(F: NDArray[Any], atoms: Atoms, weights: Array, large: bool) -> Array:
     """The sum for a weight per atom; `large` where compiled loops are worth their start-up."""
-    count, d = len(weights), int(np.count_nonzero(atoms.is_difference))
+    count, d = len(weights), atoms.n_differences
     if large and (d < count or np.count_nonzero(weights) > _PER_OBJECT * len(F)):
         total = _over_graph(F, atoms, weights, d)
     elif d < count or count * F.shape[1] <= _FEW:

@@ -11,6 +11,7 @@ of its parts under the prior: d(i, j) + d(k, l) for a comparison, sqrt(K_ii K_jj
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -84,8 +85,7 @@ class Losses:
 
     def excess(self, p: Array) -> Array:
         """How far p is on the wrong side of the bound; >= 0."""
-        difference = p - self.bounds
-        sign = self.relations
+        difference, sign = p - self.bounds, self.relations
         return np.where(sign == 0, np.abs(difference), np.maximum(-difference * sign, 0.0))
 
     def violations(self, p: Array) -> Array:
@@ -101,16 +101,18 @@ class Losses:
             np.count_nonzero(found <= SATISFIED) / len(found) if len(found) else 1.0,
         )
 
-    def most_violated(self, p: Array, count: int) -> list[int]:
-        """The rows with the largest relative violations, worst first, and none that holds."""
+    def most_violated(self, p: Array, count: int) -> list[tuple[int, float, float]]:
+        """The `measured` rows with the largest relative violations, worst first, and none that holds."""
         found = self.violations(p)
         order = np.argsort(-found, kind="stable")[:count]
-        return [int(row) for row in order if found[row] > 0]
+        return self.measured(p, order[found[order] > 0], found)
 
-    def measured(self, p: Array, rows: list[int]) -> list[tuple[float, float]]:
-        """Values and relative violations of some rows."""
-        relative = self.violations(p)
-        return [(float(p[row]), float(relative[row])) for row in rows]
+    def measured(
+        self, p: Array, rows: Index, relative: Array | None = None
+    ) -> list[tuple[int, float, float]]:
+        """Some rows, with their values and relative violations, which may be known."""
+        relative = self.violations(p) if relative is None else relative
+        return list(zip(rows.tolist(), p[rows].tolist(), relative[rows].tolist(), strict=True))
 
     def times(self, share: float) -> Losses:
         """The same with a share of the penalties."""
@@ -118,10 +120,9 @@ class Losses:
 
     def in_unit(self, unit: float, stiffening: float) -> Losses:
         """The same for values in another unit; soft penalties are multiplied by `stiffening`."""
-        penalties = self.penalties.copy()
-        with np.errstate(over="ignore", under="ignore"):
-            scaled = penalties[~self.is_hard] * stiffening
-        penalties[~self.is_hard] = np.maximum(scaled, np.finfo(float).tiny)
+        with np.errstate(all="ignore"):
+            scaled = np.maximum(self.penalties * stiffening, np.finfo(float).tiny)
+        penalties = np.where(self.is_hard, np.inf, scaled)
         return replace(self, bounds=self.bounds / unit, sizes=self.sizes / unit, penalties=penalties)
 
     @cached_property
@@ -145,14 +146,18 @@ class Losses:
             return 0.0
         off = p - self.bounds if beyond is None else beyond
         bregman, quadratic = self._costly(off)
-        b, d = self.bounds[bregman], off[bregman]
-        slack = self.divergence.scalar(p[bregman], b)
-        if beyond is not None:
-            close = np.abs(d) <= _CLOSE * np.abs(b)
-            slack[close] = self._bent(b[close], d[close]) / 2
-        relative = off[quadratic] / self.sizes[quadratic]
-        cost = np.sum(self.penalties[bregman] * slack) + np.sum(self._stiffness[quadratic] * relative**2) / 2
-        return float(cost)
+        cost = 0.0
+        if len(bregman):
+            b, d = self.bounds[bregman], off[bregman]
+            slack = self.divergence.scalar(p[bregman], b)
+            if beyond is not None:
+                close = np.abs(d) <= _CLOSE * np.abs(b)
+                slack[close] = self._bent(b[close], d[close]) / 2
+            cost += float((self.penalties[bregman] * slack).sum())
+        if len(quadratic):
+            relative = off[quadratic] / self.sizes[quadratic]
+            cost += float((self._stiffness[quadratic] * relative**2).sum()) / 2
+        return cost
 
     @cached_property
     def cost_of_rounding(self) -> float:
@@ -162,20 +167,23 @@ class Losses:
     @np.errstate(all="ignore")
     def cost_of(self, off: Array) -> float:
         """What soft rows cost whose values differ from their bounds by so little."""
-        rows = self.is_bregman
-        slack = self.penalties[rows] * self._bent(self.bounds[rows], off[rows])
-        rest = (self._stiffness * (off / self.sizes) ** 2)[self._is_quadratic]
-        found = float(np.sum(slack) + np.sum(rest)) / 2
-        return found if np.isfinite(found) else np.inf
+        found = 0.0
+        if (rows := self.is_bregman).any():
+            found += float((self.penalties[rows] * self._bent(self.bounds[rows], off[rows])).sum())
+        if (rows := self._is_quadratic).any():
+            found += float((self._stiffness[rows] * (off[rows] / self.sizes[rows]) ** 2).sum())
+        return found / 2 if math.isfinite(found) else math.inf
 
     def slopes(self, p: Array) -> Array:
         """The derivative of the loss of every row at p; zero for hard rows."""
         out = np.zeros_like(p)
         bregman, quadratic = self._costly(p - self.bounds)
-        slack = self.divergence.gradient(p[bregman]) - self._bound_gradient[bregman]
-        out[bregman] = self.penalties[bregman] * slack
-        size = self.sizes[quadratic]
-        out[quadratic] = self._stiffness[quadratic] * ((p[quadratic] - self.bounds[quadratic]) / size) / size
+        if len(bregman):
+            slack = self.divergence.gradient(p[bregman]) - self._bound_gradient[bregman]
+            out[bregman] = self.penalties[bregman] * slack
+        if len(quadratic):
+            size, off = self.sizes[quadratic], p[quadratic] - self.bounds[quadratic]
+            out[quadratic] = self._stiffness[quadratic] * (off / size) / size
         return out
 
     def finite_slopes(self, p: Array) -> Array:
@@ -196,13 +204,13 @@ class Losses:
         out = y * self.bounds
         if self.is_hard.all():
             return out
-        bregman = np.flatnonzero(self.is_bregman & (y != 0))
-        out[bregman] = conjugate_slack(
-            self.divergence, y[bregman], self.bounds[bregman], self.penalties[bregman]
-        )
-        quadratic = np.flatnonzero(self._is_quadratic & (y != 0))
-        push = y[quadratic] * self.sizes[quadratic]
-        out[quadratic] += push * (push / (2 * self._stiffness[quadratic]))  # whose square may overflow
+        used = y != 0
+        if len(bregman := (self.is_bregman & used).nonzero()[0]):
+            given = y[bregman], self.bounds[bregman], self.penalties[bregman]
+            out[bregman] = conjugate_slack(self.divergence, *given)
+        if len(quadratic := (self._is_quadratic & used).nonzero()[0]):
+            push = y[quadratic] * self.sizes[quadratic]
+            out[quadratic] += push * (push / (2 * self._stiffness[quadratic]))  # whose square may overflow
         return out
 
     def fenchel_residual(self, p: Array, y: Array, total: float, beyond: Array | None = None) -> float:
@@ -213,7 +221,7 @@ class Losses:
         if not y.any():
             return total
         # where some row has a multiplier though it holds, or is hard, y are no slopes: told in no time
-        may_be = not self.any_hard and not np.any((y != 0) & (self.excess(p) == 0))
+        may_be = not self.any_hard and not ((y != 0) & (self.excess(p) == 0)).any()
         if may_be and np.array_equal(self.slopes(p), y):
             if beyond is None:
                 return 0.0
@@ -221,9 +229,10 @@ class Losses:
             rounded = np.where(close, beyond - (p - self.bounds), 0.0)
             return max(total - self.total(p) - float(y @ rounded), 0.0)
         residual = self.conjugate(y) - y * p
-        rows = self.is_hard
-        residual[rows] = -y[rows] * (p - self.bounds if beyond is None else beyond)[rows]
-        return total + float(np.sum(residual))
+        if self.any_hard:
+            rows = self.is_hard
+            residual[rows] = -y[rows] * (p - self.bounds if beyond is None else beyond)[rows]
+        return total + float(residual.sum())
 
     def smaller_share(self, share: float) -> float:
         """Of multipliers that lie outside the dual's domain, the next share to try."""
@@ -275,9 +284,9 @@ class Losses:
     def _stiffness(self) -> Array:
         """penalty * curvature(s) * s^2 of the rows with quadratic loss, without overflow on the way."""
         out = np.zeros_like(self.bounds)
-        rows = self._is_quadratic
-        s = self.sizes[rows]
-        out[rows] = self.penalties[rows] * self._bent(s, s)
+        if (rows := self._is_quadratic).any():
+            s = self.sizes[rows]
+            out[rows] = self.penalties[rows] * self._bent(s, s)
         return out
 
     def _bent(self, at: Array, off: Array) -> Array:
@@ -296,7 +305,7 @@ class Losses:
     def _costly(self, difference: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The soft rows with p - b on the wrong side, with Bregman slack and with quadratic loss."""
         wrong = np.where(self.relations == 0, difference != 0, difference * self.relations < 0)
-        return np.flatnonzero(wrong & self.is_bregman), np.flatnonzero(wrong & self._is_quadratic)
+        return (wrong & self.is_bregman).nonzero()[0], (wrong & self._is_quadratic).nonzero()[0]
 
 
 @np.errstate(all="ignore")

@@ -112,7 +112,6 @@ class InMemory:
     ----------
     features : F, the rows that atoms refer to
     atoms : differences first, then products
-    n_rows : m
     offsets : None, or what is added to the values: parts of them that do not depend on M
     workspace : None, or an array of the shape of `features` that `values_of_factor` may overwrite; then
         the object must not be used by two threads at once
@@ -120,14 +119,23 @@ class InMemory:
 
     features: Array
     atoms: Atoms
-    n_rows: int
     workspace: Array | None = None
     offsets: Array | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """m."""
+        return self.atoms.n_rows
 
     @property
     def rank(self) -> int:
         """r, the order of M."""
         return int(self.features.shape[1])
+
+    @property
+    def is_definite(self) -> Mask:
+        """Whether A_i is known to be positive semidefinite."""
+        return self.atoms.is_definite
 
     def values(self, M: Array) -> Array:
         """<A_i, M> for every row, M symmetric, plus `offsets`."""
@@ -155,8 +163,8 @@ class InMemory:
     def local(self, rows: Index, basis: Array, dtype: type) -> LocalAtoms:
         """The atoms of the given rows, as vectors basis^T x, basis^T y."""
         atoms = self.atoms
-        if self._atom_of_row is not None:
-            chosen, local_row = self._atom_of_row[rows], None
+        if atoms.of_row is not None:
+            chosen, local_row = atoms.of_row[rows], None
         else:
             place = np.full(self.n_rows, -1)
             place[rows] = np.arange(len(rows))
@@ -172,8 +180,8 @@ class InMemory:
         left, right = self.features[first], self.features[second]
         left[difference] -= right[difference]
         right[difference] = left[difference]
-        x = left.astype(dtype) @ cast
-        y = x if np.array_equal(left, right) else right.astype(dtype) @ cast
+        x = left.astype(dtype, copy=False) @ cast
+        y = x if (left == right).all() else right.astype(dtype, copy=False) @ cast
         return LocalAtoms(x, y, coefficient, local_row, len(rows))
 
     def curved(
@@ -220,7 +228,7 @@ class InMemory:
     @cached_property
     def squares(self) -> SignedSquares:
         """Every A_i as signed squares of sums and differences of rows of F."""
-        return self.atoms.squares(self.n_rows)
+        return self.atoms.squares()
 
     def squares_of(self, row: int) -> tuple[Array, Array]:
         """One row as A = X^T diag(c) X: X and c."""
@@ -230,7 +238,7 @@ class InMemory:
 
     def spanning_rows(self) -> Array:
         """Vectors that span the range of every A_i; as few as the atoms or the rows of F allow."""
-        atoms, d = self.atoms, self._n_differences
+        atoms, d = self.atoms, self.atoms.n_differences
         n_vectors = d + 2 * (len(atoms.first) - d)
         if n_vectors >= len(self.features):
             return self.features
@@ -245,18 +253,16 @@ class InMemory:
         d(i, j) for a distance, d(i, j) + d(k, l) for a comparison, sqrt(K_ii K_jj) for an inner product, and
         for a general A the sum of the magnitudes of the eigenvalues of M^1/2 A M^1/2.
         """
-        H = self.features if np.all(diagonal == 1) else self.features * np.sqrt(diagonal)
-        atoms, d = self.atoms, self._n_differences
-        size = np.empty(len(atoms.first))
-        size[:d] = self._distances(H)
-        norm = np.sqrt(np.einsum("ij,ij->i", H, H))
-        size[d:] = norm[atoms.first[d:]] * norm[atoms.second[d:]]
-        sizes = sum_by(atoms.row, np.abs(atoms.coefficient) * size, self.n_rows)
+        H = self.features if (diagonal == 1).all() else self.features * np.sqrt(diagonal)
+        atoms, d, sizes = self.atoms, self.atoms.n_differences, self._parts(H)
         in_row = np.bincount(atoms.row[d:], minlength=self.n_rows)
+        if not (in_row > 1).any():
+            return sizes
         by_row, start = d + np.argsort(atoms.row[d:], kind="stable"), np.cumsum(in_row) - in_row
-        for count in np.unique(in_row[in_row > 1]):
+        for count in sorted(set(in_row[in_row > 1].tolist())):
             general = np.flatnonzero(in_row == count)
-            for rows in np.array_split(general, 1 + len(general) * max(count, self.rank) ** 2 // _BLOCK):
+            step = 1 + _BLOCK // max(count, self.rank) ** 2
+            for rows in (general[low : low + step] for low in range(0, len(general), step)):
                 chosen = by_row[start[rows][:, None] + np.arange(count)]
                 X = H[atoms.first[chosen]].swapaxes(1, 2)
                 core = (X * atoms.coefficient[chosen][:, None]) @ X.swapaxes(1, 2)
@@ -267,12 +273,7 @@ class InMemory:
 
     def parts_of_factor(self, B: Array) -> Array:
         """What the magnitudes of the parts of <A_i, B B^T> add up to: rounding errors are relative to it."""
-        H, atoms, d = self.features @ B, self.atoms, self._n_differences
-        parts = np.empty(len(atoms.first))
-        parts[:d] = self._distances(H)
-        norm = np.sqrt(np.einsum("ij,ij->i", H, H))
-        parts[d:] = norm[atoms.first[d:]] * norm[atoms.second[d:]]
-        return sum_by(atoms.row, np.abs(atoms.coefficient) * parts, self.n_rows)
+        return self._parts(self.features @ B)
 
     @cached_property
     def sizes_before_differences(self) -> Array:
@@ -282,36 +283,22 @@ class InMemory:
         return sum_by(atoms.row, of_atoms, self.n_rows)
 
     @cached_property
-    def is_definite(self) -> Mask:
-        """Whether A_i is positive semidefinite: a sum of squares with positive coefficients, or known so."""
-        atoms = self.atoms
-        square = atoms.is_difference | (atoms.first == atoms.second)
-        definite = np.ones(self.n_rows, dtype=bool)
-        definite[atoms.row[~square | (atoms.coefficient < 0)]] = False
-        definite[atoms.definite] = True
-        return definite
-
-    @cached_property
-    def _n_differences(self) -> int:
-        return int(np.count_nonzero(self.atoms.is_difference))
-
-    @cached_property
-    def _atom_of_row(self) -> Index | None:
-        """Where every row is one atom, which one; else None."""
-        row = self.atoms.row
-        if not (np.bincount(row, minlength=self.n_rows) == 1).all():
-            return None
-        place = np.empty(self.n_rows, dtype=np.int64)
-        place[row] = np.arange(len(row))
-        return place
-
-    @cached_property
     def _large(self) -> bool:
         return len(self.atoms.first) * self.features.shape[1] >= _COMPILED
 
+    def _parts(self, H: Array) -> Array:
+        """`parts_of_factor`, where H holds F B."""
+        atoms, d = self.atoms, self.atoms.n_differences
+        parts = np.empty(len(atoms.first))
+        parts[:d] = self._distances(H)
+        if d < len(parts):
+            norm = np.sqrt(np.einsum("ij,ij->i", H, H))
+            parts[d:] = norm[atoms.first[d:]] * norm[atoms.second[d:]]
+        return sum_by(atoms.row, np.abs(atoms.coefficient) * parts, self.n_rows)
+
     def _values(self, left: Array, right: Array) -> Array:
         """`values`, where `left` holds F M (or F B) and `right` F (or F B)."""
-        atoms, d, place = self.atoms, self._n_differences, self._atom_of_row
+        atoms, d, place = self.atoms, self.atoms.n_differences, self.atoms.of_row
         of_atom = np.empty(len(atoms.first))  # x^T M y
         of_atom[:d] = self._distances(left) if left is right else self._bilinear(left, right, 0, d, True)
         if d < len(of_atom):
@@ -320,7 +307,7 @@ class InMemory:
         return self.shifted(sum_by(atoms.row, of_atom, self.n_rows) if place is None else of_atom[place])
 
     def _distances(self, H: Array) -> Array:
-        first, second, d = self.atoms.first, self.atoms.second, self._n_differences
+        first, second, d = self.atoms.first, self.atoms.second, self.atoms.n_differences
         if not self._large:
             return self._bilinear(H, H, 0, d, True)
         from nearwise.linalg.loops.graph import squared_distances
@@ -368,5 +355,4 @@ def bind(
 
     With `basis`, those of M' where M = basis M' basis^T; `scale` as in `constraint_atoms`.
     """
-    rows, atoms = constraint_atoms(blocks, features, basis, scale)
-    return InMemory(rows, atoms, sum(map(len, blocks)))
+    return InMemory(*constraint_atoms(blocks, features, basis, scale))

@@ -171,8 +171,8 @@ def evaluate(
             curved.append(rows[losses.curvatures(p) != 0])
             violations = losses.violations(p)
         satisfied += int(np.count_nonzero(violations <= SATISFIED))
-        for place in losses.most_violated(p, WORST):
-            worst.append((int(rows[place]), float(p[place]), float(violations[place])))
+        for place, value, relative in losses.most_violated(p, WORST):
+            worst.append((int(rows[place]), value, relative))
     found = np.concatenate(curved)
     few = found if len(found) <= most else np.empty(0, np.int64)  # a slice would keep all of them
     return Sums(total, pullback, weight, size, residual, len(found), few, satisfied, _worst(worst))

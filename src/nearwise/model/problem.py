@@ -305,8 +305,10 @@ class Problem:
 
     def violations_of(self, values: Array, rows: list[int] | None = None) -> tuple[Violation, ...]:
         """Rows by name, with their values and bounds: by default the most violated ones."""
-        rows = self.formulation.losses.most_violated(values, _WORST) if rows is None else rows
-        return named_violations(rows, self.formulation.losses.measured(values, rows), self.stated)
+        losses = self.formulation.losses
+        if rows is None:
+            return named_violations(losses.most_violated(values, _WORST), self.stated)
+        return named_violations(losses.measured(values, np.array(rows, dtype=np.int64)), self.stated)
 
     def describe(self, row: int) -> str:
         """One constraint as text, with its bound filled in."""

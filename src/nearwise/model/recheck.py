@@ -25,11 +25,12 @@ from nearwise.model.problem import Problem
 
 _MOST_NUMBERS = 2_000_000  # in the rows, written out
 _LARGEST_ORDER = 100
-_DIFFERENCES = ("distance", "comparison")
-_KINDS = (*_DIFFERENCES, "similarity", "linear")
+_DIFFERENCES = {"distance", "comparison"}
+_KINDS = _DIFFERENCES | {"similarity", "linear"}
 _ZERO = 1e-22  # relative size of an eigenvalue that is one
 _SMALLEST = 1e-300
-_ROUNDINGS = 8 * float(np.finfo(float).eps)  # in a sum of one term, relative to what is squared
+_EPS = float(np.finfo(float).eps)
+_ROUNDINGS = 8 * _EPS  # in a sum of one term, relative to what is squared
 _SHRINKING = 2.0 ** -np.arange(46.0, 12.0, -4.0)  # of multipliers outside the dual's domain
 
 
@@ -48,10 +49,11 @@ class Recheck:
     @staticmethod
     def suits(problem: Problem) -> bool:
         """Whether a problem is small enough, its matrix is not in blocks, and its rows are of known kinds."""
-        if problem.groups is not None or any(b.kind not in _KINDS for b in problem.constraints.blocks):
+        blocks = problem.constraints.blocks
+        if problem.groups is not None or not {block.kind for block in blocks} <= _KINDS:
             return False
         n, r = problem.features.shape
-        others = sum(len(block) for block in problem.constraints.blocks if not _has_differences(block))
+        others = sum([len(block.bounds) for block in blocks if block.kind not in _DIFFERENCES])
         squares = 2 * (problem.formulation.measurements.n_rows - others)
         return r <= _LARGEST_ORDER and others * n * n + squares**2 <= _MOST_NUMBERS
 
@@ -71,7 +73,8 @@ class Recheck:
         beyond = np.ldexp(values.plus(-np.ldexp(losses.bounds, -power)).rounded, power)
         total = losses.total(p, beyond)
         primal = self.form.distance_to_prior(self.problem.lower(factor)) + total
-        gap = distance + losses.fenchel_residual(p, y, total, beyond)
+        # both terms are large where multipliers are: what is left of them is rounding, and proves nothing
+        gap = distance + losses.fenchel_residual(p, y, total, beyond) + _EPS * abs(distance)
         gap = gap if np.isfinite(gap) else np.inf
         violated = losses.violated(p)
         found = Certificate(
@@ -85,16 +88,14 @@ class Recheck:
         return found, y
 
     def most_errors(self, factor: Array) -> Array:
-        """Bounds on `errors` from the sizes of features and factor alone.
-
-        They are inf where the prior is singular: features are what is left of larger ones there.
-        """
-        rows = self.form.measurements
-        if self.range is not None or not isinstance(rows, InMemory):
-            return np.full(rows.n_rows, np.inf)
-        sizes = rows.sizes_before_differences + self._linear_sizes
-        terms = len(factor) + len(self.problem.features)
-        return np.asarray(_ROUNDINGS * (terms + 4) * float(np.sum(factor**2)) * sizes)
+        """Bounds on `errors` from the sizes of features and factor alone."""
+        rows, G = self.form.measurements, self.problem.features
+        if self.range is None and isinstance(rows, InMemory):
+            sizes = rows.sizes_before_differences
+        else:  # what is measured is left of larger features; a comparison is of four of them
+            sizes = 8 * np.einsum("ij,ij->i", G, G).max()
+        terms = len(factor) + len(G)
+        return np.asarray(_ROUNDINGS * (terms + 4) * float((factor**2).sum()) * (sizes + self._linear_sizes))
 
     def errors(self, factor: Array, values: Array) -> Array:
         """The errors of values of M = factor factor^T, without their signs.
@@ -168,11 +169,11 @@ class Recheck:
     def _linear_sizes(self) -> Array:
         """|A| |G|^2 of linear rows, whose vectors are computed from A; 0 of others."""
         sizes, start = np.zeros(self.form.measurements.n_rows), 0
-        whole = float(np.sum(self.problem.features**2))
+        whole = float((self.problem.features**2).sum())
         for block in self.problem.constraints.blocks:
             for row, matrix in enumerate(block.matrices):
                 sizes[start + row] = matrix.norm * whole
-            start += len(block)
+            start += len(block.bounds)
         return sizes
 
     @cached_property
@@ -181,7 +182,7 @@ class Recheck:
         idle = self.form.losses.is_idle
         row, first, second, sign, others, parts = [], [], [], [], [], []
         for block, start in zip(blocks, np.cumsum([0, *map(len, blocks)]), strict=False):
-            if _has_differences(block):
+            if block.kind in _DIFFERENCES:
                 ids = np.asarray(block.ids, dtype=np.int64)
                 for k, s in enumerate((1.0, -1.0)[: ids.shape[1] // 2]):
                     row.append(start + np.arange(len(block)))
@@ -297,10 +298,6 @@ class _Rows:
 def _exponent(A: Array) -> int:
     """Of the power of two next above the numbers of an array."""
     return int(np.frexp(np.abs(A).max(initial=0.0))[1])
-
-
-def _has_differences(block: Block) -> bool:
-    return block.kind in _DIFFERENCES
 
 
 def _on_objects(block: Block, n: int) -> Pair:

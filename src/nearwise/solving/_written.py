@@ -173,16 +173,16 @@ class WrittenRows:
     def _sums(self) -> list[tuple[slice, slice, Array]]:
         """Which atoms make up which rows, in blocks: atoms, rows, and the matrix that sums them up."""
         assert self.row is not None
-        start = np.searchsorted(self.row, np.arange(self.n_rows + 1))
+        start = np.searchsorted(self.row, np.arange(self.n_rows + 1)).tolist()
         blocks, low = [], 0
         while low < self.n_rows:
             high = low + 1
             while high < self.n_rows:
-                count = int(start[high + 1] - start[low])
+                count = start[high + 1] - start[low]
                 if count * len(self._packing.a) > _BLOCK or count * (high + 1 - low) > _SUMMED:
                     break
                 high += 1
-            atoms = slice(int(start[low]), int(start[high]))
+            atoms = slice(start[low], start[high])
             sums = np.zeros((atoms.stop - atoms.start, high - low))
             sums[np.arange(len(sums)), self.row[atoms] - low] = self.weights[atoms]
             blocks.append((atoms, slice(low, high), sums))

@@ -28,6 +28,13 @@ from nearwise.solving.result import CONTRADICTION, Record, Result, Status
 
 _MAX_ITER = 1000  # unless a solver names another number
 _UNSEEN = 0.1  # of the tolerance: errors of values that a certificate need not know of
+_ENDS = {
+    Status.SOLVED: "Solved within {tol:g}",
+    Status.LIMIT: "Stopped at the limit of {why}",
+    Status.STATIONARY: "Stopped by the solver's own rule, which proves nothing",
+    Status.INTERRUPTED: "Interrupted",
+    Status.STALLED: "No further progress; the tolerance {tol:g} was not reached",
+}
 
 
 class Solver(Protocol):
@@ -269,11 +276,10 @@ class _Run(Loop[Iterate, _Graded, Record]):
 
     def _are_negligible(self, errors: Array, dual: Array, found: Certificate) -> bool:
         losses, used = self.problem.formulation.losses, dual != 0
-        hard = losses.is_hard
         costs = float(np.abs(dual[used]) @ errors[used]) + losses.cost_of(errors)
-        hidden = float(np.max(errors[hard] / losses.references[hard], initial=0.0))
+        hidden = (errors / losses.references)[losses.is_hard].max(initial=0.0)
         limit = max(abs(found.primal), self.problem.formulation.unit)
-        return costs <= _UNSEEN * self.tol * limit and hidden <= _UNSEEN * self.tol
+        return costs <= _UNSEEN * self.tol * limit and bool(hidden <= _UNSEEN * self.tol)
 
     def _stands(self) -> bool:
         """Whether the certificate holds for the problem as it was stated, whatever the reduction did."""
@@ -344,14 +350,7 @@ def outcome_message(status: Status, certificate: Certificate, tol: float, why: s
         rows = "; ".join(violation.name for violation in certificate.worst)
         return f"{CONTRADICTION}{rows}"
     reached = f"relative gap {certificate.gap:.1e}, hard violation {certificate.hard_violation:.1e}"
-    ends = {
-        Status.SOLVED: f"Solved within {tol:g}",
-        Status.LIMIT: f"Stopped at the limit of {why}",
-        Status.STATIONARY: "Stopped by the solver's own rule, which proves nothing",
-        Status.INTERRUPTED: "Interrupted",
-        Status.STALLED: f"No further progress; the tolerance {tol:g} was not reached",
-    }
-    return f"{ends[status]}: {reached}." + (f" {note}." if note else "")
+    return f"{_ENDS[status].format(tol=tol, why=why)}: {reached}." + (f" {note}." if note else "")
 
 
 def _checked_start(start: ArrayLike, solver: Solver | None, problem: Problem) -> Array:

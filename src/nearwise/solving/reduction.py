@@ -9,6 +9,7 @@ prior (the representer theorem, JKDD12 theorem 1), which needs a prior that is a
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,7 +42,7 @@ class Reduction:
                 factor = np.sqrt(c) * (np.eye(len(U)) - U @ U.T) + U @ square @ U.T
             else:
                 factor = U @ factor
-        lifted: Array = np.sqrt(self.matrix_scale) * (self.root_prior[:, None] * factor)
+        lifted: Array = math.sqrt(self.matrix_scale) * (self.root_prior[:, None] * factor)
         return lifted
 
     def lower(self, factor: Array) -> Array:
@@ -58,11 +59,11 @@ def reduced(form: Formulation) -> Reduction:
     matrix_scale = feature_scale = 1.0
     root = np.sqrt(prior) if invariant else np.ones_like(prior)
     if degree is not None:
-        matrix_scale = 1.0 if invariant else _power_of_four(float(np.mean(np.abs(prior))))
+        matrix_scale = 1.0 if invariant else _power_of_four(float(np.abs(prior).mean()))
         feature_scale = _power_of_four(losses.median_size / matrix_scale) if measured else 1.0
     new_prior = np.ones_like(prior) if invariant else prior / matrix_scale
     unit = feature_scale * matrix_scale
-    measurements, span = _spanned(form.measurements, root / np.sqrt(feature_scale), new_prior, unit)
+    measurements, span = _spanned(form.measurements, root / math.sqrt(feature_scale), new_prior, unit)
     with np.errstate(over="ignore", under="ignore"):
         stiffening = np.float64(feature_scale) ** (degree or 0.0)
         dual_scale = np.float64(matrix_scale) ** (degree or 0.0) / unit
@@ -76,7 +77,7 @@ def _spanned(
 ) -> tuple[Measurements, Array | None]:
     """The measurements with scaled features, in a basis of their span where that is small."""
     scaled = measurements.in_coordinates(scaling, unit, own_workspace=True)
-    if np.ptp(prior) > 0:
+    if (prior != prior[0]).any():
         return scaled, None
     rows = scaled.spanning_rows()
     if len(rows) >= scaled.rank:
@@ -90,4 +91,4 @@ def _spanned(
 
 def _power_of_four(size: float) -> float:
     """The power of four next to a positive number, so that it and its root scale without rounding."""
-    return float(4.0 ** np.round(np.log2(size) / 2)) if np.isfinite(size) and size > 0 else 1.0
+    return 4.0 ** round(math.log2(size) / 2) if 0 < size < math.inf else 1.0

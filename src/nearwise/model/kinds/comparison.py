@@ -23,10 +23,10 @@ class Comparison(Kind):
     n_distances: ClassVar[int] = 2
 
     def atoms(self, block: Block, features: Array, sizes: Array | None) -> Part:
-        ids, m = rows_of(block), len(block)
-        signs = np.repeat([1.0, -1.0], m)
+        ids = rows_of(block)
         first, second = np.concatenate([ids[:, 0], ids[:, 2]]), np.concatenate([ids[:, 1], ids[:, 3]])
-        return Part(first, second, signs, np.tile(np.arange(m), 2), True)
+        row, plus = np.arange(len(ids)), np.ones(len(ids))
+        return Part(first, second, np.concatenate([plus, -plus]), np.concatenate([row, row]), True)
 
     def text(self, block: Block, row: int, symbol: str, bound: float, names: Names) -> str:
         near, far = block.object_ids[row, :2], block.object_ids[row, 2:]

@@ -85,14 +85,14 @@ class _Squares(NamedTuple):
 class _Spectrum(NamedTuple):
     """A as sum_t weight_t v_t v_t^T: rows v_t of G^T, None where these are many.
 
-    G^T A G is basis core basis^T, with eigenvalues that rounding of the features may change by `noise`, and
-    `cancels` says whether A G is a small sum of large terms.
+    `core` has the eigenvalues of G^T A G other than zero, and is that matrix where there are no vectors.
+    Rounding of the features may change them by `noise`, and `cancels` says whether A G is a small sum of
+    large terms.
     """
 
     vectors: Array | None
     weights: Array
     core: Array
-    basis: Array
     noise: float
     cancels: bool
 
@@ -108,7 +108,7 @@ class _Sizes(NamedTuple):
 
         That is to first order |G|^T |A G|. Also whether A G is what large terms leave when they cancel.
         """
-        found = np.linalg.norm(AG, axis=-1) @ self.before
+        found = np.sqrt((AG * AG).sum(axis=-1)) @ self.before
         unit = _ROUNDING * self.G.shape[1]
         return unit * found, found < _CANCELS * (magnitude @ self.before)
 
@@ -118,24 +118,23 @@ def _low_rank(matrices: tuple[Linear, ...], G: Array, sizes: Array) -> Iterator[
     columns of G, else the eigenvectors of G^T A G. What is within rounding of the features counts as zero.
     """
     few = _FEW_VECTORS * G.shape[1]
-    for A, (vectors, weights, core, basis, noise, cancels) in zip(
+    for A, (vectors, weights, core, noise, cancels) in zip(
         matrices, _spectra(matrices, _Sizes(G, sizes), few), strict=True
     ):
-        if in_pairs := cancels and max(G.shape) <= _IN_PAIRS:
-            values, inside = eigenpairs(_core(A, G))
-            basis = np.eye(G.shape[1])
+        in_pairs = cancels and max(G.shape) <= _IN_PAIRS
+        if in_pairs or vectors is None:
+            values, inside = eigenpairs(_core(A, G)) if in_pairs else np.linalg.eigh((core + core.T) / 2)
+            found = np.abs(values) > noise
+            vectors, weights = inside[:, found].T, values[found]
+            is_definite = bool((weights > 0).all())
         else:
-            values, inside = np.linalg.eigh((core + core.T) / 2)
-        kept = np.abs(values) > noise
-        signs = np.sign(values[kept])
-        is_definite = bool(np.all(signs > 0))
-        own = np.abs(weights) > _ROUNDING * len(weights) * np.abs(weights).max(initial=0.0)
-        if vectors is not None and len(signs) and np.count_nonzero(own) <= few and not in_pairs:
-            scaled = vectors[own] * np.sqrt(np.abs(weights[own]))[:, None]
-            yield _Squares(scaled, np.sign(weights[own]), is_definite)
-        else:
-            scaled = (basis @ inside[:, kept]) * np.sqrt(np.abs(values[kept]))  # so that no square overflows
-            yield _Squares(np.ascontiguousarray(scaled.T), signs, is_definite)
+            values = np.linalg.eigvalsh((core + core.T) / 2)
+            values = values[np.abs(values) > noise]
+            is_definite = bool((values > 0).all())
+            if not len(values):
+                vectors, weights = vectors[:0], weights[:0]
+        scaled = vectors * np.sqrt(np.abs(weights))[:, None]  # so that no square overflows
+        yield _Squares(np.ascontiguousarray(scaled), np.sign(weights), is_definite)
 
 
 def _core(A: Linear, G: Array) -> Pair:
@@ -150,20 +149,21 @@ def _spectra(matrices: tuple[Linear, ...], sizes: _Sizes, few: int) -> list[_Spe
     """Of every A on the objects that it is about; without vectors where these are many."""
     G, before = sizes
     found: list[_Spectrum | None] = [None] * len(matrices)
-    dense, whole_space = [], np.eye(G.shape[1])
+    dense = []
     for t, A in enumerate(matrices):
         if A.factor is not None and A.weights is not None:
             vectors, magnitude = A.factor.T @ G, np.abs(A.factor)
-            noise = sizes.noise(
-                A.factor @ (A.weights[:, None] * vectors),
-                magnitude @ (np.abs(A.weights) * (before @ magnitude)),
-            )
-            found[t] = next(_of_vectors(vectors[None], A.weights[None], *np.atleast_1d(*noise)))
+            AG = A.factor @ (A.weights[:, None] * vectors)
+            noise = sizes.noise(AG, magnitude @ (np.abs(A.weights) * (before @ magnitude)))
+            found[t] = spectrum = next(_of_vectors(vectors[None], A.weights[None], *np.atleast_1d(*noise)))
+            if len(spectrum.weights) > few:
+                whole = (vectors.T * A.weights) @ vectors
+                found[t] = spectrum._replace(vectors=None, core=whole)
         elif sparse.issparse(A.matrix) and A.size > _SMALL:
             support, AG = np.unique(A.matrix.nonzero()[0]), A.matrix @ G
             noise = sizes.noise(AG, abs(A.matrix) @ before)
             if len(support) > few:
-                found[t] = _Spectrum(None, _NONE, G.T @ AG, whole_space, float(noise[0]), bool(noise[1]))
+                found[t] = _Spectrum(None, _NONE, G.T @ AG, float(noise[0]), bool(noise[1]))
             else:
                 inside = A.matrix[support][:, support].toarray()
                 found[t] = next(_of_matrices(inside[None], G[support][None], *np.atleast_1d(*noise)))
@@ -174,13 +174,11 @@ def _spectra(matrices: tuple[Linear, ...], sizes: _Sizes, few: int) -> list[_Spe
         present = (stack != 0).any(axis=2)
         count, AG = present.sum(axis=1), stack @ G
         lost, cancels = sizes.noise(AG, np.abs(stack) @ before)
-        for size in np.unique(count):
+        for size in sorted(set(count.tolist())):
             of = np.flatnonzero(count == size)
             if size > few:
                 for k in of:
-                    found[dense[k]] = _Spectrum(
-                        None, _NONE, G.T @ AG[k], whole_space, float(lost[k]), bool(cancels[k])
-                    )
+                    found[dense[k]] = _Spectrum(None, _NONE, G.T @ AG[k], float(lost[k]), bool(cancels[k]))
                 continue
             place = np.nonzero(present[of])[1].reshape(len(of), size)
             inside = stack[of[:, None, None], place[:, :, None], place[:, None, :]]
@@ -198,10 +196,12 @@ def _of_matrices(inside: Array, G: Array, noise: Array, cancels: Array) -> Itera
 
 def _of_vectors(vectors: Array, weights: Array, noise: Array, cancels: Array) -> Iterator[_Spectrum]:
     """Of sums of equally many squares."""
-    Q, R = np.linalg.qr(vectors.swapaxes(1, 2))
+    R: Array = np.asarray(np.linalg.qr(vectors.swapaxes(1, 2), mode="r"))
     cores = (R * weights[:, None]) @ R.swapaxes(1, 2)
-    for t in range(len(cores)):
-        yield _Spectrum(vectors[t], weights[t], cores[t], Q[t], float(noise[t]), bool(cancels[t]))
+    sizes = np.abs(weights)
+    own = sizes > _ROUNDING * weights.shape[1] * sizes.max(axis=1, initial=0.0, keepdims=True)
+    for t, used in enumerate(own):
+        yield _Spectrum(vectors[t, used], weights[t, used], cores[t], float(noise[t]), bool(cancels[t]))
 
 
 def _dense(A: Linear) -> Array:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
+
 from nearwise._common.types import Array, Mask
-from nearwise.model.kinds.distance import Distance
-from nearwise.model.kinds.kind import Grade, Kind, Names, Part, bounded, by_relation, shown_pair
+from nearwise.model.kinds.kind import Grade, Kind, Names, Part, bounded, by_relation, rows_of, shown_pair
 
 if TYPE_CHECKING:
     from nearwise.model.blocks import Block
@@ -23,7 +23,8 @@ class Similarity(Kind):
     plural: ClassVar[str] = "similarities"
 
     def atoms(self, block: Block, features: Array, sizes: Array | None) -> Part:
-        return replace(Distance().atoms(block, features, sizes), is_difference=False)
+        ids = rows_of(block)
+        return Part(ids[:, 0], ids[:, 1], np.ones(len(ids)), np.arange(len(ids)), False)
 
     def text(self, block: Block, row: int, symbol: str, bound: float, names: Names) -> str:
         return bounded(shown_pair("K", block.object_ids[row], names), symbol, bound)
