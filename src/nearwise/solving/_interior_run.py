@@ -85,6 +85,7 @@ class Run:
         # primal and dual go different ways only where neither meets the other outside of products
         self._apart = isinstance(form.divergence, LogDet) and not self.slacks.any_linear
         self.lengths: list[float] = []
+        self._mus: list[float] = []
         self._is_spent = False
         fits = len(self.values) > 0 and OrthogonalSystem.suits(*self._rows.shape)
         self._system: type[System | OrthogonalSystem] = OrthogonalSystem if orthogonal and fits else System
@@ -106,8 +107,9 @@ class Run:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether steps are so short that rows may contradict each other."""
-        return self.count >= 6 and max(self.lengths[-2:]) < _SHORT
+        """Whether steps are so short, or gain so little, that rows may contradict each other."""
+        gains_nothing = self.count > WINDOW and self._mus[-1] >= self._mus[-WINDOW]
+        return gains_nothing or (self.count >= 6 and max(self.lengths[-2:]) < _SHORT)
 
     @np.errstate(all="ignore")
     def is_worth_a_look(self, tol: float, unit: float) -> bool:
@@ -173,6 +175,7 @@ class Run:
     def _chosen(self, solve: Callable[..., _Step]) -> tuple[_Step, float, float]:
         """A step and its lengths: with second-order terms, or where that is short, with more centring."""
         mu = self.mu
+        self._mus.append(mu)
         straight = solve(0.0, None, None, 0)  # only to aim by
         primal, dual = self._lengths(straight, 1.0)
         after = self._mu(

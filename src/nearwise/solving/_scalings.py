@@ -17,6 +17,7 @@ from scipy.linalg import lapack
 
 from nearwise._common.types import Array
 from nearwise.model.divergences import Frobenius, LogDet, divided_differences
+from nearwise.solving._slacks import bent
 from nearwise.solving._written import WrittenForm, packing
 
 _START = 10.0  # how much larger than anything asked for the first point is
@@ -143,12 +144,13 @@ class Scaling:
         return max(float(self.d @ self.d) / self.order - self.floor, 0.0)
 
     def both(self, mu: float, last: MatrixStep | None) -> Array:
-        """What the changes of M and Z have to add up to, so that M Z becomes mu I."""
+        """What the changes of M and Z have to add up to, so that M Z becomes mu I, by the last ones, if any."""
         turn, wanted = self._turn, max(mu, self.floor) - self.d**2
         if last is None:
             owed = wanted / self.d
             return np.diag(owed) if turn is None else (turn.T * owed) @ turn
-        product = last.M @ last.Z
+        above = float(self.d @ self.d) - self.order * self.floor
+        product = bent(above, float(np.vdot(last.M, last.Z)), -float(wanted.sum())) * (last.M @ last.Z)
         if turn is not None:
             product = turn @ product @ turn.T
         owed = (product + product.T) * -0.5
