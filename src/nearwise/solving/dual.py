@@ -20,7 +20,7 @@ from nearwise.model.divergences import Frobenius, LogDet, divided_differences
 from nearwise.model.formulation import Formulation, Iterate, bare_prior_point
 from nearwise.solving._written import WrittenForm, WrittenRows
 
-_MOST_STEPS = 14
+_FAR, _NEARER = 1e11, 0.1  # a residual that is too large before the first step, and that times it after each
 _SHORT, _MOST_SHORT = 0.1, 3  # length of a step, and how many such in a row end the method
 _GOOD = 0.1  # times the tolerance: residual of a point that is looked at
 _LOOKS = 2  # points that are looked at
@@ -54,17 +54,16 @@ class DualNewton:
         yield bare_prior_point(form)
         rows = WrittenRows.of(form.measurements)
         run = _Run(WrittenForm(form.divergence, form.prior, rows, form.losses))
-        short = looks = 0
-        for _ in range(_MOST_STEPS):
-            length = run.advance()
+        short, looks, far = 0, 0, _FAR
+        while looks < _LOOKS:
+            length, far = run.advance(), _NEARER * far
             short = short + 1 if length < _SHORT else 0
-            if not length or short == _MOST_SHORT:
+            residual = run.residual
+            if not length or short == _MOST_SHORT or residual > far:
                 return
-            if run.residual <= _GOOD * self.tol:
+            if residual <= _GOOD * self.tol:
                 yield run.point()
                 looks += 1
-                if looks == _LOOKS:
-                    return
 
 
 def polished(form: WrittenForm, y: Array, tol: float) -> Iterator[Iterate]:
