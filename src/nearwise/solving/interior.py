@@ -19,7 +19,7 @@ from nearwise.model.formulation import Formulation, Iterate, bare_prior_point
 from nearwise.model.losses import Losses
 from nearwise.solving._interior_run import WINDOW, Run
 from nearwise.solving._scalings import start_sizes
-from nearwise.solving._written import WrittenForm, WrittenRows
+from nearwise.solving._written import WrittenForm, WrittenRows, packing
 from nearwise.solving.dual import polished
 
 _LARGER = 1e4  # how much further inside each start is, at least
@@ -47,6 +47,7 @@ _CONVERGED = 1e-10  # mu of a search that has come to its end without a proof
 _MOST_PAIRED = 1000  # rows that are compared with each other
 _PARALLEL = 1 - 1e-12  # cosine of matrices that are multiples of each other
 _PAIRS_TRIED = 3
+_INDEFINITE = 1e-3  # of the size of a row: a negative eigenvalue of one that proves nothing alone
 _SMALLEST = 1e-300
 _DEAR = 1e10  # penalty on violations where only feasibility matters, in units of the rows
 
@@ -211,11 +212,16 @@ def _small_proofs(written: WrittenForm, form: Formulation) -> list[Array]:
     b = (losses.bounds if offsets is None else losses.bounds - offsets)[rows]
     relation, definite = losses.relations[rows], losses.is_definite[rows]
     forbids_zero = np.where(relation == 0, b != 0, b * relation > 0)
-    alone = np.flatnonzero(forbids_zero & ~(definite & (b > 0)))
-    rays = [_ray(form, [rows[place]], [-np.sign(b[place])]) for place in alone]
-    matrices = written.rows.only(rows).in_basis(np.eye(written.rows.order))
+    few = written.rows.only(rows)
+    matrices = few.in_basis(np.eye(few.order))
     norms = np.maximum(np.linalg.norm(matrices, axis=0), _SMALLEST)
-    unit = matrices / norms
+    unit = np.nan_to_num(matrices / norms)
+    alone = np.flatnonzero(forbids_zero & ~(definite & (b > 0)))
+    # what proves something by itself is semidefinite, and most rows are far from that
+    signed = [packing(few.order).unpacked(-np.sign(b[place]) * unit[:, place]) for place in alone]
+    smallest = np.linalg.eigvalsh(np.reshape(signed, (-1, few.order, few.order)))[:, 0] * norms[alone]
+    alone = alone[~(smallest < -_INDEFINITE * few.sizes[alone])]
+    rays = [_ray(form, [rows[place]], [-np.sign(b[place])]) for place in alone]
     likeness = unit.T @ unit
     first, second = np.nonzero(np.triu(np.abs(likeness) > _PARALLEL, 1))
     same, scaled = np.sign(likeness[first, second]), b / norms
