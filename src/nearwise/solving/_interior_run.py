@@ -16,6 +16,7 @@ from nearwise.solving._slacks import Slacks, SlackStep
 from nearwise.solving._written import WrittenForm, packing
 
 WINDOW = 10  # steps over which progress is judged, and after which a point is looked at in any case
+_QUICK = 100_000  # numbers in the rows, up to which that may wait for another ten steps
 _BACK = 0.98  # share of the way to the boundary
 _FARTHEST = 0.998  # the same where a straight step shows that nothing is in the way
 _LONG = 0.5  # a good point is the end of a step as long as that
@@ -121,7 +122,7 @@ class Run:
         left = self.slacks.product + order * self.scaling.mu
         done = max(float(np.abs(self.slacks.y) @ np.abs(self.values)), order * unit)
         self._is_spent = 0.0 < left <= _SPENT * done  # it is zero all along where nothing is an inequality
-        if self.count % WINDOW == 0:
+        if self.count % WINDOW == 0 and (self.count > WINDOW or self._rows.size > _QUICK):
             return True
         if left > _WORTH * tol * done or self.lengths[-1] < _LONG:
             return False
