@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from nearwise._common.types import Array, Mask
 from nearwise.model.divergences import Frobenius, LogDet, VonNeumann
@@ -156,10 +155,11 @@ class Slacks:
         """
         owed, by_barriers = mu - self._product, np.maximum(self._of_barrier, mu)
         if last is not None:
-            owed *= stretch(self._product, last.s * self.sign * last.y, -owed)
+            owed *= _stretch(self._product, last.s * self.sign * last.y, -owed)
             if len(rows := self._barrier):
                 product, bend = self.xi[rows] * self.zeta, last.xi[rows] * last.zeta
-                by_barriers -= bend * bent(product - self._of_barrier, bend, product - by_barriers)
+                above, left = product - self._of_barrier, product - by_barriers
+                by_barriers -= np.where(above > 0, left * (_stretch(above, bend, left) - 1), bend)
         by_barriers /= self.zeta
         e = self._open - self.sign * self._inverse * owed
         if len(self._barrier):
@@ -212,23 +212,13 @@ class Slacks:
             self.zeta = self.zeta + dual * step.zeta
 
 
-def stretch(above: ArrayLike, bend: ArrayLike, left: ArrayLike) -> Array:
+def _stretch(above: Array, bend: Array, left: Array) -> Array:
     """t above / left, where t times a step that asks products to fall by `above` make them fall by `left`.
 
     They fall by t above - t^2 bend, where `bend` is the product of the changes of both factors.
     """
-    root = np.sqrt(np.maximum(np.square(above) - 4 * np.multiply(bend, left), 0.0))
+    root = np.sqrt(np.maximum(above**2 - 4 * bend * left, 0.0))
     return np.asarray(2 * (above / (above + root + _TINY)))
-
-
-def bent(above: ArrayLike, bend: ArrayLike, left: ArrayLike) -> Array:
-    """How many times `bend` a corrected step accounts for: t^2, and once at least.
-
-    Far inside, where both factors halve in a straight step, t is almost 2. With t = 1, which is Mehrotra's
-    correction, such a step leaves a seventh of the product.
-    """
-    t = np.where(np.greater(above, 0), stretch(above, bend, left) * np.divide(left, above), 1.0)
-    return np.maximum(t, 1.0) ** 2
 
 
 def _steepest(relative: Array) -> float:
