@@ -27,7 +27,7 @@ _LARGEST = 1e200
 _STARTS = 5
 _LARGER_MATRIX = 1e9
 _LAST = _STARTS - 1
-_PUSHED = 0.01  # of what soft rows may push: the multiplier of the first start
+_PUSHED = 1e-3  # of what soft rows may push: the multiplier of the first start
 # Where further runs start: whether from a larger matrix, how often the multiplier is enlarged, and whether the
 # matrix suits the rows.
 _FROM = (
