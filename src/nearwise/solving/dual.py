@@ -141,7 +141,7 @@ class _Run:
         if at is None or (found := self._step(at)) is None:
             return 0.0
         step, held = found
-        before, length = float(at.slope @ step), 1.0
+        before, length, beyond = float(at.slope @ step), 1.0, 2 * _LONGEST
         if not before < 0:
             return 0.0
         for _ in range(_TRIALS):
@@ -152,20 +152,21 @@ class _Run:
             after = np.inf if new is None else float(new.slope @ step)
             if new is not None and after <= -_FLATTER * before:
                 self._at = new
-                return self._lengthened(at, step, before, after) if length == 1.0 else length
+                return self._lengthened(at, step, before, after, length, beyond)
             # where the slope would vanish if it changed evenly; outside the domain nothing is known
-            even = 0.5 if new is None else before / (before - after)
+            even, beyond = 0.5 if new is None else before / (before - after), length
             length *= min(max(even, _LEAST), _MOST)
         return 0.0
 
-    def _lengthened(self, at: _At, step: Array, before: float, after: float) -> float:
-        """The length of a whole step, doubled while much of the slope is left and no sign changes.
+    def _lengthened(
+        self, at: _At, step: Array, before: float, after: float, length: float, beyond: float
+    ) -> float:
+        """The length of a step, doubled while much of the slope is left and no sign changes; below `beyond`.
 
         Where a bound is far from the value, each step halves what is left, as it does for the zero of
         1 / x - b; to measure costs much less than a step.
         """
-        length = 1.0
-        while after < _STEEP * before and length < _LONGEST:
+        while after < _STEEP * before and 2 * length < beyond:
             y = at.y + 2 * length * step
             new = None if (self._sign * y < 0).any() else self._measured(y)
             if new is None or (after := float(new.slope @ step)) > -_FLATTER * before:
