@@ -144,7 +144,7 @@ class Scaling:
         return max(float(self.d @ self.d) / self.order - self.floor, 0.0)
 
     def both(self, mu: float, last: MatrixStep | None) -> Array:
-        """What the changes of M and Z have to add up to, so that M Z becomes mu I, by the last ones, if any."""
+        """What the changes of M and Z have to add up to, so that M Z becomes mu I, after a straight step."""
         turn, wanted = self._turn, max(mu, self.floor) - self.d**2
         if last is None:
             owed = wanted / self.d
@@ -160,8 +160,8 @@ class Scaling:
     def _times(self, bend: float, left: float) -> float:
         """How many times a straight step, at least one, makes M Z fall by `left`, as in `Slacks.aim`.
 
-        Far inside, where M and Z halve in a straight step, it is almost 2: Mehrotra's correction, which is for
-        one, would leave a seventh of M Z there.
+        Far inside, where M and Z halve in a straight step, it is almost 2; Mehrotra's correction, which is
+        for one, would leave a seventh of M Z there.
         """
         above = float(self.d @ self.d) - self.order * self.floor
         if not above > 0:

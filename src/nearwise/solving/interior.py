@@ -28,8 +28,8 @@ _STARTS = 5
 _LARGER_MATRIX = 1e9
 _LAST = _STARTS - 1
 _PUSHED = 1e-3  # of what soft rows may push: the multiplier of the first start
-# Where further runs start: whether from a larger matrix, how often the multiplier is enlarged, and whether the
-# matrix suits the rows.
+# where further runs start: whether from a larger matrix, how often the multiplier is enlarged, and whether
+# the matrix suits the rows; all solve their systems by an orthogonal factorisation
 _FROM = (
     (True, _LAST, False),
     (False, 0, True),
@@ -126,6 +126,7 @@ def _with_all_rows(point: Iterate, rows: Index, written: WrittenRows) -> Iterate
 def _runs(form: WrittenForm) -> Iterator[Run]:
     """Runs from further and further inside the cone, from a multiple of I or from one that suits the rows.
 
+    Stiff soft rows that cannot all be met have large multipliers, so the first run starts with one as large.
     A path along which M grows by many orders of magnitude is narrow and bent, one along which it shrinks is
     not; so some start from a matrix that is much larger than it seems to have to be.
     """
