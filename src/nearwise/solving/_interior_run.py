@@ -27,6 +27,7 @@ _WORTH = 10.0  # times the tolerance: complementarity from which on a point may 
 _CLOSE = 3.0  # times the tolerance: the same, and violation, from which on one is looked at
 _SPENT = 1e-20  # complementarity beside that of rounding, where nothing is left to gain
 _SLOW = 0.5  # sum of the lengths of so many steps, below which a run is given up
+_UNCHANGED = 0.9  # of the complementarity so many steps ago: they gain nothing
 _MANY_STEPS, _STEADY = 50, 4.0  # after so many steps, the sum below which it is given up
 _MOST_STEPS = 150
 _REFINEMENTS = 1
@@ -104,13 +105,16 @@ class Run:
     def is_promising(self) -> bool:
         least = _SLOW if self.count < _MANY_STEPS else _STEADY
         slow = self.count >= WINDOW and sum(self.lengths[-WINDOW:]) < least
-        return not slow and not self._is_spent and self.count < _MOST_STEPS
+        return not (slow or self._gains_nothing or self._is_spent) and self.count < _MOST_STEPS
 
     @property
     def is_stuck(self) -> bool:
         """Whether steps are so short, or gain so little, that rows may contradict each other."""
-        gains_nothing = self.count > WINDOW and self._mus[-1] >= self._mus[-WINDOW]
-        return gains_nothing or (self.count >= 6 and max(self.lengths[-2:]) < _SHORT)
+        return self._gains_nothing or (self.count >= 6 and max(self.lengths[-2:]) < _SHORT)
+
+    @property
+    def _gains_nothing(self) -> bool:
+        return self.count > WINDOW and self._mus[-1] > _UNCHANGED * self._mus[-WINDOW]
 
     @np.errstate(all="ignore")
     def is_worth_a_look(self, tol: float, unit: float) -> bool:
