@@ -14,6 +14,10 @@ from numpy.testing import assert_allclose
 import nearwise as nw
 from nearwise import constraints as c
 from nearwise.datasets import Dataset
+from nearwise.solving import interior
+from nearwise.solving._interior_run import Run
+from nearwise.solving._written import WrittenForm, WrittenRows
+from nearwise.solving.reduction import reduced
 
 both = pytest.mark.parametrize("divergence", [nw.LogDet(), nw.VonNeumann()], ids=["logdet", "von_neumann"])
 
@@ -242,6 +246,7 @@ def test_rows_that_only_a_singular_matrix_meets_contradict_a_definite_one() -> N
     problem = nw.Problem([[0.0], [3.0], [1.0]], side, nw.LogDet(), penalty=math.inf)
     result = nw.solve(problem)
     assert result.status is nw.Status.INFEASIBLE
+    assert result.n_iter < 12  # of steps that lead nowhere, every tenth is one
     assert nw.check_infeasibility(problem, result.dual).rows == (0,)
     assert not nw.check_infeasibility(problem, np.array([0.0, 1.0])).valid
     assert not nw.check_infeasibility(problem, np.array([-1.0, 0.0])).valid
@@ -301,3 +306,35 @@ def test_many_pairs_of_a_smooth_kernel_at_a_large_penalty(far: bool) -> None:
     start = np.diag(10.0 ** rng.uniform(-1, 1, 55)) if far else None
     result = nw.solve(problem, nw.solvers.Newton(), max_iter=150, start=start)
     assert result.status is nw.Status.SOLVED, result.message
+
+
+@pytest.mark.parametrize("divergence", [nw.LogDet(), nw.VonNeumann(), nw.Frobenius()], ids=repr)
+@pytest.mark.parametrize("penalty", [1e3, 1e8, 1e13])
+def test_stiff_rows_that_cannot_all_be_met_take_one_run(
+    divergence: nw.Divergence, penalty: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their multipliers are as large as the penalty, and the first run starts from as large ones."""
+    runs: list[Run] = []
+
+    def counted(*given: Any, **named: Any) -> Run:
+        runs.append(Run(*given, **named))
+        return runs[-1]
+
+    monkeypatch.setattr(interior, "Run", counted)
+    G = np.random.default_rng(4).normal(size=(8, 3))
+    pairs = [(0, 1), (2, 3), (4, 5), (6, 7)]
+    side = c.at_most(pairs, 0.01) + c.at_least(pairs, 50.0) + c.closer([(0, 2, 1), (1, 0, 2)], 3.0)
+    result = nw.solve(nw.Problem(G, side, divergence, penalty=penalty), nw.solvers.InteriorPoint())
+    assert result.status is nw.Status.SOLVED
+    assert len(runs) == 1
+    assert runs[0].count <= 25
+
+
+def test_rows_whose_matrices_are_indefinite_are_no_contradictions_by_themselves() -> None:
+    side = c.similarity([(0, 1)], -3.0, "<=") + c.similarity([(2, 3)], 4.0, ">=")
+    side = side + c.linear([-np.diag([1.0, 2.0, 0.0, 0.0])], [1.0], ">=")
+    form = reduced(nw.Problem(np.eye(4), side, penalty=math.inf).formulation).formulation
+    written = WrittenForm(form.divergence, form.prior, WrittenRows.of(form.measurements), form.losses)
+    rays = interior._small_proofs(written, form)
+    assert [np.flatnonzero(ray).tolist() for ray in rays] == [[2]]
+    assert form.proof(rays[0]) is not None

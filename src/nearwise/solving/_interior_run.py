@@ -16,6 +16,7 @@ from nearwise.solving._slacks import Slacks, SlackStep
 from nearwise.solving._written import WrittenForm, packing
 
 WINDOW = 10  # steps over which progress is judged, and after which a point is looked at in any case
+_QUICK = 100_000  # numbers in the rows, up to which that may wait for another ten steps
 _BACK = 0.98  # share of the way to the boundary
 _FARTHEST = 0.998  # the same where a straight step shows that nothing is in the way
 _LONG = 0.5  # a good point is the end of a step as long as that
@@ -26,6 +27,7 @@ _WORTH = 10.0  # times the tolerance: complementarity from which on a point may 
 _CLOSE = 3.0  # times the tolerance: the same, and violation, from which on one is looked at
 _SPENT = 1e-20  # complementarity beside that of rounding, where nothing is left to gain
 _SLOW = 0.5  # sum of the lengths of so many steps, below which a run is given up
+_UNCHANGED = 0.9  # of the complementarity so many steps ago: they gain nothing
 _MANY_STEPS, _STEADY = 50, 4.0  # after so many steps, the sum below which it is given up
 _MOST_STEPS = 150
 _REFINEMENTS = 1
@@ -85,6 +87,7 @@ class Run:
         # primal and dual go different ways only where neither meets the other outside of products
         self._apart = isinstance(form.divergence, LogDet) and not self.slacks.any_linear
         self.lengths: list[float] = []
+        self._mus: list[float] = []
         self._is_spent = False
         fits = len(self.values) > 0 and OrthogonalSystem.suits(*self._rows.shape)
         self._system: type[System | OrthogonalSystem] = OrthogonalSystem if orthogonal and fits else System
@@ -102,12 +105,16 @@ class Run:
     def is_promising(self) -> bool:
         least = _SLOW if self.count < _MANY_STEPS else _STEADY
         slow = self.count >= WINDOW and sum(self.lengths[-WINDOW:]) < least
-        return not slow and not self._is_spent and self.count < _MOST_STEPS
+        return not (slow or self._gains_nothing or self._is_spent) and self.count < _MOST_STEPS
 
     @property
     def is_stuck(self) -> bool:
-        """Whether steps are so short that rows may contradict each other."""
-        return self.count >= 6 and max(self.lengths[-2:]) < _SHORT
+        """Whether steps are so short, or gain so little, that rows may contradict each other."""
+        return self._gains_nothing or (self.count >= 6 and max(self.lengths[-2:]) < _SHORT)
+
+    @property
+    def _gains_nothing(self) -> bool:
+        return self.count > WINDOW and self._mus[-1] > _UNCHANGED * self._mus[-WINDOW]
 
     @np.errstate(all="ignore")
     def is_worth_a_look(self, tol: float, unit: float) -> bool:
@@ -119,7 +126,7 @@ class Run:
         left = self.slacks.product + order * self.scaling.mu
         done = max(float(np.abs(self.slacks.y) @ np.abs(self.values)), order * unit)
         self._is_spent = 0.0 < left <= _SPENT * done  # it is zero all along where nothing is an inequality
-        if self.count % WINDOW == 0:
+        if self.count % WINDOW == 0 and (self.count > WINDOW or self._rows.size > _QUICK):
             return True
         if left > _WORTH * tol * done or self.lengths[-1] < _LONG:
             return False
@@ -173,6 +180,7 @@ class Run:
     def _chosen(self, solve: Callable[..., _Step]) -> tuple[_Step, float, float]:
         """A step and its lengths: with second-order terms, or where that is short, with more centring."""
         mu = self.mu
+        self._mus.append(mu)
         straight = solve(0.0, None, None, 0)  # only to aim by
         primal, dual = self._lengths(straight, 1.0)
         after = self._mu(

@@ -155,10 +155,11 @@ class Slacks:
         """
         owed, by_barriers = mu - self._product, np.maximum(self._of_barrier, mu)
         if last is not None:
-            product = self._product
-            root = np.sqrt(np.maximum(product**2 + 4 * owed * (last.s * self.sign * last.y), 0.0))
-            owed *= 2 * (product / (product + root + _TINY))
-            by_barriers -= last.xi[self._barrier] * last.zeta
+            owed *= _stretch(self._product, last.s * self.sign * last.y, -owed)
+            if len(rows := self._barrier):
+                product, bend = self.xi[rows] * self.zeta, last.xi[rows] * last.zeta
+                above, left = product - self._of_barrier, product - by_barriers
+                by_barriers -= np.where(above > 0, left * (_stretch(above, bend, left) - 1), bend)
         by_barriers /= self.zeta
         e = self._open - self.sign * self._inverse * owed
         if len(self._barrier):
@@ -209,6 +210,15 @@ class Slacks:
         self.y = self.y + dual * step.y
         if len(self._barrier):
             self.zeta = self.zeta + dual * step.zeta
+
+
+def _stretch(above: Array, bend: Array, left: Array) -> Array:
+    """t above / left, where t times a step that asks products to fall by `above` make them fall by `left`.
+
+    They fall by t above - t^2 bend, where `bend` is the product of the changes of both factors.
+    """
+    root = np.sqrt(np.maximum(above**2 - 4 * bend * left, 0.0))
+    return np.asarray(2 * (above / (above + root + _TINY)))
 
 
 def _steepest(relative: Array) -> float:

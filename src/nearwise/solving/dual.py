@@ -20,7 +20,7 @@ from nearwise.model.divergences import Frobenius, LogDet, divided_differences
 from nearwise.model.formulation import Formulation, Iterate, bare_prior_point
 from nearwise.solving._written import WrittenForm, WrittenRows
 
-_MOST_STEPS = 14
+_FAR, _NEARER = 1e11, 0.1  # a residual that is too large before the first step, and that times it after each
 _SHORT, _MOST_SHORT = 0.1, 3  # length of a step, and how many such in a row end the method
 _GOOD = 0.1  # times the tolerance: residual of a point that is looked at
 _LOOKS = 2  # points that are looked at
@@ -54,17 +54,16 @@ class DualNewton:
         yield bare_prior_point(form)
         rows = WrittenRows.of(form.measurements)
         run = _Run(WrittenForm(form.divergence, form.prior, rows, form.losses))
-        short = looks = 0
-        for _ in range(_MOST_STEPS):
-            length = run.advance()
+        short, looks, far = 0, 0, _FAR
+        while looks < _LOOKS:
+            length, far = run.advance(), _NEARER * far
             short = short + 1 if length < _SHORT else 0
-            if not length or short == _MOST_SHORT:
+            residual = run.residual
+            if not length or short == _MOST_SHORT or residual > far:
                 return
-            if run.residual <= _GOOD * self.tol:
+            if residual <= _GOOD * self.tol:
                 yield run.point()
                 looks += 1
-                if looks == _LOOKS:
-                    return
 
 
 def polished(form: WrittenForm, y: Array, tol: float) -> Iterator[Iterate]:
@@ -142,7 +141,7 @@ class _Run:
         if at is None or (found := self._step(at)) is None:
             return 0.0
         step, held = found
-        before, length = float(at.slope @ step), 1.0
+        before, length, beyond = float(at.slope @ step), 1.0, 2 * _LONGEST
         if not before < 0:
             return 0.0
         for _ in range(_TRIALS):
@@ -153,20 +152,21 @@ class _Run:
             after = np.inf if new is None else float(new.slope @ step)
             if new is not None and after <= -_FLATTER * before:
                 self._at = new
-                return self._lengthened(at, step, before, after) if length == 1.0 else length
+                return self._lengthened(at, step, before, after, length, beyond)
             # where the slope would vanish if it changed evenly; outside the domain nothing is known
-            even = 0.5 if new is None else before / (before - after)
+            even, beyond = 0.5 if new is None else before / (before - after), length
             length *= min(max(even, _LEAST), _MOST)
         return 0.0
 
-    def _lengthened(self, at: _At, step: Array, before: float, after: float) -> float:
-        """The length of a whole step, doubled while much of the slope is left and no sign changes.
+    def _lengthened(
+        self, at: _At, step: Array, before: float, after: float, length: float, beyond: float
+    ) -> float:
+        """The length of a step, doubled while much of the slope is left and no sign changes; below `beyond`.
 
         Where a bound is far from the value, each step halves what is left, as it does for the zero of
         1 / x - b; to measure costs much less than a step.
         """
-        length = 1.0
-        while after < _STEEP * before and length < _LONGEST:
+        while after < _STEEP * before and 2 * length < beyond:
             y = at.y + 2 * length * step
             new = None if (self._sign * y < 0).any() else self._measured(y)
             if new is None or (after := float(new.slope @ step)) > -_FLATTER * before:

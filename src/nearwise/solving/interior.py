@@ -18,7 +18,8 @@ from nearwise.model.divergences import Frobenius, LogDet, VonNeumann
 from nearwise.model.formulation import Formulation, Iterate, bare_prior_point
 from nearwise.model.losses import Losses
 from nearwise.solving._interior_run import WINDOW, Run
-from nearwise.solving._written import WrittenForm, WrittenRows
+from nearwise.solving._scalings import start_sizes
+from nearwise.solving._written import WrittenForm, WrittenRows, packing
 from nearwise.solving.dual import polished
 
 _LARGER = 1e4  # how much further inside each start is, at least
@@ -26,17 +27,17 @@ _LARGEST = 1e200
 _STARTS = 5
 _LARGER_MATRIX = 1e9
 _LAST = _STARTS - 1
-# whether a run starts from a larger matrix, how often its multiplier is enlarged, whether it suits the rows,
-# and whether it solves its systems by an orthogonal factorisation
+_PUSHED = 1e-3  # of what soft rows may push: the multiplier of the first start
+# where further runs start: whether from a larger matrix, how often the multiplier is enlarged, and whether
+# the matrix suits the rows; all solve their systems by an orthogonal factorisation
 _FROM = (
-    (False, 0, False, False),
-    (True, _LAST, False, True),
-    (False, 0, True, True),
-    (False, 0, False, True),
-    (False, 1, False, True),
-    (False, 1, True, True),
-    (True, _LAST, True, True),
-    *((False, start, False, True) for start in range(2, _STARTS)),
+    (True, _LAST, False),
+    (False, 0, True),
+    (False, 0, False),
+    (False, 1, False),
+    (False, 1, True),
+    (True, _LAST, True),
+    *((False, start, False) for start in range(2, _STARTS)),
 )
 _WEIGHTLESS = 1e-40  # what a soft row costs in units of the objective, below which it is left out
 _SEARCHES = 24  # for a proof of fewer rows
@@ -46,6 +47,7 @@ _CONVERGED = 1e-10  # mu of a search that has come to its end without a proof
 _MOST_PAIRED = 1000  # rows that are compared with each other
 _PARALLEL = 1 - 1e-12  # cosine of matrices that are multiples of each other
 _PAIRS_TRIED = 3
+_INDEFINITE = 1e-3  # of the size of a row: a negative eigenvalue of one that proves nothing alone
 _SMALLEST = 1e-300
 _DEAR = 1e10  # penalty on violations where only feasibility matters, in units of the rows
 
@@ -124,14 +126,17 @@ def _with_all_rows(point: Iterate, rows: Index, written: WrittenRows) -> Iterate
 def _runs(form: WrittenForm) -> Iterator[Run]:
     """Runs from further and further inside the cone, from a multiple of I or from one that suits the rows.
 
+    Stiff soft rows that cannot all be met have large multipliers, so the first run starts with one as large.
     A path along which M grows by many orders of magnitude is narrow and bent, one along which it shrinks is
     not; so some start from a matrix that is much larger than it seems to have to be.
     """
+    with suppress(np.linalg.LinAlgError):
+        yield Run(form, max(_PUSHED * _push(form), 1.0))
     larger = _enlargement(form)
-    for primal, dual, turned, orthogonal in _FROM:
+    for primal, dual, turned in _FROM:
         turn = _equalising(form.rows) if turned else None
         with suppress(np.linalg.LinAlgError):
-            yield Run(form, larger**dual, turn, _LARGER_MATRIX if primal else 1.0, orthogonal)
+            yield Run(form, larger**dual, turn, _LARGER_MATRIX if primal else 1.0, orthogonal=True)
 
 
 def _equalising(rows: WrittenRows) -> Array:
@@ -144,14 +149,19 @@ def _equalising(rows: WrittenRows) -> Array:
     return np.asarray(Vt.T / np.where(s > _FLATTEST * largest, s, largest))
 
 
-@np.errstate(all="ignore")
 def _enlargement(form: WrittenForm) -> float:
     """By how much the multipliers grow from one start to the next: at last, as far as soft rows can push."""
+    return max(_LARGER, _push(form) ** (1 / (_STARTS - 1)))
+
+
+@np.errstate(all="ignore")
+def _push(form: WrittenForm) -> float:
+    """What soft rows may ask of the matrix's multiplier, in units of that of the usual first point."""
     losses, sizes = form.losses, form.rows.sizes
-    soft = ~losses.is_hard & (sizes > 0)
-    reply = losses.divergence.curvature(np.maximum(sizes[soft], 1e-300)) * sizes[soft] ** 2
-    stiffest = float(np.max(losses.penalties[soft] * reply, initial=1.0))
-    return max(_LARGER, min(stiffest, _LARGEST) ** (1 / (_STARTS - 1)))
+    primal, dual = start_sizes(form, sizes)
+    on_both_sides = replace(losses, relations=np.zeros_like(losses.relations))
+    push = np.abs(on_both_sides.slopes(primal * sizes)) * sizes / dual
+    return float(np.fmin(np.fmax.reduce(push, initial=0.0), _LARGEST))
 
 
 def _contradiction(written: WrittenForm, form: Formulation) -> Iterator[Array | None]:
@@ -203,11 +213,16 @@ def _small_proofs(written: WrittenForm, form: Formulation) -> list[Array]:
     b = (losses.bounds if offsets is None else losses.bounds - offsets)[rows]
     relation, definite = losses.relations[rows], losses.is_definite[rows]
     forbids_zero = np.where(relation == 0, b != 0, b * relation > 0)
-    alone = np.flatnonzero(forbids_zero & ~(definite & (b > 0)))
-    rays = [_ray(form, [rows[place]], [-np.sign(b[place])]) for place in alone]
-    matrices = written.rows.only(rows).in_basis(np.eye(written.rows.order))
+    few = written.rows.only(rows)
+    matrices = few.in_basis(np.eye(few.order))
     norms = np.maximum(np.linalg.norm(matrices, axis=0), _SMALLEST)
-    unit = matrices / norms
+    unit = np.nan_to_num(matrices / norms)
+    alone = np.flatnonzero(forbids_zero & ~(definite & (b > 0)))
+    # what proves something by itself is semidefinite, and most rows are far from that
+    signed = [packing(few.order).unpacked(-np.sign(b[place]) * unit[:, place]) for place in alone]
+    smallest = np.linalg.eigvalsh(np.reshape(signed, (-1, few.order, few.order)))[:, 0] * norms[alone]
+    alone = alone[~(smallest < -_INDEFINITE * few.sizes[alone])]
+    rays = [_ray(form, [rows[place]], [-np.sign(b[place])]) for place in alone]
     likeness = unit.T @ unit
     first, second = np.nonzero(np.triu(np.abs(likeness) > _PARALLEL, 1))
     same, scaled = np.sign(likeness[first, second]), b / norms
