@@ -384,6 +384,20 @@ def test_a_sampled_hessian_follows_its_seed(divergence: nw.Divergence) -> None:
         assert_allclose(run.certificate.primal, exact.certificate.primal, rtol=1e-7)
 
 
+@pytest.mark.parametrize(
+    ("divergence", "most"), [(nw.LogDet(), 16), (nw.VonNeumann(), 23), (nw.Frobenius(), 31)]
+)
+def test_steps_of_a_sampled_hessian_learn_their_length(divergence: nw.Divergence, most: int) -> None:
+    """Whole steps go too far, and each leaves half of the gap: at least a quarter more of them."""
+    rng = np.random.default_rng(0)
+    G, first = rng.normal(size=(200, 20)), rng.integers(0, 200, 5000)
+    pairs = np.column_stack([first, (first + rng.integers(1, 200, 5000)) % 200])
+    side = c.at_most(pairs[::2], 28.0) + c.at_least(pairs[1::2], 52.0)
+    result = nw.solve(nw.Problem(G, side, divergence), nw.solvers.Newton(hessian_rows=600))
+    assert result.status is nw.Status.SOLVED
+    assert result.n_iter <= most
+
+
 @divergences
 def test_large_penalties_approach_the_hard_problem(divergence: nw.Divergence) -> None:
     hard = nw.solve(example(divergence, math.inf), tol=1e-10)
