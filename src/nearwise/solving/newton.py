@@ -216,7 +216,9 @@ class _Run:
     def _tighten(self, forced: bool = False) -> bool:
         """Raise the share of the penalties, update the multipliers, lower the smoothing: whichever is due."""
         tightened = False
-        settled = self.inner_gap <= _SETTLED * max(abs(self.merit), self.form.unit)
+        # under LogDet, which is self-concordant, what a full step promised tells as much as a mirror point
+        known = self.predicted if self.full_step and self.chart.omega is None else np.inf
+        settled = min(self.inner_gap, known) <= _SETTLED * max(abs(self.merit), self.form.unit)
         pace, self.pace = self.pace if self.full_step else 1.0, 1.0
         if self.cost.share < 1 and (forced or settled):
             self.pace = _RAISED * pace  # by more and more where one step each time is enough
@@ -225,9 +227,8 @@ class _Run:
         elif self.cost.can_stiffen if forced else self.cost.any_hard and self._inner_solved():
             self.cost.update(self.values)
             tightened = True
-        # before, larger penalties would find M near the boundary and steps short
-        due = forced or (self.full_step and self.cost.share == 1)
-        lower = self.chart.tightened() if due else None
+        # before that, larger penalties would find M near the boundary and steps short
+        lower = self.chart.tightened() if forced or (self.full_step and self.cost.share == 1) else None
         if lower is not None:
             self.chart, self.distance = lower, lower.cost()
             tightened = True
