@@ -289,6 +289,19 @@ def test_many_pairs_are_measured_like_few(many) -> None:
     assert_allclose(local.values(np.eye(40)), expected[rows], rtol=1e-10)
 
 
+def test_products_and_differences_of_few_objects_are_summed_together() -> None:
+    rng = np.random.default_rng(0)
+    G, first, weights = rng.normal(size=(60, 10)), rng.integers(0, 60, 3500), rng.normal(size=3500)
+    pairs = np.column_stack([first, (first + rng.integers(1, 60, 3500)) % 60])
+    side = c.similarity(pairs[:3000], 1.0, "<=") + c.at_most(pairs[3000:], 1.0)
+    x, y = G[pairs.T]
+    x[3000:] -= y[3000:]
+    y[3000:] = x[3000:]
+    total = x.T @ (weights[:, None] * y)
+    adjoint = bind(side.resolve(60), G).adjoint(weights)
+    assert_allclose(adjoint, (total + total.T) / 2, rtol=0, atol=1e-12 * np.abs(total).max())
+
+
 @pytest.mark.parametrize("name", ["values_of_factor", "adjoint"])
 def test_many_pairs_need_no_array_of_pairs_by_features(many, name: str) -> None:
     measurements, _, pairs, B = many

@@ -384,6 +384,20 @@ def test_a_sampled_hessian_follows_its_seed(divergence: nw.Divergence) -> None:
         assert_allclose(run.certificate.primal, exact.certificate.primal, rtol=1e-7)
 
 
+@pytest.mark.parametrize(
+    ("divergence", "most"), [(nw.LogDet(), 16), (nw.VonNeumann(), 23), (nw.Frobenius(), 31)]
+)
+def test_steps_of_a_sampled_hessian_learn_their_length(divergence: nw.Divergence, most: int) -> None:
+    """Whole steps go too far, and each leaves half of the gap: at least a quarter more of them."""
+    rng = np.random.default_rng(0)
+    G, first = rng.normal(size=(200, 20)), rng.integers(0, 200, 5000)
+    pairs = np.column_stack([first, (first + rng.integers(1, 200, 5000)) % 200])
+    side = c.at_most(pairs[::2], 28.0) + c.at_least(pairs[1::2], 52.0)
+    result = nw.solve(nw.Problem(G, side, divergence), nw.solvers.Newton(hessian_rows=600))
+    assert result.status is nw.Status.SOLVED
+    assert result.n_iter <= most
+
+
 @divergences
 def test_large_penalties_approach_the_hard_problem(divergence: nw.Divergence) -> None:
     hard = nw.solve(example(divergence, math.inf), tol=1e-10)
@@ -540,7 +554,7 @@ def test_newton_is_given_time_where_a_step_of_the_interior_point_method_costs_mo
     X = digits.X[:100] - digits.X[:100].mean(axis=0)
     X = X @ np.linalg.svd(X, full_matrices=False)[2][:20].T
     problem = nw.Problem(X, c.from_labels(digits.y[:100], n_pairs=4500, random_state=0))
-    problem = problem.with_penalty(1e4 * problem.penalty_unit)
+    problem = problem.with_penalty(1e10 * problem.penalty_unit)
     alone = nw.solve(problem, nw.solvers.Newton(), tol=1e-3)
     assert alone.n_iter > 25
     assert nw.solve(problem, tol=1e-3).n_iter == alone.n_iter

@@ -42,9 +42,10 @@ class Atoms:
     def graph(self) -> tuple[Index, Index, Index]:
         """Adjacency lists: where those of each row of F begin, its neighbours, and the atom of each."""
         node = np.concatenate([self.first, self.second])
-        order = np.argsort(node, kind="stable")
-        neighbour = np.concatenate([self.second, self.first])[order]
         start = np.zeros(int(node.max(initial=-1)) + 2, dtype=np.int64)
+        # numbers of up to 16 bits are sorted in linear time
+        order = np.argsort(node.astype(np.min_scalar_type(len(start))), kind="stable")
+        neighbour = np.concatenate([self.second, self.first])[order]
         np.cumsum(np.bincount(node, minlength=len(start) - 1), out=start[1:])
         return start, neighbour, order % max(len(self.first), 1)
 

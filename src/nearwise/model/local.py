@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from nearwise._common.threads import worker_threads
 from nearwise._common.types import Array, Index
@@ -74,14 +75,17 @@ class LocalAtoms:
 
     def written_out(self) -> NDArray[Any]:
         """(rows, r (r + 1) / 2): upper triangles of the A_i, scaled so that <A_i, A_j> is their product."""
-        a, b, scale = _triangle(self.x.shape[1])
-        products = self.x[:, a] * self.y[:, b]
-        if self.x is not self.y:
-            products = (products + self.x[:, b] * self.y[:, a]) / 2
-        products *= self.coefficient[:, None] * scale
+        r, x, y = self.x.shape[1], self.coefficient[:, None] * self.x, self.y
+        products, end = np.empty((len(x), r * (r + 1) // 2), x.dtype), 0
+        for a in range(r):  # several times faster than products of gathered columns
+            part, end = products[:, end : end + r - a], end + r - a
+            np.multiply(x[:, a, None], y[:, a:], out=part)
+            if self.x is not y:
+                part += y[:, a, None] * x[:, a:]
+        products *= _triangle(r) if self.x is y else _triangle(r) / 2
         if self.row is None:
             return products
-        merged = np.zeros((self.n_rows, len(a)), products.dtype)
+        merged = np.zeros((self.n_rows, products.shape[1]), products.dtype)
         np.add.at(merged, self.row, products)
         return merged
 
@@ -102,10 +106,10 @@ class LocalAtoms:
 
 
 @lru_cache(maxsize=8)
-def _triangle(r: int) -> tuple[Index, Index, Array]:
-    """Places in the upper triangle of a matrix, and what makes products of two of these inner products."""
+def _triangle(r: int) -> Array:
+    """What makes products of the upper triangles of two matrices inner products."""
     a, b = np.triu_indices(r)
-    return a, b, np.where(a == b, 1.0, np.sqrt(2.0))
+    return np.where(a == b, 1.0, np.sqrt(2.0))
 
 
 def drawn_rows(count: int, most: int, rng: np.random.Generator) -> Index:
@@ -131,9 +135,10 @@ _PER_OBJECT = 2  # differences with a weight, up to which their squares cost les
 def sum_of_atoms(F: NDArray[Any], atoms: Atoms, weights: Array, large: bool) -> Array:
     """The sum for a weight per atom; `large` where compiled loops are worth their start-up."""
     count, d = len(weights), atoms.n_differences
-    if large and (d < count or np.count_nonzero(weights) > _PER_OBJECT * len(F)):
-        total = _over_graph(F, atoms, weights, d)
-    elif d < count or count * F.shape[1] <= _FEW:
+    few = count * F.shape[1] <= _FEW
+    if not few and ((large and d < count) or np.count_nonzero(weights) > _PER_OBJECT * len(F)):
+        total = _over_graph(F, atoms, weights, d, large)
+    elif few or d < count:
         x, y = F[atoms.first], F[atoms.second]
         x[:d] -= y[:d]
         y[:d] = x[:d]
@@ -181,13 +186,16 @@ def _of_squares(F: NDArray[Any], atoms: Atoms, weights: Array, large: bool) -> A
     return np.asarray(np.sum(in_blocks(len(chosen), part, large), axis=0))
 
 
-def _over_graph(F: NDArray[Any], atoms: Atoms, weights: Array, d: int) -> Array:
+def _over_graph(F: NDArray[Any], atoms: Atoms, weights: Array, d: int, large: bool) -> Array:
     """F^T W F, the differences being the first d atoms."""
-    from nearwise.linalg.loops.graph import graph_product
-
     start, neighbour, edge_atom = atoms.graph
     weight = np.where(atoms.is_difference, -weights, weights / 2)[edge_atom]
     diagonal = sum_by(atoms.first[:d], weights[:d], len(F)) + sum_by(atoms.second[:d], weights[:d], len(F))
+    if not large:
+        W = sparse.csr_array((weight, neighbour, start), shape=(len(F), len(F)))
+        return np.asarray(F.T @ (W @ F + diagonal[:, None] * F))
+    from nearwise.linalg.loops.graph import graph_product
+
     r = F.shape[1]
     step = max(1, _BLOCK // max(r, 1))
 

@@ -329,7 +329,7 @@ def _best_split(A: Array, X: Array, n_roundings: int, refine: bool, seed: int) -
         sides[np.argsort(column, kind="stable")[: len(A) // 2]] = True
         if refine:
             swap_pairs(A, sides)
-        value = float(A[np.ix_(sides, ~sides)].sum())
+        value = float(A[np.flatnonzero(sides)[:, None], np.flatnonzero(~sides)].sum())
         if best is None or value < best[1]:
             best = sides, value
     assert best is not None
@@ -344,7 +344,7 @@ def swap_pairs(A: Array, sides: Sides) -> None:
         left, right = np.flatnonzero(sides), np.flatnonzero(~sides)
         left = left[np.argsort(-gain[left], kind="stable")[:_CANDIDATES]]
         right = right[np.argsort(-gain[right], kind="stable")[:_CANDIDATES]]
-        both = gain[left][:, None] + gain[right] - 2 * A[np.ix_(left, right)]
+        both = gain[left][:, None] + gain[right] - 2 * A[left[:, None], right]
         i, j = divmod(int(np.argmax(both)), len(right))
         if both[i, j] <= 1e-12 * max(float(np.abs(gain).max()), 1e-300):
             return

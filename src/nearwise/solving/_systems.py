@@ -62,18 +62,28 @@ def newton_step(
     if rows.n_rows == 0:
         return target, np.zeros_like(gradient)
     m, smaller = rows.n_rows, min(rows.n_rows, unknowns)
-    rough = tol > _ROUGH and not stiff
-    product, atoms = 4 * m * r**2 + _OVERHEAD, len(rows.x)
-    affordable = _ROUGH_STEPS * product if rough else np.inf
+    atoms = len(rows.x)
+    affordable = np.inf if stiff else _steps(rows, weights, omega, tol) * (4 * m * r**2 + _OVERHEAD)
     few = omega is None and max(atoms, m) <= min(unknowns, _GRAM_ROWS)
-    by_gram = 2 * atoms**2 * r + 2 * m**3 / 3
-    if few and (stiff or by_gram <= (affordable if rough else _CLOSE_STEPS * product)):
+    if few and 2 * atoms**2 * r + 2 * m**3 / 3 <= affordable:
         return _in_row_space(rows, weights, target)
     entries, order = _DIRECT_IF_STIFF if stiff else _DIRECT
     small = m * unknowns <= entries and smaller <= order
     if small and m * unknowns * smaller + 2 * smaller**3 / 3 <= affordable:
         return _direct(rows, weights, target, omega)
     return _Gaussian(rows, weights, omega, stiff).solve(target, tol)
+
+
+def _steps(rows: LocalAtoms, weights: Array, omega: Array | None, tol: float) -> float:
+    """About how many conjugate gradients take: few where the rows bend little beside the divergence.
+
+    The largest eigenvalue of the rows' part is taken as its trace over r, as of Gaussian vectors.
+    """
+    squares = np.einsum("ij,ij->i", rows.x, rows.x) * np.einsum("ij,ij->i", rows.y, rows.y)
+    bent = (weights if rows.row is None else weights[rows.row]) @ (rows.coefficient**2 * squares)
+    condition = 1 + float(bent) * (1.0 if omega is None else float(omega.max()) ** 2) / rows.x.shape[1]
+    most = _ROUGH_STEPS if tol > _ROUGH else _CLOSE_STEPS
+    return float(min(most, 1 + np.sqrt(condition) * np.log(2 / tol) / 2))
 
 
 def _in_row_space(rows: LocalAtoms, weights: Array, target: Array) -> tuple[Array, Array]:
@@ -94,7 +104,7 @@ def _direct(rows: LocalAtoms, weights: Array, target: Array, omega: Array | None
     r = len(target)
     a, b = np.triu_indices(r)
     root_two = np.where(a == b, 1.0, np.sqrt(2.0))
-    bare = rows.written_out() * np.sqrt(weights)[:, None]
+    bare = _times(rows, weights**0.25).written_out()
     R = bare if omega is None else bare * omega[a, b]
     t = target[a, b] * root_two
     if len(R) <= R.shape[1]:

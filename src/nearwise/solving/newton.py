@@ -39,6 +39,7 @@ _SETTLED = 0.03  # relative gap at which the share of the penalties is raised, a
 _RAISED = 4.0  # by how much: from further away or by more, Newton's steps are short and hundreds
 _NEAR = 1.0  # relative gap of a start, up to which the penalties count in full at once
 _LITTLE = 0.06  # first share of the penalties, from which on they do so from any start
+_SHORTEST, _WHOLE = 0.3, 0.8  # shares of a step: the least that is tried, and that from which on it is whole
 _ROUNDING = 4e-15  # relative changes of the objective that mean nothing
 _ROUGH = 1e-4  # relative gain of a step down to which values in single precision are good enough
 _ROUGH_ROUNDING = 1e-6  # relative error of an objective in single precision
@@ -165,6 +166,8 @@ class _Run:
         near = start is not None and form.divergence.congruence_invariant
         self.radius = settings.radius * (2 if near else 1)  # a given start is worth longer steps
         self.full_step = False
+        self.pace = 1.0  # by how much the share of the penalties was raised before the last step
+        self.reach = 1.0  # the share of a sampled Hessian's steps that goes down furthest
         self.predicted = np.inf  # the decrease that the last step's model promised
         first = first_chart(form, start)
         self.starts_at_prior = not isinstance(first, SpectralChart) or first.law.mu == 0
@@ -213,14 +216,19 @@ class _Run:
     def _tighten(self, forced: bool = False) -> bool:
         """Raise the share of the penalties, update the multipliers, lower the smoothing: whichever is due."""
         tightened = False
-        settled = self.inner_gap <= _SETTLED * max(abs(self.merit), self.form.unit)
+        # under LogDet, which is self-concordant, what a full step promised tells as much as a mirror point
+        known = self.predicted if self.full_step and self.chart.omega is None else np.inf
+        settled = min(self.inner_gap, known) <= _SETTLED * max(abs(self.merit), self.form.unit)
+        pace, self.pace = self.pace if self.full_step else 1.0, 1.0
         if self.cost.share < 1 and (forced or settled):
-            self.cost.set_share(_RAISED * self.cost.share)
+            self.pace = _RAISED * pace  # by more and more where one step each time is enough
+            self.cost.set_share(self.pace * self.cost.share)
             tightened = True
         elif self.cost.can_stiffen if forced else self.cost.any_hard and self._inner_solved():
             self.cost.update(self.values)
             tightened = True
-        lower = self.chart.tightened() if forced or self.full_step else None
+        # before that, larger penalties would find M near the boundary and steps short
+        lower = self.chart.tightened() if forced or (self.full_step and self.cost.share == 1) else None
         if lower is not None:
             self.chart, self.distance = lower, lower.cost()
             tightened = True
@@ -240,12 +248,17 @@ class _Run:
         coarse = (0.3 if chart.omega is None else 0.2) if sampled and chart.is_exact else 0.1
         accuracy = coarse if sampled else float(np.clip(np.sqrt(relative), 1e-10, coarse))
         step, image = newton_step(local, weights, gradient, chart.omega, accuracy, self.cost.any_hard)
+        if sampled:  # it bends less along its steps than the Hessian of all rows
+            step, image = self.reach * step, self.reach * image
         for attempt in range(12):
-            radius = self.radius
+            radius, merit = self.radius, self.merit
             new, slope, length = chart.moved(gradient, step, image, self.radius)
             if new is not None:
                 if slope < 0 and self._accept(new, _SUFFICIENT * slope, slope, attempt == 0):
                     self.full_step = attempt == 0 and length <= min(radius, 0.5)
+                    if sampled and self.full_step:  # the minimum of a parabola
+                        best = self.reach / max(2 * (1 + (merit - self.merit) / slope), 0.01)
+                        self.reach = max(best, _SHORTEST) if best < _WHOLE else 1.0
                     return True
                 if not slope < 0:
                     break
