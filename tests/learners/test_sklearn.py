@@ -125,6 +125,13 @@ def test_clone_and_pickle(learner: object) -> None:
 
 
 @every_learner
+def test_attributes_can_be_listed(learner: object) -> None:
+    """scikit-learn asks for each of them, so that a property may raise nothing but AttributeError."""
+    assert "fit" in dir(learner)
+    assert "metric_" in dir(clone(learner).fit(X, y))
+
+
+@every_learner
 def test_fit_transform_is_fit_and_transform(learner: object) -> None:
     np.testing.assert_allclose(clone(learner).fit_transform(X, y), clone(learner).fit(X, y).transform(X))
 

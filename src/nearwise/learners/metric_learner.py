@@ -251,7 +251,7 @@ class MetricLearner(Learner):
 
     def _fit_structure(self, X: Any, y: Any, side: _side.SideInformation) -> Self:
         """A diagonal matrix, or one in blocks."""
-        form = self._form
+        form = self._form()
         if self.rank is not None or self._basis_kind != "auto":
             raise ValueError(f"structure={self.structure!r} needs rank=None and basis='auto'")
         start: Metric | DiagonalMetric
@@ -320,9 +320,8 @@ class MetricLearner(Learner):
         self._fitted_metric()
         if self.structure != "blocks":
             raise AttributeError("groups_ is there with structure='blocks' only")
-        return self._form.groups
+        return self._form().groups
 
-    @property
     def _form(self) -> Structure:
         """What the parameters `structure` and `groups` mean for the columns of the fit."""
         names = getattr(self, "feature_names_in_", None)
