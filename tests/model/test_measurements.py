@@ -16,6 +16,7 @@ import kkt
 from nearwise import constraints as c
 from nearwise.constraints import Constraints
 from nearwise.model import measurements as bound_rows
+from nearwise.model.grouped import by_groups
 from nearwise.model.measurements import InMemory, bind
 
 N, R = 7, 4
@@ -165,6 +166,24 @@ def test_sizes_are_those_of_the_parts() -> None:
     )
     expected = [np.sqrt(K[0, 0] * K[3, 3]), K[2, 2], d(0, 1), d(0, 1) + d(2, 3), d(0, 1) + d(0, 4)]
     assert_allclose(bind(side.resolve(5), G).sizes(diagonal), expected, rtol=1e-12)
+
+
+def test_sizes_of_a_matrix_in_blocks_are_those_of_all_blocks_together() -> None:
+    rng = np.random.default_rng(3)
+    G, groups = rng.normal(size=(5, 4)), np.array([0, 0, 1, 1])
+    blocks = [G[:, groups == group] @ G[:, groups == group].T for group in (0, 1)]
+    A = rng.normal(size=(5, 5))
+    A = A + A.T
+    side = (
+        c.similarity([(0, 1), (1, 0), (2, 2)], 1.0, "<=") + c.at_most([(3, 4)], 1.0) + c.linear(A, 1.0, "<=")
+    )
+    inner = sum(np.sqrt(K[0, 0] * K[1, 1]) for K in blocks)
+    K = sum(blocks)
+    inside = [np.linalg.eigvalsh(F.T @ A @ F) for F in (G[:, :2], G[:, 2:])]
+    whole = np.abs(np.concatenate(inside)).sum()
+    expected = [inner, inner, K[2, 2], K[3, 3] + K[4, 4] - 2 * K[3, 4], whole]
+    split = by_groups(bind(side.resolve(5), G), groups)
+    assert_allclose(split.sizes(np.ones(4)), expected, rtol=1e-10)
 
 
 def test_definite_rows_are_the_squares() -> None:

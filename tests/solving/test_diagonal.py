@@ -35,6 +35,23 @@ def distances(X: np.ndarray, side: c.Constraints, w: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: type(d).__name__)
+def test_rows_have_the_same_size_whatever_the_structure_of_the_matrix(divergence: Divergence) -> None:
+    rng = np.random.default_rng(4)
+    X, side = data()
+    A = rng.normal(size=(20, 20))
+    side = side + c.similarity([(2, 1)], 0.1, "<=") + c.linear([A + A.T, np.eye(20)], 1.0, "<=")
+    w0 = rng.uniform(0.5, 2.0, 5)
+    whole = nw.Problem(X, side, divergence, np.diag(w0)).formulation.losses.sizes
+    blocks = nw.Problem(X, side, divergence, np.diag(w0), groups=GROUPS).formulation.losses.sizes
+    weights = diagonal_problem(X, side, divergence, w0).losses.sizes
+    np.testing.assert_allclose(blocks, whole, rtol=1e-10)
+    np.testing.assert_allclose(weights, whole, rtol=1e-10)
+    swapped = side.blocks[4].ids[0].tolist(), side.blocks[5].ids[0].tolist()
+    assert swapped == ([1, 2], [2, 1])
+    assert whole[29] == pytest.approx(whole[31], rel=1e-12)
+
+
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: type(d).__name__)
 @pytest.mark.parametrize("penalty", [0.3, 30.0])
 def test_the_optimum_is_that_of_an_independent_solver(divergence: Divergence, penalty: float) -> None:
     X, side = data()

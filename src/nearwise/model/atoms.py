@@ -37,6 +37,9 @@ class Atoms:
     is_difference: NDArray[np.bool_]
     n_rows: int  # of the constraints
     definite: Index = field(default_factory=lambda: np.empty(0, np.int64))  # rows that are, as a whole
+    general: Index = field(
+        default_factory=lambda: np.empty(0, np.int64)
+    )  # rows that are any matrix's squares
 
     @cached_property
     def graph(self) -> tuple[Index, Index, Index]:
@@ -146,7 +149,9 @@ def constraint_atoms(
     definite = np.concatenate([np.empty(0, np.int64), *[rows[part.definite] for part, rows in parts]])
     first_end, second_end = compact[: len(row)], compact[len(row) :]
     n_rows = sum([len(block.bounds) for block in blocks])
-    atoms = Atoms(first_end, second_end, coefficient, row, is_difference, n_rows, definite)
+    general = [rows for part, rows in parts if part.vectors is not None]
+    whole = np.concatenate([np.empty(0, np.int64), *general])
+    atoms = Atoms(first_end, second_end, coefficient, row, is_difference, n_rows, definite, whole)
     n = len(objects)
     rows = features[objects]
     if len(used) > n:

@@ -27,6 +27,7 @@ from nearwise.model.blocks import Block, Constraints
 from nearwise.model.certificate import Certificate, certified, named_violations, relative_gap
 from nearwise.model.divergences import Divergence
 from nearwise.model.losses import Losses
+from nearwise.model.measurements import bind
 
 _SMALLEST = 1e-300  # weight of a mirror point
 _WORST = 10  # constraints named in a certificate
@@ -253,7 +254,10 @@ def _block_rows(block: Block, X: Any, place: Index, root: Array) -> tuple[Any, A
     definite: Mask = np.ones(m, dtype=bool)
     definite[part.row[~square | (weight < 0)]] = False
     definite[part.definite] = True
-    sizes: Array = np.asarray(np.bincount(part.row, np.abs(weight) * size, m), dtype=np.float64)
+    if block.matrices:
+        sizes = bind((local,), X).sizes(np.square(root))
+    else:
+        sizes = np.asarray(np.bincount(part.row, np.abs(weight) * size, m), dtype=np.float64)
     if np.array_equal(part.row, np.arange(m)) and (weight == 1.0).all():
         return atoms, sizes, definite
     sums = sparse.csr_array((weight, (part.row, np.arange(count))), shape=(m, count))

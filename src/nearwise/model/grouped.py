@@ -40,7 +40,9 @@ def bind_in_groups(
         values, basis, of_values = _prior_in_groups(prior, labels, divergence)
     bound = binding.bound(G, constraints, divergence, values, basis, sample_ids)
     measurements = by_groups(bound.measurements, of_values)
-    sizes = measurements.sizes(binding.reference_of(values, divergence))
+    # a row costs what it costs a whole matrix, unless all of it lies between groups
+    measured = measurements.sizes(binding.reference_of(values, divergence)) > 0
+    sizes = np.where(measured, bound.sizes, 0.0)
     lost = binding.lost_rows(constraints.relations, bound.bounds, sizes)
     return replace(bound, measurements=measurements, sizes=sizes, lost=lost, groups=labels)
 
@@ -79,6 +81,7 @@ def by_groups(measurements: InMemory, groups: Index) -> InMemory:
         repeated(atoms.is_difference),  # type: ignore[arg-type]
         atoms.n_rows,
         atoms.definite,
+        atoms.general,
     )
     return replace(measurements, features=rows.reshape(-1, F.shape[1]), atoms=split)
 

@@ -250,17 +250,19 @@ class InMemory:
     def sizes(self, diagonal: Array) -> Array:
         """The size of every row's parts under M = diag(diagonal), which bounds |<A_i, M>|; inf if too large.
 
-        d(i, j) for a distance, d(i, j) + d(k, l) for a comparison, sqrt(K_ii K_jj) for an inner product, and
-        for a general A the sum of the magnitudes of the eigenvalues of M^1/2 A M^1/2.
+        d(i, j) for a distance, d(i, j) + d(k, l) for a comparison, sqrt(K_ii K_jj) for an inner product, with
+        the sum of these over the blocks of M where it has blocks, and for a general A the sum of the
+        magnitudes of the eigenvalues of M^1/2 A M^1/2.
         """
         H = self.features if (diagonal == 1).all() else self.features * np.sqrt(diagonal)
-        atoms, d, sizes = self.atoms, self.atoms.n_differences, self._parts(H)
-        in_row = np.bincount(atoms.row[d:], minlength=self.n_rows)
-        if not (in_row > 1).any():
+        atoms, sizes = self.atoms, self._parts(H)
+        if not len(atoms.general):
             return sizes
-        by_row, start = d + np.argsort(atoms.row[d:], kind="stable"), np.cumsum(in_row) - in_row
-        for count in sorted(set(in_row[in_row > 1].tolist())):
-            general = np.flatnonzero(in_row == count)
+        in_row = np.bincount(atoms.row, minlength=self.n_rows)
+        by_row, start = np.argsort(atoms.row, kind="stable"), np.cumsum(in_row) - in_row
+        counts = in_row[atoms.general]
+        for count in sorted({*counts.tolist()} - {0, 1}):
+            general = atoms.general[counts == count]
             step = 1 + _BLOCK // max(count, self.rank) ** 2
             for rows in (general[low : low + step] for low in range(0, len(general), step)):
                 chosen = by_row[start[rows][:, None] + np.arange(count)]
