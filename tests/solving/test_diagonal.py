@@ -17,6 +17,21 @@ from nearwise.solving.result import Status
 
 DIVERGENCES: list[Divergence] = [LogDet(), VonNeumann(), Frobenius()]
 GROUPS = [0, 1, 0, 2, 1]
+SEEDS = (
+    0,
+    1,
+    2,
+    10,
+    39,
+    106,
+    109,
+    121,
+    142,
+    181,
+    193,
+    198,
+    273,
+)  # most are undecided by Newton's method alone
 
 
 def data(seed: int = 0, d: int = 5) -> tuple[np.ndarray, c.Constraints]:
@@ -253,3 +268,52 @@ def test_groups_are_checked(groups: list[float], message: str) -> None:
     X, side = data()
     with pytest.raises(ValueError, match=message):
         nw.Problem(X, side, groups=groups)
+
+
+def far_problem(seed: int) -> tuple[np.ndarray, c.Constraints, Divergence, float]:
+    """Bounds that are up to four decades from what the prior gives, on columns of whole numbers."""
+    rng = np.random.default_rng([seed, 17])
+    n, d = 10, int(rng.integers(3, 11))
+    X = rng.integers(-3, 4, size=(n, d)) * 10.0 ** rng.uniform(-3, 3)
+    side = c.Constraints()
+    for _ in range(int(rng.integers(5, 40))):
+        i, j = (int(k) for k in rng.choice(n, 2, replace=False))
+        distance, inner = float(np.square(X[i] - X[j]).sum()), float(X[i] @ X[j])
+        off = 10.0 ** rng.uniform(-4, 4)
+        kind = rng.integers(4)
+        if kind < 3 and distance > 0:
+            side += (c.at_most, c.at_least, c.equal)[kind]([(i, j)], distance * off)
+        elif inner:
+            side += c.similarity([(i, j)], inner * off, "<=" if rng.random() < 0.5 else ">=")
+    return X, side, DIVERGENCES[seed % 3], float(10.0 ** rng.uniform(-2, 3))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_bounds_far_from_the_prior_are_decided(seed: int) -> None:
+    X, side, divergence, penalty = far_problem(seed)
+    found = solve_diagonal(diagonal_problem(X, side, divergence, penalty=penalty))
+    matrix = nw.solve(nw.Problem(X, side, divergence, penalty=penalty, groups=np.arange(X.shape[1])))
+    assert found.status is matrix.status is Status.SOLVED
+    assert found.certificate.primal == pytest.approx(matrix.certificate.primal, rel=3e-6)
+
+
+def test_a_stiff_system_that_has_no_cholesky_factor_is_no_error() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 100)) * 10.0 ** rng.uniform(-6, 6, 100)
+    pairs = np.stack([np.arange(39), np.arange(1, 40)], axis=1)
+    squares = np.square(X[1:] - X[:-1]).sum(axis=1)
+    problem = diagonal_problem(X, c.equal(pairs, squares * 1.05), Frobenius(), penalty=1e3)
+    found = solve_diagonal(problem, max_iter=200)
+    assert np.isfinite(found.weights).all()
+    assert found.certificate.primal <= found.history[0].primal
+
+
+def test_a_gap_that_rounding_may_hide_is_none() -> None:
+    """Terms of 1e12 that cancel to about 1 leave a value, and a multiplier's sum, of four digits."""
+    X = np.array([[1e6, 1.0], [1e6, 2.0], [-1e6, 1.0]])
+    side = c.similarity([(0, 1)], 1.0, "<=") + c.similarity([(0, 2)], 1.0, ">=")
+    problem = diagonal_problem(X, side, Frobenius(), penalty=1e-6)
+    balanced = np.array([1.0, -1.0])
+    values = problem.measurements.values
+    for w, y, is_much in ((np.ones(2), balanced, True), (np.array([0.0, 1.0]), 0 * balanced, False)):
+        assert (problem.cost_of_rounding(w, values(w), y) > 1e-6) == is_much

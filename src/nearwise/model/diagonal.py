@@ -23,14 +23,17 @@ from nearwise._common.memory import foresee
 from nearwise._common.types import Array, Index, Mask
 from nearwise.linalg.magnitudes import median
 from nearwise.model import binding
+from nearwise.model.atoms import Atoms
 from nearwise.model.blocks import Block, Constraints
 from nearwise.model.certificate import Certificate, certified, named_violations, relative_gap
 from nearwise.model.divergences import Divergence
+from nearwise.model.formulation import Formulation
 from nearwise.model.losses import Losses
-from nearwise.model.measurements import bind
+from nearwise.model.measurements import InMemory, bind
 
 _SMALLEST = 1e-300  # weight of a mirror point
 _WORST = 10  # constraints named in a certificate
+_ROUNDINGS = 2 * float(np.finfo(np.float64).eps)  # of a value, relative to the terms that it sums up
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +131,31 @@ class DiagonalProblem:
             lambda share: self._distance_to(w, theta - share * pullback),
             self._rounding,
         )
+
+    def as_matrices(self) -> Formulation:
+        """The same problem of matrices: those that solve it are diagonal, as the rows are."""
+        entries = sparse.coo_array(self.measurements.rows)
+        row, column = (np.asarray(places, dtype=np.int64) for places in entries.coords)
+        none = np.zeros(len(row), dtype=bool)
+        atoms = Atoms(
+            column, column, np.asarray(entries.data, np.float64), row, none, len(self.losses.bounds)
+        )
+        rows = InMemory(np.eye(len(self.prior)), atoms)
+        return Formulation(self.divergence, self.prior, rows, self.losses)
+
+    @np.errstate(all="ignore")
+    def cost_of_rounding(self, w: Array, values: Array, dual: Array) -> float:
+        """What rounding of the values at w, and of sum_i y_i a_i, may add to a gap: large terms may cancel.
+
+        The gap feels the first as it is, and the second by its square, since w is next to the mirror point.
+        """
+        magnitudes, losses = abs(self.measurements.rows), self.losses
+        errors = _ROUNDINGS * np.asarray(magnitudes @ w)
+        at_bounds = np.where(np.abs(values - losses.bounds) <= errors, errors, 0.0)
+        of_values = float(np.abs(dual) @ errors) + float(losses.curvatures(values) @ errors**2) / 2
+        of_sum = _ROUNDINGS * np.asarray(magnitudes.T @ np.abs(dual))
+        felt = np.square(of_sum) / self.divergence.curvature(np.maximum(w, _SMALLEST))
+        return of_values + losses.cost_of(at_bounds) + float(felt.sum()) / 2
 
     def relative_gap(self, gap: float, primal: float) -> float:
         """The gap relative to the larger of objective and bound, or to rounding where both vanish."""

@@ -20,7 +20,7 @@ _ROWS_PER_UNKNOWN = 10
 _FEW_ROWS = 1000
 _FIRST_CHECK = 4  # sweeps
 _AFFORDABLE = 48  # sweeps
-_LARGEST_ORDER = 80  # of matrices for which the interior-point method is tried
+LARGEST_ORDER = 80  # of matrices for which the interior-point method is tried
 _WRITTEN_OUT = 8_000_000  # numbers in the constraints, written out, up to which it is
 _QUICK = 10_000  # the same, up to which it is faster than Newton's method
 _FEW_SOFT = 200  # and soft rows, beyond which a step of either method weighs more than Newton's
@@ -93,7 +93,7 @@ def stages(form: Formulation, tol: float, start: Array | None = None) -> Iterato
         yield Stage("CyclicProjections", sweeps, is_slow=lambda records: _is_slow(records, tol))
         note = "Projections converged too slowly"
     newton = Stage("Newton", Newton().iterates(form, start), note=note)
-    if not _can_be_written_out(form):
+    if not decides(form):
         yield newton
         return
     quick = _dual_pays(form) and (start is None or form.losses.any_hard)
@@ -121,10 +121,11 @@ def _is_slow(records: Sequence[Record], tol: float) -> bool:
     return _sweeps_left(now, before, sweep / 2, tol) > _AFFORDABLE
 
 
-def _can_be_written_out(form: Formulation) -> bool:
+def decides(form: Formulation) -> bool:
+    """Whether the constraints can be written out, for the methods that decide almost all such problems."""
     known = isinstance(form.divergence, LogDet | VonNeumann | Frobenius)
     known = known and isinstance(form.measurements, InMemory)
-    return known and len(form.prior) <= _LARGEST_ORDER and _numbers(form) <= _WRITTEN_OUT
+    return known and len(form.prior) <= LARGEST_ORDER and _numbers(form) <= _WRITTEN_OUT
 
 
 def _interior_pays(form: Formulation) -> bool:

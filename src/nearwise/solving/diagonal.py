@@ -4,12 +4,18 @@ A step solves (Phi + A^T C A) p = -g, where Phi = phi''(w) is diagonal and C hol
 violated rows: directly where these or the columns are few, else by conjugate gradients, each of whose steps
 costs two passes over the entries of A. Weights that fall move along the divergence's own coordinate phi'(w),
 so that they never cross zero.
+
+Bounds that are far from the prior, and penalties that are large beside it, make these steps short. Then few
+weights are found as a diagonal matrix, by the methods that decide small problems of matrices, and many from
+the optimum of ever larger shares of the penalty.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -21,8 +27,11 @@ from nearwise._common.types import Array, Mask
 from nearwise.linalg.conjugate import conjugate_gradients
 from nearwise.model.certificate import Certificate
 from nearwise.model.diagonal import DiagonalProblem
+from nearwise.model.formulation import Formulation
+from nearwise.solving.automatic import LARGEST_ORDER, decides, stages
 from nearwise.solving.driver import outcome_message
-from nearwise.solving.loop import Loop
+from nearwise.solving.loop import Loop, quiet
+from nearwise.solving.reduction import reduced
 from nearwise.solving.result import Limit, Record, Status
 
 _MAX_ITER = 1000
@@ -32,6 +41,10 @@ _MOST_STEPS = 300  # of conjugate gradients
 _HALVINGS = 50  # of a step
 _ARMIJO = 1e-4
 _ROUNDING = 1e-14  # of the objective, below which a rise is none
+_PATIENCE, _PATIENCE_IF_MANY = 30, 100  # steps before another way is tried, with few weights and with many
+_LARGER = 10.0  # how much larger each share of the penalty is than the one before
+_SMALLEST_SHARE = 1e-30
+_STEPS = 12  # with each
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +115,7 @@ def solve_diagonal(
     if start is not None:
         # a weight that an earlier run left at zero could never grow again under a divergence that is steep
         w = np.maximum(np.square(start[problem.measurements.columns]), 1e-12 * problem.prior)
-    return run.result(run.follow(_iterates(problem, np.maximum(w, 0.0))))
+    return run.result(run.follow(quiet(_ways(problem, np.maximum(w, 0.0), tol))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,6 +152,10 @@ class _Run(Loop[_Point, _Graded, Record]):
 
     def grade(self, point: _Point) -> _Graded | None:
         found = self.problem.certificate(point.w, point.values, point.dual, point.pullback)
+        if found.holds(self.tol):
+            hidden = self.problem.cost_of_rounding(point.w, point.values, point.dual)
+            if not hidden <= self.tol * max(abs(found.primal), self.problem.unit):
+                found = replace(found, dual=-np.inf, gap=np.inf)
         return _Graded(point, found) if np.isfinite(found.primal) else None
 
     def is_better(self, graded: _Graded) -> bool:
@@ -188,6 +205,42 @@ class _Run(Loop[_Point, _Graded, Record]):
         )
 
 
+def _ways(problem: DiagonalProblem, w: Array, tol: float) -> Iterator[_Point]:
+    """Points of one way after the other, each up to where it is slow."""
+    form = problem.as_matrices() if len(problem.prior) <= LARGEST_ORDER else None
+    few = form is not None and decides(form)
+    yield from islice(_iterates(problem, w), _PATIENCE if few else _PATIENCE_IF_MANY)
+    if form is not None and few:
+        yield from _diagonals(problem, form, tol)
+    yield from _iterates(problem, _approached(problem))
+
+
+def _diagonals(problem: DiagonalProblem, form: Formulation, tol: float) -> Iterator[_Point]:
+    """Those of the matrices that solve the same problem: the optimum is diagonal, as all its rows are."""
+    reduction = reduced(form)
+    for stage in stages(reduction.formulation, tol):
+        with suppress(np.linalg.LinAlgError):
+            for point in islice(stage.points, stage.most):
+                w = np.square(reduction.lift(point.factor)).sum(axis=1)
+                dual = problem.losses.signed(point.dual * reduction.dual_scale)
+                A = problem.measurements
+                yield _Point(w, A.values(w), dual, A.adjoint(dual))
+
+
+def _approached(problem: DiagonalProblem) -> Array:
+    """Weights near the optimum: those of ever larger shares of the penalty, each from those before."""
+    w, law = np.maximum(problem.prior, 0.0), problem.divergence
+    pulls = problem.measurements.adjoint(problem.losses.finite_slopes(problem.measurements.values(w)))
+    # the first share changes weights by about as much as they are
+    share = max(float(np.nanmin(law.curvature(w) * w / np.abs(pulls), initial=1.0)), _SMALLEST_SHARE)
+    while share < 1.0:
+        part = replace(problem, losses=problem.losses.times(share))
+        for point in islice(_iterates(part, w), _STEPS):
+            w = point.w
+        share *= _LARGER
+    return w
+
+
 def _iterates(problem: DiagonalProblem, w: Array) -> Iterator[_Point]:
     """Points of falling objective, until rounding allows none lower."""
     law, losses, A = problem.divergence, problem.losses, problem.measurements
@@ -198,9 +251,8 @@ def _iterates(problem: DiagonalProblem, w: Array) -> Iterator[_Point]:
         dual = losses.finite_slopes(values)
         pullback = A.adjoint(dual)
         yield _Point(w, values, dual, pullback)
-        with np.errstate(all="ignore"):
-            gradient = law.gradient(w) - law.gradient(problem.prior) + pullback
-            phi = law.curvature(w)
+        gradient = law.gradient(w) - law.gradient(problem.prior) + pullback
+        phi = law.curvature(w)
         free: Mask = ((w > 0) | (gradient < 0)) & np.isfinite(gradient) & np.isfinite(phi)
         scale = np.where(free, 1.0 / np.sqrt(np.where(free, phi, 1.0)), 0.0)
         right = np.where(free, -scale * np.where(free, gradient, 0.0), 0.0)
@@ -222,8 +274,7 @@ def _searched(
 ) -> tuple[Array, Array, float] | None:
     """The point of sufficient decrease along the step, halved until there is one."""
     law, share = problem.divergence, 1.0
-    with np.errstate(all="ignore"):
-        phi = law.curvature(w)
+    phi = law.curvature(w)
     for _ in range(_HALVINGS):
         move = share * step
         falls = move < 0
@@ -245,7 +296,8 @@ def _newton(A: Any, curvature: Array, scale: Array, right: Array, accuracy: floa
     entries = A.nnz if sparse.issparse(A) else A.size
     few = min(len(rows), len(columns))
     if few <= _DIRECT and entries <= _WRITTEN_OUT:
-        return _factored(A, rows, columns, np.sqrt(curvature[rows]), scale[columns], right)
+        with suppress(linalg.LinAlgError):
+            return _factored(A, rows, columns, np.sqrt(curvature[rows]), scale[columns], right)
 
     def product(q: Array) -> Array:
         return np.asarray(q + scale * (A.T @ (curvature * (A @ (scale * q)))))

@@ -22,7 +22,7 @@ from nearwise.model.measurements import InMemory
 from nearwise.model.problem import Problem
 from nearwise.model.recheck import Recheck
 from nearwise.solving.automatic import Stage, stages
-from nearwise.solving.loop import Loop
+from nearwise.solving.loop import Loop, quiet
 from nearwise.solving.reduction import Reduction, reduced
 from nearwise.solving.result import CONTRADICTION, Record, Result, Status
 
@@ -159,7 +159,7 @@ class _Run(Loop[Iterate, _Graded, Record]):
         for stage in plan:
             begin = len(self.history)
             with contextlib.suppress(np.linalg.LinAlgError):
-                for point in itertools.islice(_quiet(stage.points), stage.most):
+                for point in itertools.islice(quiet(stage.points), stage.most):
                     yield replace(point, solver=point.solver or stage.solver, note=stage.note or point.note)
                     if stage.is_slow is not None and stage.is_slow(self.history[begin:]):
                         break
@@ -378,14 +378,3 @@ def _check_limits(
     for name, function in called.items():
         if function is not None and not callable(function):
             raise TypeError(f"{name} must be callable, got {type(function).__name__}")
-
-
-def _quiet(points: Iterator[Iterate]) -> Iterator[Iterate]:
-    """The same points: what overflows on the way shows in their certificates, not in NumPy's warnings."""
-    points = iter(points)
-    while True:
-        with np.errstate(all="ignore"):
-            point = next(points, None)
-        if point is None:
-            return
-        yield point

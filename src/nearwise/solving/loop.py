@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
 
 from nearwise.solving.result import Limit, Status
 
@@ -107,3 +109,14 @@ class Loop(Generic[P, G, R]):
         elif len(self.history) >= self.max_iter:
             self.why, self.limit = f"{self.max_iter} iterations", "iterations"
         return None if self.limit is None else Status.LIMIT
+
+
+def quiet(points: Iterator[P]) -> Iterator[P]:
+    """The same points: what overflows on the way shows in what is measured, not in NumPy's warnings."""
+    points = iter(points)
+    while True:
+        with np.errstate(all="ignore"):
+            point = next(points, None)
+        if point is None:
+            return
+        yield point
