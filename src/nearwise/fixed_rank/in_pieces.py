@@ -17,10 +17,9 @@ import numpy as np
 from nearwise._common.digest import digest
 from nearwise._common.types import Array, Index
 from nearwise.distributed.running import Runner
-from nearwise.fixed_rank._newton_direction import newton_directions
 from nearwise.fixed_rank.descent import Step
 from nearwise.fixed_rank.geometry import Flat, MixingGeometry, inverse_of
-from nearwise.fixed_rank.regression import Regression
+from nearwise.fixed_rank.regression import Regression, newton_directions
 from nearwise.model.blocks import Block
 from nearwise.model.parts import Parts
 from nearwise.model.passes import Kept
