@@ -20,9 +20,8 @@ from sklearn.utils import check_random_state
 from nearwise._common.types import Array, Codes, Index
 from nearwise.distributed import Vectors
 from nearwise.learners._checkpoint import Checkpoint, open_checkpoint
-from nearwise.learners._grading import Grade, first_as_good
+from nearwise.learners._grading import Grade, Trial, first_as_good, hold_out
 from nearwise.learners._in_pieces import fingerprint, sample_of_constraints, what_is_named
-from nearwise.learners._selection import Trial, hold_out
 from nearwise.learners._space import Outside
 from nearwise.learners._structure import AnyProblem, AnyResult, Structure
 from nearwise.learners._task import Task, are_equal, in_range

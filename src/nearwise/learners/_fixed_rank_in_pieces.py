@@ -25,7 +25,7 @@ from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult, minimis
 from nearwise.fixed_rank.geometry import Flat
 from nearwise.fixed_rank.in_pieces import RegressionInPieces, SampledNewton, Scale
 from nearwise.fixed_rank.regression import Regression, constraint_forms, root_mean_square
-from nearwise.learners import _in_pieces, _side, fixed_rank as shared
+from nearwise.learners import _in_pieces, _rows, _side, fixed_rank as shared
 from nearwise.learners._checkpoint import open_checkpoint
 from nearwise.learners.metric_learner import MAPPED_NUMBERS
 from nearwise.linalg.directions import turned
@@ -57,14 +57,14 @@ def opened(
         )
     rows: Any = X if vectors is None else vectors
     if vectors is not None and not in_files and vectors.shape[0] * vectors.shape[1] <= _in_pieces.limit():
-        rows = _in_pieces.rows_of(vectors, np.arange(len(vectors)))
+        rows = _rows.rows_of(vectors, np.arange(len(vectors)))
     if not isinstance(rows, Vectors):
         rows = learner._training_data(rows) if first else learner._checked(rows)
         if in_files and sparse.issparse(rows):
             raise TypeError("constraints in files need dense data, got a sparse matrix")
         rows = Stacked([rows]) if in_files else rows
     elif first:
-        _in_pieces.refuse_too_few(rows)
+        _rows.refuse_too_few(rows)
     if vectors is None:
         return rows, y, ids, weights
     labels, weights = (of.compute() if is_dask(of) else of for of in (y, weights))
@@ -105,7 +105,7 @@ def some_rows(rows: Any) -> Any:
         return rows
     n, d = rows.shape
     count = min(n, max(_in_pieces.limit() // d, 1))
-    return _in_pieces.rows_of(rows, np.arange(count) * n // count)
+    return _rows.rows_of(rows, np.arange(count) * n // count)
 
 
 def sampled_distances(rows: Any, start: Array) -> Array:

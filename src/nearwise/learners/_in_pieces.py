@@ -18,8 +18,8 @@ from sklearn.utils.random import sample_without_replacement
 from nearwise._common.digest import digest
 from nearwise._common.types import Array, Codes, Index
 from nearwise.distributed import Vectors
-from nearwise.distributed.vectors import NotFiniteError, finite_rows, is_dask, refuse_not_finite
-from nearwise.learners._range import refuse_extreme
+from nearwise.distributed.vectors import NotFiniteError, refuse_not_finite
+from nearwise.learners._rows import row_numbers, rows_of
 from nearwise.learners.coordinate_metrics import DiagonalMetric
 from nearwise.model.blocks import Constraints
 from nearwise.model.drawing import N_NEIGHBORS, squared_distances
@@ -80,26 +80,9 @@ class SpaceInPieces:
         return pairs[0], pairs[1]
 
 
-def refuse_too_few(vectors: Vectors) -> None:
-    """An error for rows that have no two objects, or no columns."""
-    n, d = vectors.shape
-    if n < 2 or d == 0:
-        raise ValueError(f"X has {n} rows of {d} columns; two rows and one column are needed at least")
-
-
 def limit() -> int:
     """How many numbers of rows are taken here at most."""
     return _TAKEN
-
-
-def rows_of(features: Any, rows: Index) -> Array:
-    """Some rows in memory, in double precision; an error for what is no finite number or too large."""
-    if not isinstance(features, Vectors):
-        found: Array = features[rows]
-        return found
-    taken = finite_rows(features, rows)
-    refuse_extreme(taken)
-    return taken
 
 
 def what_is_named(
@@ -169,20 +152,6 @@ def _hash_of(first: int, rows: NDArray[Any], beside: Index, multipliers: Any, dt
     return int(hashed.sum(dtype=np.uint64))
 
 
-def refuse(X: Any, learner: object) -> None:
-    """An error for rows on Dask or in files, which would be collected in memory without a word, or fail."""
-    if is_dask(X):
-        raise TypeError(
-            f"{type(learner).__name__} cannot use Dask arrays here: fit, transform and pair_distance "
-            "of MetricLearner and FixedRankLearner can; what fits in memory is an array after X.compute()"
-        )
-    if isinstance(X, Vectors) and not isinstance(X, np.ndarray):
-        raise TypeError(
-            f"{type(learner).__name__} cannot use rows in files here: fit of MetricLearner and "
-            "FixedRankLearner can; X.take(rows) is an ordinary array of some rows"
-        )
-
-
 def transformed(X: Any, metric: Any, n_features: int, name: str, whole: bool) -> Any:
     """Coordinates of the rows of a Dask array or dataframe, lazily; `whole` as in `coordinates`."""
     array = _checked_array(X, n_features, name)
@@ -212,12 +181,7 @@ def pair_distances(pairs: Any, X: Any, metric: Any, n_features: int, squared: bo
     from nearwise.distributed.on_dask import chunked
 
     vectors = chunked(_checked_array(X, n_features, "the learner"))
-    rows = np.asarray(pairs)
-    if rows.ndim != 2 or rows.shape[1] != 2 or rows.dtype.kind not in "iu":
-        raise ValueError(f"with X, pairs must be row numbers of shape (m, 2), got {rows.dtype} {rows.shape}")
-    if rows.size and not (rows.min() >= 0 and rows.max() < len(vectors)):
-        wrong = int(np.flatnonzero(((rows < 0) | (rows >= len(vectors))).any(axis=1))[0])
-        raise ValueError(f"pair {wrong}: X has {len(vectors)} rows, and pair {wrong} is {rows[wrong]}")
+    rows = row_numbers(pairs, len(vectors))
     step = max(_TAKEN // (2 * n_features), 1)
     parts = []
     for low in range(0, len(rows), step):

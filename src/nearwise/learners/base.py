@@ -25,10 +25,9 @@ from nearwise._common.types import Array, Index
 from nearwise._common.warning import warn
 from nearwise.distributed import Vectors
 from nearwise.distributed.vectors import is_dask
-from nearwise.learners import _in_pieces, _range, _side
+from nearwise.learners import _grading, _in_pieces, _rows, _side
 from nearwise.learners._export import Exports
 from nearwise.learners._fits import Learned, learn
-from nearwise.learners._grading import SCORINGS
 from nearwise.learners._progress import Callbacks, progress
 from nearwise.learners._space import Outside
 from nearwise.learners._structure import AnyResult, Structure
@@ -155,11 +154,11 @@ class Learner(
                     f"fitted with {self.n_features_in_}"
                 )
             X = check_array(vectors.reshape(-1, vectors.shape[2]), input_name="pairs")
-            _range.refuse_extreme(X, "pairs")
+            _rows.refuse_extreme(X, "pairs")
             rows = np.arange(len(X)).reshape(-1, 2)
         else:
             X = self._checked(X)
-            rows = _row_numbers(pairs, X.shape[0])
+            rows = _rows.row_numbers(pairs, X.shape[0])
         found = metric.pair_squared_distances(X, *rows.T)
         return found if squared else np.sqrt(found)
 
@@ -190,7 +189,7 @@ class Learner(
         weights = None
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        return _side.share_in_order(
+        return _grading.share_in_order(
             side,
             lambda i, j: metric.pair_squared_distances(X, i, j),
             check_random_state(self.random_state),
@@ -264,7 +263,7 @@ class Learner(
             side, outside = side.inside(outside), None
         # labels that tell nothing grade nothing either, which matters only where something is learned
         gradable = side.codes is not None or bool(side.useless and not len(side.constraints))
-        scoring = one_of(getattr(self, "scoring", "auto"), "scoring", SCORINGS)
+        scoring = one_of(getattr(self, "scoring", "auto"), "scoring", _grading.SCORINGS)
         if not gradable and scoring not in ("auto", "roc_auc"):
             hint = "without them, 'roc_auc' looks at constraints"
             raise ValueError(f"scoring={scoring!r} needs labels y; {hint}")
@@ -314,13 +313,13 @@ class Learner(
             warn(f"{name}: {result.message}", ConvergenceWarning)
 
     def _training_data(self, X: Any) -> Any:
-        _in_pieces.refuse(X, self)
-        refuse_tuples(X)
+        _rows.refuse(X, self)
+        _rows.refuse_tuples(X)
         X = validate_data(  # by rows, so that products of equal numbers are rounded the same
             self, X, accept_sparse=self._accept_sparse, dtype=np.float64, order="C", ensure_min_samples=2
         )
-        if not is_precomputed(getattr(self, "kernel", None)):  # inner products are squares already
-            _range.refuse_extreme(X, tiny=True)
+        if not self._is_precomputed:  # inner products are squares already
+            _rows.refuse_extreme(X, tiny=True)
         return X
 
     def _fitted_metric(self) -> LearnedMetric:
@@ -329,21 +328,39 @@ class Learner(
         return metric
 
     def _checked(self, X: Any, dtype: Any = np.float64) -> Any:
-        _in_pieces.refuse(X, self)
+        _rows.refuse(X, self)
         X = validate_data(self, X, accept_sparse=self._accept_sparse, dtype=dtype, reset=False)
-        if not is_precomputed(getattr(self, "kernel", None)):
-            _range.refuse_extreme(X)
+        if not self._is_precomputed:
+            _rows.refuse_extreme(X)
         return X
 
     @property
+    def _is_precomputed(self) -> bool:
+        """Whether rows of data are values of a kernel with the training objects."""
+        return is_precomputed(getattr(self, "kernel", None))
+
+    @property
     def _accept_sparse(self) -> str | bool:
-        return "csr"
+        return False if self._is_precomputed else "csr"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = bool(self._accept_sparse)
+        tags.input_tags.pairwise = self._is_precomputed
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+class LinearLearner(Learner):
+    """A learner of one matrix, whose `transform` is a linear map."""
+
+    @property
+    def components_(self) -> Array:
+        return self._linear_map()
+
+    def get_mahalanobis_matrix(self) -> Array:
+        """M, d x d, also where it was learned in a subspace only."""
+        return self._fitted_metric().matrix  # type: ignore[attr-defined]
 
 
 def contradiction(found: AnyResult) -> RowsError:
@@ -352,31 +369,7 @@ def contradiction(found: AnyResult) -> RowsError:
     return RowsError(rows, before=CONTRADICTION, after="; a finite penalty lets them give way")
 
 
-def refuse_tuples(X: Any) -> None:
-    """Say how pairs and triplets of vectors are learned from, where they stand in place of the data."""
-    try:
-        shape: tuple[int, ...] = np.shape(X) if isinstance(X, list | tuple) else getattr(X, "shape", ())
-    except ValueError:  # rows of different lengths, which the check of the data names
-        return
-    if len(shape) == 3:
-        kind = {2: "pairs", 3: "triplets", 4: "quadruplets"}.get(shape[1], "tuples")
-        raise ValueError(
-            f"X must be an array of n rows and d columns, got shape {shape}; if these are {kind} of vectors, "
-            "write X, side = nearwise.constraints.from_tuples(tuples, y), and fit(X, constraints=side)"
-        )
-
-
 def rank_wanted(rank: Any, largest: int) -> int | None:
     """The parameter `rank`, at most `largest`."""
     count = whole_number_or_none(rank, "rank")
     return None if count is None else min(count, largest)
-
-
-def _row_numbers(pairs: Any, n_objects: int) -> NDArray[np.int64]:
-    rows = np.asarray(pairs)
-    if rows.ndim != 2 or rows.shape[1] != 2 or rows.dtype.kind not in "iu":
-        raise ValueError(f"with X, pairs must be row numbers of shape (m, 2), got {rows.dtype} {rows.shape}")
-    wrong = np.argwhere((rows < 0) | (rows >= n_objects))
-    if len(wrong):
-        raise ValueError(f"pair {wrong[0, 0]}: X has {n_objects} rows, and no row {rows[tuple(wrong[0])]}")
-    return rows.astype(np.int64)

@@ -194,6 +194,31 @@ class KernelMap(ByCoordinates):
         return left if self.training is None else self.training
 
 
+@dataclass(frozen=True, eq=False)
+class KernelFeatures:
+    """phi(x) = weights^T k0(x, points), with the inner products of the kernel on the span of the points."""
+
+    kernel: InputKernel
+    points: Any
+    weights: Array
+
+    def __call__(self, X: Any) -> Array:
+        """One row per object."""
+        return self.kernel.gram(X, self.points) @ self.weights
+
+
+@dataclass(frozen=True, eq=False)
+class LowRankKernelMetric(ByCoordinates):
+    """The squared distance |G^T (phi(x) - phi(y))|^2 of a factor G learned on kernel features."""
+
+    features: KernelFeatures
+    factor: Array
+
+    def transform(self, X: Any) -> Array:
+        """Coordinates whose Euclidean distance is the learned one."""
+        return self.features(X) @ self.factor
+
+
 def scaled(rows: Any, factors: Array) -> Any:
     """Every column times its factor; dense or CSR like the rows."""
     if sparse.issparse(rows):

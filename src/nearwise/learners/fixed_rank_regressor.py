@@ -12,18 +12,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from nearwise._common.checks import whole_number
 from nearwise._common.types import Array
 from nearwise._common.warning import warn
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
 from nearwise.fixed_rank.forms import Forms
 from nearwise.fixed_rank.online import Schedule
 from nearwise.fixed_rank.regression import Regression, matrix_forms, root_mean_square, vector_forms
-from nearwise.learners import _in_pieces, _side, fixed_rank as shared
+from nearwise.learners import _rows, _side, fixed_rank as shared
 from nearwise.learners._progress import Callbacks, progress, whole, with_callbacks
-from nearwise.learners._range import refuse_extreme
 from nearwise.learners.input_kernels import is_precomputed
-from nearwise.learners.kernel_features import KernelFeatures, kernel_features
 from nearwise.model.relations import signs_of
 from nearwise.solving.result import Status
 
@@ -144,17 +141,11 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
         X, targets, weights = self._training_data(X, y, sample_weight, reset=True)
         signs = _signs(relations, len(targets))
         rng = check_random_state(self.random_state)
-        self.features_ = self._kernel_features(X, rng)
+        self.features_ = shared.kernel_features(self, X, rng)
         problem, units, chosen = self._problem(X, targets, signs, weights, None)
         start = self._start(X, problem, weights, units, chosen, rng)
         with progress(self, X, y) as callback:
-            if chosen.solver == "online":
-                found, self.schedule_, self.n_seen_ = shared.epochs(
-                    problem, start, chosen, None, 0, rng, callback, chosen.epochs
-                )
-            else:
-                found = shared.batch(problem, start, chosen, callback)
-                self.schedule_, self.n_seen_ = None, 0
+            found, self.schedule_, self.n_seen_ = shared.solved(problem, start, chosen, rng, callback)
         self._keep(found, units)
         if chosen.solver != "online" and found.status is Status.LIMIT:
             warn(f"{type(self).__name__}: {found.message}", ConvergenceWarning)
@@ -174,7 +165,7 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
         signs = _signs(relations, len(targets))
         rng = check_random_state(self.random_state)
         if first:
-            self.features_ = self._kernel_features(X, rng)
+            self.features_ = shared.kernel_features(self, X, rng)
             self.schedule_, self.n_seen_ = None, 0
         problem, units, chosen = self._problem(X, targets, signs, weights, None if first else self.units_)
         start = self._start(X, problem, weights, units, chosen, rng) if first else units.inward(self.factor_)
@@ -203,7 +194,7 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
     def _training_data(
         self, X: Any, y: Any, sample_weight: ArrayLike | None, reset: bool
     ) -> tuple[Any, Array, Array | None]:
-        _in_pieces.refuse(X, self)
+        _rows.refuse(X, self)
         X, y = validate_data(
             self, X, y, y_numeric=True, reset=reset, accept_sparse=self._accept_sparse, **_ACCEPTED
         )
@@ -218,13 +209,8 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
         if X.ndim == 3 and self.kernel is not None:
             raise ValueError("a kernel needs vectors: X must have shape (n, d) where kernel is not None")
         if X.ndim == 2 and not is_precomputed(self.kernel):
-            refuse_extreme(X, tiny=tiny)
+            _rows.refuse_extreme(X, tiny=tiny)
         return X
-
-    def _kernel_features(self, X: Any, rng: np.random.RandomState) -> KernelFeatures | None:
-        if self.kernel is None:
-            return None
-        return kernel_features(self.kernel, self.kernel_params, X, whole_number(self.n_basis, "n_basis"), rng)
 
     def _problem(
         self,
@@ -274,9 +260,8 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = bool(self._accept_sparse)
         tags.input_tags.pairwise = is_precomputed(self.kernel)
-        tags.regressor_tags.poor_score = (
-            True  # a quadratic form without linear part fits few of the test problems
-        )
+        # a quadratic form without linear part fits few of the test problems
+        tags.regressor_tags.poor_score = True
         return tags
 
 

@@ -244,14 +244,6 @@ class KernelLearner(Learner):
             return found if squared else np.sqrt(found)
         return super().distances(X, Y, squared=squared)
 
-    @property
-    def _is_precomputed(self) -> bool:
-        return isinstance(self.kernel, str) and self.kernel == "precomputed"
-
-    @property
-    def _accept_sparse(self) -> str | bool:
-        return False if self._is_precomputed else "csr"
-
     def _place(self, X: Any, side: _side.SideInformation, gamma: float | None, alpha: float) -> _Place:
         """Where W is learned, with the kernel of this gamma."""
         kernel = self._input_kernel(X, gamma)
@@ -344,11 +336,6 @@ class KernelLearner(Learner):
                 "to any other matrix"
             )
         return alpha
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = self._is_precomputed
-        return tags
 
 
 @dataclass(frozen=True, eq=False)

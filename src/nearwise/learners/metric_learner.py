@@ -18,8 +18,8 @@ from nearwise._common.types import Array, Codes, Index
 from nearwise.distributed import Vectors, vectors_of
 from nearwise.distributed.vectors import Stacked, is_dask
 from nearwise.learners import _bases, _side
-from nearwise.learners._in_pieces import refuse_too_few
 from nearwise.learners._progress import whole, with_callbacks
+from nearwise.learners._rows import refuse_too_few
 from nearwise.learners._space import Outside
 from nearwise.learners._structure import (
     Structure,
@@ -28,7 +28,7 @@ from nearwise.learners._structure import (
     prior_weights,
     structure_of,
 )
-from nearwise.learners.base import Learner, rank_wanted
+from nearwise.learners.base import LinearLearner, rank_wanted
 from nearwise.learners.coordinate_metrics import DiagonalMetric
 from nearwise.learners.input_kernels import InputKernel, dense_product, first_equal_rows
 from nearwise.learners.metric import Metric, euclidean, root_of, symmetric_root
@@ -42,7 +42,7 @@ FEW_DIMENSIONS = 3  # up to which a subspace is by default the one in which neig
 MAPPED_NUMBERS = 2**27  # in a memory-mapped array, up to which it is read into memory: 1 GB
 
 
-class MetricLearner(Learner):
+class MetricLearner(LinearLearner):
     """Learn a squared distance (x - y)^T M (x - y) for vectors. JKDD12 section 3.
 
     M is the matrix nearest to a prior that respects the side information: labels of any type, from which
@@ -299,14 +299,6 @@ class MetricLearner(Learner):
             self.start_metric_ = self.metric_
         self.rank_ = vectors.shape[1]
         return self
-
-    @property
-    def components_(self) -> Array:
-        return self._linear_map()
-
-    def get_mahalanobis_matrix(self) -> Array:
-        """M, d x d, also where it was learned in a subspace only."""
-        return self._fitted_metric().matrix  # type: ignore[attr-defined]
 
     @property
     def weights_(self) -> Array:

@@ -18,7 +18,7 @@ from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
 from nearwise.learners import _side, _soft_neighbors
 from nearwise.learners._progress import progress, whole, with_callbacks
 from nearwise.learners._soft_neighbors import SoftNeighbors, descended
-from nearwise.learners.base import Learner, PriorKeptWarning, rank_wanted
+from nearwise.learners.base import LinearLearner, PriorKeptWarning, rank_wanted
 from nearwise.learners.metric import Metric, euclidean
 from nearwise.model import drawing
 from nearwise.model.blocks import Constraints
@@ -28,7 +28,7 @@ from nearwise.solving.result import Limit, Status
 _FEWEST = 8  # rows from which on a half is held out
 
 
-class NeighborLearner(Learner):
+class NeighborLearner(LinearLearner):
     """Learn a linear map after which an object's neighbours tell its class, or its number.
 
     Every object chooses another one at random, near ones more likely. The map minimises the mean of -log of
@@ -172,14 +172,6 @@ class NeighborLearner(Learner):
         count = min(drawing.N_NEIGHBORS, len(known) - 1)
         near = drawing.nearest_others(drawing.nearest_rows(Z), known, known, count)
         return _r_squared(targets[known], targets[near].mean(axis=1))
-
-    @property
-    def components_(self) -> Array:
-        return self._linear_map()
-
-    def get_mahalanobis_matrix(self) -> Array:
-        """M = A A^T, d x d."""
-        return self._fitted_metric().matrix  # type: ignore[attr-defined]
 
     @property
     def _accept_sparse(self) -> bool:

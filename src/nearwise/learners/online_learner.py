@@ -15,9 +15,9 @@ from nearwise._common.checks import one_of, positive, share, whole_number_or_non
 from nearwise._common.errors import RowsError
 from nearwise._common.types import Array
 from nearwise._common.warning import warn
-from nearwise.learners import _bases, _in_pieces, _side
+from nearwise.learners import _bases, _rows, _side
 from nearwise.learners._progress import whole
-from nearwise.learners.base import METADATA, Learner, PriorKeptWarning
+from nearwise.learners.base import METADATA, LinearLearner, PriorKeptWarning
 from nearwise.learners.metric import Metric, euclidean, symmetric_root
 from nearwise.model import bounds, drawing
 from nearwise.model.blocks import Constraints
@@ -29,7 +29,7 @@ from nearwise.online.streams import UPDATES, State, Stream, Update
 _SETTLING = 100.0  # pieces of feedback after which the learning rate falls
 
 
-class OnlineLearner(Learner):
+class OnlineLearner(LinearLearner):
     """Learn a squared distance (x - y)^T M (x - y) from feedback that arrives piece by piece.
 
     `partial_fit` takes any number of pieces, and the metric is the same bit by bit whichever way a stream is
@@ -186,7 +186,7 @@ class OnlineLearner(Learner):
         squared_distances : of pairs: one number > 0, or one each
         sample_weight : how often every tuple, or every row of data with what it says, comes: numbers >= 0
         """
-        _in_pieces.refuse(X, self)
+        _rows.refuse(X, self)
         first = not hasattr(self, "state_")
         if np.ndim(X) == 3 and not sparse.issparse(X):
             if constraints is not None or sample_ids is not None:
@@ -255,10 +255,6 @@ class OnlineLearner(Learner):
         return Metric(self._prior_factor, self._subspace)
 
     @property
-    def components_(self) -> Array:
-        return self._linear_map()
-
-    @property
     def pola_threshold_(self) -> float | None:
         """Between the distances of similar and of dissimilar pairs."""
         self._fitted_metric()
@@ -266,10 +262,6 @@ class OnlineLearner(Learner):
             return None
         unit = np.median(self._calibration) if len(self._calibration) else 1.0
         return float(unit * self.state_["threshold"][0])
-
-    def get_mahalanobis_matrix(self) -> Array:
-        """M, d x d, also where it is learned in a subspace only."""
-        return self._fitted_metric().matrix  # type: ignore[attr-defined]
 
     def _rule(self) -> Update:
         return UPDATES[one_of(self.update, "update", tuple(UPDATES))]
