@@ -50,6 +50,7 @@ class Regression:
 
         Forms and targets are multiplied by the root of the weight, relative to the mean weight.
         """
+        relation = None if relation is None or not relation.any() else relation
         if weights is None or (weights == 1.0).all():
             return cls(forms, targets, relation)
         roots = np.sqrt(weights / weights.mean())

@@ -24,7 +24,7 @@ from nearwise.fixed_rank.descent import Armijo
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult, minimise
 from nearwise.fixed_rank.geometry import Flat
 from nearwise.fixed_rank.in_pieces import RegressionInPieces, SampledNewton, Scale
-from nearwise.fixed_rank.regression import Regression, constraint_forms, root_mean_square
+from nearwise.fixed_rank.regression import Regression
 from nearwise.learners import _in_pieces, _rows, _side, fixed_rank as shared
 from nearwise.learners._checkpoint import open_checkpoint
 from nearwise.learners.metric_learner import MAPPED_NUMBERS
@@ -72,18 +72,6 @@ def opened(
         _check_feature_names(learner, getattr(X, "_meta", None), reset=True)
         learner.n_features_in_ = rows.shape[1]
     return rows, labels, vectors.ids if ids is None else ids, weights
-
-
-def training(
-    learner: Any, X: Any, y: Any, ids: Any, weights: Any, constraints: Any
-) -> tuple[Any, Any, Any, Any]:
-    """The same for a fit."""
-    found = opened(learner, X, y, ids, weights, constraints, first=True)
-    if isinstance(found[0], Vectors) and learner.solver == "online":
-        raise ValueError(
-            "solver='online' needs data and constraints in memory; partial_fit takes those in pieces too"
-        )
-    return found
 
 
 def pairs_of_classes(
@@ -135,10 +123,7 @@ def regression(
         _side.tell_of_equal(constraints, few, sample)
     else:
         few, sample = _in_pieces.sample_of_constraints(vectors, filled, np.random.RandomState(0))
-    forms = constraint_forms(sample.blocks, few, len(few), None if units is None else units.feature)
-    units = units or shared.Units(forms.unit, root_mean_square(bounds.sampled_bounds(filled)))
-    signs = sample.relations if sample.relations.any() else None
-    in_memory = Regression.weighted(forms, sample.bounds / units.target, signs, sample.weights)
+    in_memory, units = shared.of_constraints(sample, few, len(few), units, bounds.sampled_bounds(filled))
     if named is not None:
         return in_memory, units
     pieces, _ = cut(filled.blocks, vectors)

@@ -111,7 +111,8 @@ def hold_out(
     drawn = drawing.random_pairs(codes[asking], _GRADED_PAIRS, rng) if measure == "roc_auc" else ()
     if any(len(pairs) == 0 for pairs in drawn):
         return None
-    pair_weights = [_products(of_asking, pairs) for pairs in drawn]
+    objects = np.ones(len(asking)) if of_asking is None else of_asking
+    pair_weights = [objects[pairs].prod(axis=1) for pairs in drawn]  # of every pair, those of its objects
 
     def grade(factor: Array | None) -> Grade:
         coordinates = known if factor is None else mapped(known, factor)
@@ -318,11 +319,6 @@ def _without_constraints(
         return together(parts)
 
     return Trial(features, np.arange(n), None, Constraints(tuple(kept)), grade)
-
-
-def _products(weights: Array | None, pairs: Index) -> Array:
-    """The weight of every pair: the product of those of its objects."""
-    return np.ones(len(pairs)) if weights is None else np.asarray(weights[pairs].prod(axis=1))
 
 
 def _orders(block: Block) -> bool:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.utils.random import sample_without_replacement
 
 from nearwise._common.digest import digest
@@ -21,6 +20,7 @@ from nearwise.distributed import Vectors
 from nearwise.distributed.vectors import NotFiniteError, refuse_not_finite
 from nearwise.learners._rows import row_numbers, rows_of
 from nearwise.learners.coordinate_metrics import DiagonalMetric
+from nearwise.learners.metric import coordinates
 from nearwise.model.blocks import Constraints
 from nearwise.model.drawing import N_NEIGHBORS, squared_distances
 
@@ -85,18 +85,6 @@ def limit() -> int:
     return _TAKEN
 
 
-def what_is_named(
-    vectors: Vectors, constraints: Constraints, codes: Codes | None
-) -> tuple[Vectors | Array, Constraints]:
-    """Only the objects that constraints name, where there are no labels and they are few; else the same."""
-    if codes is not None or constraints.is_stored:
-        return vectors, constraints
-    named = named_by(constraints)
-    if not len(named) or len(named) * vectors.shape[1] > _TAKEN:
-        return vectors, constraints
-    return rows_of(vectors, named), Constraints(constraints.resolve(len(named), named))
-
-
 def few_rows(vectors: Vectors, constraints: Constraints) -> tuple[Vectors | Array, Index | None]:
     """The objects that constraints name and their row numbers, where they are few; else the vectors."""
     if constraints.is_stored:
@@ -158,14 +146,6 @@ def transformed(X: Any, metric: Any, n_features: int, name: str, whole: bool) ->
     width = n_features if whole or isinstance(metric, DiagonalMetric) else metric.factor.shape[1]
     dtype = np.float32 if array.dtype == np.float32 else np.float64
     return array.map_blocks(coordinates, metric, whole, dtype=dtype, chunks=(array.chunks[0], (width,)))
-
-
-def coordinates(rows: Any, metric: Any, whole: bool) -> NDArray[Any]:
-    """Of some rows, in their precision and computed in double; `whole` for those of the whole distance."""
-    doubled = rows.astype(np.float64, copy=False)
-    found = metric.isometric(doubled) if whole else metric.transform(doubled)
-    precision = np.float32 if rows.dtype == np.float32 else np.float64
-    return found.astype(precision) if sparse.issparse(found) else np.asarray(found, dtype=precision)
 
 
 def pair_distances(pairs: Any, X: Any, metric: Any, n_features: int, squared: bool) -> Any:

@@ -63,6 +63,11 @@ def refuse_extreme(X: Any, name: str = "X", tiny: bool = False) -> None:
         )
 
 
+def is_precomputed(kernel: Any) -> bool:
+    """Whether rows of data are values of a kernel with the training objects."""
+    return isinstance(kernel, str) and kernel == "precomputed"
+
+
 def refuse_too_few(vectors: Vectors) -> None:
     """An error for rows that have no two objects, or no columns."""
     n, d = vectors.shape

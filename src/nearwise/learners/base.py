@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,7 +33,7 @@ from nearwise.learners._space import Outside
 from nearwise.learners._structure import AnyResult, Structure
 from nearwise.learners.coordinate_metrics import DiagonalMetric
 from nearwise.learners.decisions import PairDecisions
-from nearwise.learners.input_kernels import is_precomputed
+from nearwise.learners.metric import coordinates
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence, Frobenius, LogDet, VonNeumann
 from nearwise.solving.result import CONTRADICTION, Status
@@ -52,18 +52,6 @@ class PriorKeptWarning(UserWarning):
 
 class WorseThanEuclideanWarning(UserWarning):
     """What was learned orders held-out objects worse than the Euclidean distance of the data as they are."""
-
-
-class LearnedMetric(Protocol):
-    """What a fitted learner measures with: `nearwise.Metric` or `nearwise.KernelMetric`."""
-
-    factor: Array
-
-    def transform(self, X: Any) -> Array: ...
-
-    def squared_distances(self, X: Any, Y: Any) -> Array: ...
-
-    def pair_squared_distances(self, X: Any, i: Index, j: Index) -> Array: ...
 
 
 class Learner(
@@ -102,7 +90,7 @@ class Learner(
             known = self.n_features_in_, type(self).__name__
             return _in_pieces.transformed(X, metric, *known, whole=self._is_whole)
         rows = self._checked(X, [np.float64, np.float32])  # what is neither becomes the first
-        return _in_pieces.coordinates(rows, metric, self._is_whole)
+        return coordinates(rows, metric, self._is_whole)
 
     def distances(self, X: Any, Y: Any = None, *, squared: bool = False) -> Array:
         """Learned distances of every row of X to every row of Y, by default of X.
@@ -208,7 +196,7 @@ class Learner(
 
     def _linear_map(self) -> Array:
         """The linear map of `transform` of a `Metric`, one row per coordinate."""
-        metric: Any = self._fitted_metric()
+        metric = self._fitted_metric()
         return metric.isometric(np.eye(metric.n_features)).T if self._is_whole else metric.components
 
     def _learn(
@@ -322,10 +310,9 @@ class Learner(
             _rows.refuse_extreme(X, tiny=True)
         return X
 
-    def _fitted_metric(self) -> LearnedMetric:
+    def _fitted_metric(self) -> Any:
         check_is_fitted(self)
-        metric: LearnedMetric = self.metric_
-        return metric
+        return self.metric_
 
     def _checked(self, X: Any, dtype: Any = np.float64) -> Any:
         _rows.refuse(X, self)
@@ -337,7 +324,7 @@ class Learner(
     @property
     def _is_precomputed(self) -> bool:
         """Whether rows of data are values of a kernel with the training objects."""
-        return is_precomputed(getattr(self, "kernel", None))
+        return _rows.is_precomputed(getattr(self, "kernel", None))
 
     @property
     def _accept_sparse(self) -> str | bool:
@@ -360,7 +347,7 @@ class LinearLearner(Learner):
 
     def get_mahalanobis_matrix(self) -> Array:
         """M, d x d, also where it was learned in a subspace only."""
-        return self._fitted_metric().matrix  # type: ignore[attr-defined]
+        return self._fitted_metric().matrix
 
 
 def contradiction(found: AnyResult) -> RowsError:

@@ -18,12 +18,13 @@ from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
 from nearwise.fixed_rank.forms import product
 from nearwise.fixed_rank.geometry import Flat, Geometry, Polar
 from nearwise.fixed_rank.online import Passes, Schedule, Stream, searched_schedule
-from nearwise.fixed_rank.regression import Regression
+from nearwise.fixed_rank.regression import Regression, constraint_forms, root_mean_square
 from nearwise.fixed_rank.runs import Run
 from nearwise.learners._checkpoint import Checkpoint
 from nearwise.learners._kernel_bases import kernel_basis
+from nearwise.learners._rows import is_precomputed
 from nearwise.learners.coordinate_metrics import KernelFeatures
-from nearwise.learners.input_kernels import InputKernel, is_precomputed
+from nearwise.learners.input_kernels import InputKernel
 from nearwise.linalg.directions import turned, with_fixed_signs
 from nearwise.linalg.magnitudes import largest_entry
 from nearwise.model.binding import LARGEST_CHANGE
@@ -106,6 +107,19 @@ class Units:
 
         history = tuple(replace(record, cost=told(record.cost)) for record in found.history)
         return replace(found, factor=self.outward(found.factor), cost=told(found.cost), history=history)
+
+
+def of_constraints(
+    side: Constraints, rows: Any, n_objects: int, units: Units | None, targets: Array | None = None
+) -> tuple[Regression, Units]:
+    """The cost of constraints with all their bounds on the rows, or without rows on a kernel, in units.
+
+    Where there are no units yet, they are those of the rows, and of some targets, by default of all bounds.
+    """
+    forms = constraint_forms(side.blocks, rows, n_objects, None if units is None else units.feature)
+    units = units or Units(forms.unit, root_mean_square(side.bounds if targets is None else targets))
+    # relations of constraints count the allowed side, as those of the regression do
+    return Regression.weighted(forms, side.bounds / units.target, side.relations, side.weights), units
 
 
 def solved(

@@ -20,7 +20,7 @@ from nearwise._common.warning import warn
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult, minimise
 from nearwise.fixed_rank.geometry import Flat
 from nearwise.fixed_rank.online import Schedule
-from nearwise.fixed_rank.regression import Regression, constraint_forms, root_mean_square
+from nearwise.fixed_rank.regression import Regression
 from nearwise.learners import _rows, _side, fixed_rank as shared
 from nearwise.learners._progress import whole
 from nearwise.learners.base import PriorKeptWarning
@@ -132,7 +132,7 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
         chosen = shared.settings(self, len(matrix))
         side = self._side(matrix, constraints, sample_ids)
         self.margin_ = _typical(matrix, self.input)
-        problem, units = _problem(side, len(matrix), None, self.margin_)
+        problem, units = shared.of_constraints(with_margins(side, self.margin_), None, len(matrix), None)
         start = self._start(matrix, chosen.rank, problem, units, rng)
         if not len(side):
             return self._keep_start(start, units)
@@ -171,7 +171,7 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
         side = self._side(matrix, constraints, sample_ids)
         if not len(side):
             raise ValueError("nothing to learn from: there are no constraints on these objects")
-        problem, units = _problem(side, n, self.units_, self.margin_)
+        problem, units = shared.of_constraints(with_margins(side, self.margin_), None, n, self.units_)
         found, self.schedule_, self.n_seen_ = shared.epochs(
             problem, units.inward(self.embedding_), chosen, self.schedule_, self.n_seen_, rng, None, 1
         )
@@ -274,15 +274,6 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
         cause = "there are no constraints on these objects, and the kernel alone says nothing new"
         warn(f"{type(self).__name__} returns its start: {cause}", PriorKeptWarning)
         return self
-
-
-def _problem(
-    side: Constraints, n: int, units: shared.Units | None, margin: float
-) -> tuple[Regression, shared.Units]:
-    forms, bounds = constraint_forms(side.blocks, None, n), with_margins(side, margin).bounds
-    units = units or shared.Units(1.0, root_mean_square(bounds))
-    signs = side.relations if side.relations.any() else None
-    return Regression.weighted(forms, bounds / units.target, signs, side.weights), units
 
 
 def _typical(matrix: Array, kind: str) -> float:

@@ -21,7 +21,6 @@ from nearwise.distributed.vectors import Stacked
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
 from nearwise.fixed_rank.in_pieces import RegressionInPieces
 from nearwise.fixed_rank.online import Schedule
-from nearwise.fixed_rank.regression import Regression, constraint_forms, root_mean_square
 from nearwise.learners import _fixed_rank_in_pieces as in_pieces, _side, fixed_rank as shared
 from nearwise.learners._checkpoint import open_checkpoint
 from nearwise.learners._grading import hold_out
@@ -166,9 +165,13 @@ class FixedRankLearner(Learner):
         sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Learn the metric; arguments as for `MetricLearner`."""
-        X, y, sample_ids, sample_weight = in_pieces.training(
-            self, X, y, sample_ids, sample_weight, constraints
+        X, y, sample_ids, sample_weight = in_pieces.opened(
+            self, X, y, sample_ids, sample_weight, constraints, first=True
         )
+        if isinstance(X, Vectors) and self.solver == "online":
+            raise ValueError(
+                "solver='online' needs data and constraints in memory; partial_fit takes those in pieces too"
+            )
         rng = check_random_state(self.random_state)
         given = _side.read(X.shape[0], y, constraints, sample_ids, True, sample_weight, in_files=True)
         side = self._with_pairs(X, given, self.n_pairs, rng)
@@ -298,7 +301,7 @@ class FixedRankLearner(Learner):
         return self._linear_metric().matrix
 
     def _linear_metric(self) -> Metric:
-        metric: Any = self._fitted_metric()
+        metric = self._fitted_metric()
         if not isinstance(metric, Metric):
             raise AttributeError("with a kernel, the metric is not a linear map of the data")
         return metric
@@ -345,12 +348,7 @@ class FixedRankLearner(Learner):
         if isinstance(rows, Vectors) or filled.is_stored:
             vectors = rows if isinstance(rows, Vectors) else Stacked([rows])
             return in_pieces.regression(vectors, side.constraints, filled, units, self.checkpoint is not None)
-        targets, unit = filled.bounds, None if units is None else units.feature
-        forms = constraint_forms(filled.blocks, rows, side.n_objects, unit)
-        units = units or shared.Units(forms.unit, root_mean_square(targets))
-        # relations of constraints count the allowed side, as those of the regression do
-        signs = filled.relations if filled.relations.any() else None
-        return Regression.weighted(forms, targets / units.target, signs, filled.weights), units
+        return shared.of_constraints(filled, rows, side.n_objects, units)
 
     def _keep(
         self,

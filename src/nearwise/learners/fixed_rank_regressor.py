@@ -20,7 +20,6 @@ from nearwise.fixed_rank.online import Schedule
 from nearwise.fixed_rank.regression import Regression, matrix_forms, root_mean_square, vector_forms
 from nearwise.learners import _rows, _side, fixed_rank as shared
 from nearwise.learners._progress import Callbacks, progress, whole, with_callbacks
-from nearwise.learners.input_kernels import is_precomputed
 from nearwise.model.relations import signs_of
 from nearwise.solving.result import Status
 
@@ -139,7 +138,7 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
             at most y or at least y (section 8.2)
         """
         X, targets, weights = self._training_data(X, y, sample_weight, reset=True)
-        signs = _signs(relations, len(targets))
+        signs = None if relations is None else signs_of(relations, len(targets))
         rng = check_random_state(self.random_state)
         self.features_ = shared.kernel_features(self, X, rng)
         problem, units, chosen = self._problem(X, targets, signs, weights, None)
@@ -162,7 +161,7 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
         """
         first = not hasattr(self, "factor_")
         X, targets, weights = self._training_data(X, y, sample_weight, reset=first)
-        signs = _signs(relations, len(targets))
+        signs = None if relations is None else signs_of(relations, len(targets))
         rng = check_random_state(self.random_state)
         if first:
             self.features_ = shared.kernel_features(self, X, rng)
@@ -208,7 +207,7 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
             raise ValueError(f"X must have shape (n, d) or (n, d, d), got {X.shape}")
         if X.ndim == 3 and self.kernel is not None:
             raise ValueError("a kernel needs vectors: X must have shape (n, d) where kernel is not None")
-        if X.ndim == 2 and not is_precomputed(self.kernel):
+        if X.ndim == 2 and not _rows.is_precomputed(self.kernel):
             _rows.refuse_extreme(X, tiny=tiny)
         return X
 
@@ -254,20 +253,12 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
 
     @property
     def _accept_sparse(self) -> str | bool:
-        return False if is_precomputed(self.kernel) else "csr"
+        return False if _rows.is_precomputed(self.kernel) else "csr"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = bool(self._accept_sparse)
-        tags.input_tags.pairwise = is_precomputed(self.kernel)
+        tags.input_tags.pairwise = _rows.is_precomputed(self.kernel)
         # a quadratic form without linear part fits few of the test problems
         tags.regressor_tags.poor_score = True
         return tags
-
-
-def _signs(relations: Any, n: int) -> NDArray[np.int8] | None:
-    """The sign of every sample; None where all are equalities."""
-    if relations is None:
-        return None
-    signs = signs_of(relations, n)
-    return signs if signs.any() else None

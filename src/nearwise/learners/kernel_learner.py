@@ -18,8 +18,7 @@ from nearwise._common.reading import symmetric
 from nearwise._common.types import Array, Index
 from nearwise.learners import _kernel_bases, _side
 from nearwise.learners._checkpoint import Checkpoint, open_checkpoint
-from nearwise.learners._contest import most_promising
-from nearwise.learners._fits import learn
+from nearwise.learners._fits import learn, most_promising
 from nearwise.learners._progress import progress, whole, with_callbacks
 from nearwise.learners._space import Outside
 from nearwise.learners.base import Learner, rank_wanted
@@ -199,7 +198,7 @@ class KernelLearner(Learner):
     def start_metric_(self) -> Any:
         """The metric of the input kernel."""
         metric = self._fitted_metric()
-        return replace(metric, factor=np.eye(len(metric.factor)), alpha=1.0)  # type: ignore[type-var]
+        return replace(metric, factor=np.eye(len(metric.factor)), alpha=1.0)
 
     def learned_kernel(self, X: Any, Y: Any = None) -> Array:
         """The learned kernel of every row of X with every row of Y.
@@ -218,7 +217,7 @@ class KernelLearner(Learner):
         -------
         (n, m) array
         """
-        metric: Any = self._fitted_metric()
+        metric = self._fitted_metric()
         return metric.gram(self._checked(X), None if Y is None else self._checked(Y))
 
     def distances(self, X: Any, Y: Any = None, *, squared: bool = False) -> Array:

@@ -30,8 +30,8 @@ from nearwise.learners._structure import (
 )
 from nearwise.learners.base import LinearLearner, rank_wanted
 from nearwise.learners.coordinate_metrics import DiagonalMetric
-from nearwise.learners.input_kernels import InputKernel, dense_product, first_equal_rows
-from nearwise.learners.metric import Metric, euclidean, root_of, symmetric_root
+from nearwise.learners.input_kernels import InputKernel, first_equal_rows
+from nearwise.learners.metric import Metric, dense_product, euclidean, root_of, symmetric_root
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence
 from nearwise.solving.result import Record
@@ -242,11 +242,13 @@ class MetricLearner(LinearLearner):
         again = made_from if kind == "neighbors" and side.codes is not None else None
         drawn = "random" if by_class else "local"
         factor = self._learn(X, y, features, side, prior, outside, drawn, made_from=again)
-        self.metric_ = Metric(symmetric_root(factor), basis)
-        self.start_metric_ = euclidean(X.shape[1]) if prior is None else Metric(root_of(prior))
+        return self._with_metric(Metric(symmetric_root(factor), basis), prior)
+
+    def _with_metric(self, metric: Metric, prior: Array | None) -> Self:
+        self.metric_, self.rank_ = metric, len(metric.factor)
+        self.start_metric_ = euclidean(self.n_features_in_) if prior is None else Metric(root_of(prior))
         if self.kept_prior_ and prior is not None:
-            self.start_metric_ = self.metric_  # the same to the last digit, as a comparison expects
-        self.rank_ = features.shape[1]
+            self.start_metric_ = metric  # the same to the last digit, as a comparison expects
         return self
 
     def _fit_structure(self, X: Any, y: Any, side: _side.SideInformation) -> Self:
@@ -293,12 +295,7 @@ class MetricLearner(LinearLearner):
         prior = self.prior_matrix(np.empty((0, vectors.shape[1])))
         rows = vectors.by_number() if isinstance(vectors, Stacked) else vectors
         factor = self._learn(X, labels, rows, side, prior)
-        self.metric_ = Metric(symmetric_root(factor))
-        self.start_metric_ = euclidean(vectors.shape[1]) if prior is None else Metric(root_of(prior))
-        if self.kept_prior_ and prior is not None:
-            self.start_metric_ = self.metric_
-        self.rank_ = vectors.shape[1]
-        return self
+        return self._with_metric(Metric(symmetric_root(factor)), prior)
 
     @property
     def weights_(self) -> Array:
