@@ -16,9 +16,9 @@ def whole_number(value: Any, name: str, least: int = 1, most: float = math.inf, 
     return int(value)
 
 
-def whole_number_or_none(value: Any, name: str, least: int = 1, most: float = math.inf) -> int | None:
+def whole_number_or_none(value: Any, name: str, most: float = math.inf) -> int | None:
     """The same, or None."""
-    return None if value is None else whole_number(value, name, least, most, " or None")
+    return None if value is None else whole_number(value, name, most=most, others=" or None")
 
 
 def positive(value: Any, name: str, others: str = "") -> float:

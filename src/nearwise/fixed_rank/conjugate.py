@@ -212,6 +212,7 @@ class _Search:
 
         if straight and (line := on_the_line()) is not None:
             return line
+        new: Any  # a point of the geometry
         new, mix = geometry.retraction(point, step)
         if mix.growth > _MAGNIFIED and (line := on_the_line()) is not None:
             return line

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,56 +25,6 @@ _TESTED = 100  # rows that tell whether there are any
 _ANISOTROPIC = 3.0  # how many times fewer directions than d carry the variance
 _MANY = 20_000  # samples from which on a product is no trifle
 _LARGE = 1_000_000  # numbers from which on single precision pays for its copy
-
-
-class Forms(Protocol):
-    """n quadratic forms X_i of d variables, seen through factors."""
-
-    @property
-    def n_samples(self) -> int:
-        """n."""
-
-    @property
-    def dimension(self) -> int:
-        """d."""
-
-    @property
-    def unit(self) -> float:
-        """The typical length of a row of the data, which counts as 1."""
-
-    def image(self, D: Array) -> Array:
-        """The linear image of a d x r matrix from which all values follow."""
-
-    def pull(self, Z: Array) -> Array:
-        """The adjoint of `image`."""
-
-    def cross(self, Z: Array, E: Array) -> Array:
-        """<X_i, sym(G D^T)> for the images of G and D; with both the same, <X_i, G G^T>."""
-
-    def weigh(self, weights: Array, Z: Array) -> Array:
-        """What `pull` turns into sum_i weights_i sym(X_i) G, for the image of G."""
-
-    def moment(self, Z: Array, active: NDArray[np.bool_] | None) -> Array:
-        """An r x r matrix C with |D C^1/2|^2 about the mean square of `cross` per unit of D."""
-
-    def sizes(self) -> tuple[Array, Array]:
-        """Upper bounds of the largest eigenvalues of X_i and of -X_i, not below 0."""
-
-    def subset(self, rows: Index | slice) -> Forms:
-        """The forms of some samples, for a mini-batch."""
-
-    def scaled(self, factors: Array) -> Forms:
-        """Every form times a number of its own."""
-
-    def whitening(self) -> Callable[[Array], Array] | None:
-        """About the inverse of the mean X_i, as a map of d x r matrices; None where it changes little."""
-
-    @property
-    def light(self) -> bool:
-        """Whether `image` costs little beside what else an iteration does."""
-
-    def rough(self) -> Forms:
-        """The same in single precision where that makes `image` and `pull` faster, else these forms."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,14 +53,17 @@ class Squares:
     unit: float = 1.0
 
     def image(self, D: Array) -> Array:
+        """The linear image of a d x r matrix from which all values follow."""
         H = D if self.features is None else product(self.features, D / self.unit)
         return H if self.first is None else self._incidence[0] @ H
 
     def pull(self, Z: Array) -> Array:
+        """The adjoint of `image`."""
         Y = Z if self.first is None else self._incidence[1] @ Z
         return Y if self.features is None else product(self.features.T, Y) / self.unit
 
     def cross(self, Z: Array, E: Array) -> Array:
+        """<X_i, sym(G D^T)> for the images of G and D; with both the same, <X_i, G G^T>."""
         per_square: Array = np.einsum("ij,ij->i", Z, E)
         if self.coefficient is not None:
             per_square = self.coefficient * per_square
@@ -119,9 +72,11 @@ class Squares:
         return np.asarray(np.bincount(self.sample, per_square, self.n_samples), dtype=np.float64)
 
     def weigh(self, weights: Array, Z: Array) -> Array:
+        """What `pull` turns into sum_i weights_i sym(X_i) G, for the image of G."""
         return self._per_square(weights)[:, None] * Z
 
     def moment(self, Z: Array, active: NDArray[np.bool_] | None) -> Array:
+        """An r x r matrix C with |D C^1/2|^2 about the mean square of `cross` per unit of D."""
         weights = np.ones(self.n_samples) if active is None else active.astype(np.float64)
         if self.coefficient is None and self.sample is None:
             rows = Z if active is None else Z[active]
@@ -129,6 +84,7 @@ class Squares:
         return np.asarray(Z.T @ (np.abs(self._per_square(weights))[:, None] * Z)) / max(weights.sum(), 1.0)
 
     def sizes(self) -> tuple[Array, Array]:
+        """Upper bounds of the largest eigenvalues of X_i and of -X_i, not below 0."""
         squares = self._squared_lengths()
         if self.coefficient is None and self.sample is None:
             return squares, np.zeros(self.n_samples)
@@ -141,7 +97,7 @@ class Squares:
         return np.asarray(parts[0], dtype=np.float64), np.asarray(parts[1], dtype=np.float64)
 
     def subset(self, rows: Index | slice) -> Squares:
-        """Written out as rows of their own where there are features, which is fastest for few rows."""
+        """The forms of some samples; with features written out as rows, which is fastest for few of them."""
         if self.first is None and self.sample is None:  # a step of one sample costs little more than this
             kept_rows, kept_share = self.features[rows], self.coefficient
             share = None if kept_share is None else kept_share[rows]
@@ -163,10 +119,14 @@ class Squares:
         return replace(kept, features=self._written_out(squares), first=None, second=None, sign=None)
 
     def scaled(self, factors: Array) -> Squares:
+        """Every form times a number of its own."""
         return replace(self, coefficient=self._per_square(factors))
 
     def whitening(self) -> Callable[[Array], Array] | None:
-        """From a sample: its principal directions, and one variance for all others."""
+        """About the inverse of the mean X_i, as a map of d x r matrices; None where it changes little.
+
+        From a sample: its principal directions, and one variance for all others.
+        """
         if self.features is None:
             return self._by_degree()
         count = _SAMPLED if self.dimension <= _WIDE else _SAMPLED_WIDE
@@ -210,11 +170,13 @@ class Squares:
 
     @property
     def light(self) -> bool:
+        """Whether `image` costs little beside what else an iteration does."""
         F = self.features
         few = F is None or (F.nnz if sparse.issparse(F) else F.size) < _LARGE
         return few and self.n_samples <= _MANY
 
     def rough(self) -> Squares:
+        """The same in single precision where that makes `image` and `pull` faster, else these forms."""
         F = self.features
         if F is None or sparse.issparse(F) or F.size < _LARGE:
             return self
@@ -264,7 +226,7 @@ class Squares:
 
 @dataclass(frozen=True, eq=False)
 class Matrices:
-    """General symmetric X_i, stored as the rows of an n x d^2 array."""
+    """General symmetric X_i, stored as the rows of an n x d^2 array; methods as of `Squares`."""
 
     flat: Array
     dimension: int
@@ -308,6 +270,9 @@ class Matrices:
 
     def rough(self) -> Matrices:
         return self
+
+
+Forms: TypeAlias = Squares | Matrices  # n quadratic forms X_i of d variables, seen through factors
 
 
 def product(A: Any, B: Array) -> Array:

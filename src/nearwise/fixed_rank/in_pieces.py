@@ -167,7 +167,7 @@ class _Search:
         old, share = self.found, 1.0
         for _ in range(_SHORTENINGS):
             # the flat geometry has no other way, and calls it its retraction
-            end = self.geometry.straight(self.point, share * D)
+            end: Any = self.geometry.straight(self.point, share * D)
             is_straight = end is not None or isinstance(self.geometry, Flat)
             end = self.geometry.retract(self.point, share * D) if end is None else end
             new = self.problem.sums(end.factor)

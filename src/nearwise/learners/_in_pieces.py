@@ -71,11 +71,8 @@ class SpaceInPieces:
             distance = np.concatenate([part[kind][0] for part in found], axis=1)
             row = np.concatenate([part[kind][1] for part in found], axis=1)
             order = np.argsort(distance, axis=1, kind="stable")[:, :N_NEIGHBORS]
-            near, far_off = (
-                np.take_along_axis(row, order, axis=1),
-                np.take_along_axis(distance, order, axis=1),
-            )
-            place, column = np.nonzero(np.isfinite(far_off))
+            near = np.take_along_axis(row, order, axis=1)
+            place, column = np.nonzero(np.isfinite(np.take_along_axis(distance, order, axis=1)))
             pairs.append(np.stack([asking[place], near[place, column]], axis=1))
         return pairs[0], pairs[1]
 

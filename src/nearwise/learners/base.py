@@ -43,7 +43,7 @@ DIVERGENCES: dict[str, Divergence] = {
     "vonneumann": VonNeumann(),
     "frobenius": Frobenius(),
 }
-METADATA = {"constraints": True, "sample_ids": True}
+METADATA = {"constraints": True, "sample_ids": True, "sample_weight": True}
 
 
 class PriorKeptWarning(UserWarning):
@@ -66,8 +66,8 @@ class Learner(
 
     # With metadata routing, these names go to fit and score without being asked for: they have one meaning. A
     # pipeline passes sample_weight to the score of its last step in any case.
-    __metadata_request__fit: ClassVar[dict[str, bool]] = {**METADATA, "sample_weight": True}
-    __metadata_request__score: ClassVar[dict[str, bool]] = {**METADATA, "sample_weight": True}
+    __metadata_request__fit: ClassVar[dict[str, bool]] = METADATA
+    __metadata_request__score: ClassVar[dict[str, bool]] = METADATA
 
     metric_: Any
     start_metric_: Any

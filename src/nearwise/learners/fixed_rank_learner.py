@@ -106,7 +106,7 @@ class FixedRankLearner(Learner):
     <Status.STATIONARY: 'stationary'>
     """
 
-    __metadata_request__partial_fit: ClassVar[dict[str, bool]] = {**METADATA, "sample_weight": True}
+    __metadata_request__partial_fit: ClassVar[dict[str, bool]] = METADATA
 
     schedule_: Schedule | None
     result_: Any

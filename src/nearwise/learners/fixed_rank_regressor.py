@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
@@ -87,6 +87,7 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
     """
 
     schedule_: Schedule | None
+    units_: shared.Units
 
     def __init__(
         self,
@@ -137,12 +138,8 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
         relations : "==", "<=" or ">=", for all samples or one for each: whether tr(W X) shall be equal to y,
             at most y or at least y (section 8.2)
         """
-        X, targets, weights = self._training_data(X, y, sample_weight, reset=True)
-        signs = None if relations is None else signs_of(relations, len(targets))
         rng = check_random_state(self.random_state)
-        self.features_ = shared.kernel_features(self, X, rng)
-        problem, units, chosen = self._problem(X, targets, signs, weights, None)
-        start = self._start(X, problem, weights, units, chosen, rng)
+        problem, start, units, chosen = self._stated(X, y, sample_weight, relations, rng, first=True)
         with progress(self, X, y) as callback:
             found, self.schedule_, self.n_seen_ = shared.solved(problem, start, chosen, rng, callback)
         self._keep(found, units)
@@ -159,15 +156,10 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
         The first call chooses start, units and step sizes from its samples. After a batch `fit`, the steps
         are chosen anew on the first samples that arrive. Weights are relative to each other in a call.
         """
-        first = not hasattr(self, "factor_")
-        X, targets, weights = self._training_data(X, y, sample_weight, reset=first)
-        signs = None if relations is None else signs_of(relations, len(targets))
-        rng = check_random_state(self.random_state)
+        first, rng = not hasattr(self, "factor_"), check_random_state(self.random_state)
         if first:
-            self.features_ = shared.kernel_features(self, X, rng)
             self.schedule_, self.n_seen_ = None, 0
-        problem, units, chosen = self._problem(X, targets, signs, weights, None if first else self.units_)
-        start = self._start(X, problem, weights, units, chosen, rng) if first else units.inward(self.factor_)
+        problem, start, units, chosen = self._stated(X, y, sample_weight, relations, rng, first)
         found, self.schedule_, self.n_seen_ = shared.epochs(
             problem, start, chosen, self.schedule_, self.n_seen_, rng
         )
@@ -190,17 +182,33 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
         check_is_fitted(self)
         return np.asarray(self.factor_ @ self.factor_.T)
 
-    def _training_data(
-        self, X: Any, y: Any, sample_weight: ArrayLike | None, reset: bool
-    ) -> tuple[Any, Array, Array | None]:
+    def _stated(
+        self, X: Any, y: Any, sample_weight: Any, relations: Any, rng: np.random.RandomState, first: bool
+    ) -> tuple[Regression, Array, shared.Units, shared.Settings]:
+        """The cost, where to begin, and the units of both; `first` makes features, units and a start."""
         _rows.refuse(X, self)
         X, y = validate_data(
-            self, X, y, y_numeric=True, reset=reset, accept_sparse=self._accept_sparse, **_ACCEPTED
+            self, X, y, y_numeric=True, reset=first, accept_sparse=self._accept_sparse, **_ACCEPTED
         )
         weights = _side.read_weights(sample_weight, len(y))
         if weights is not None and not weights.any():
             raise ValueError("sample_weight is 0 for every row: none of them counts")
-        return self._with_known_shape(X, tiny=True), y.astype(np.float64), weights
+        X, targets = self._with_known_shape(X, tiny=True), y.astype(np.float64)
+        signs = None if relations is None else signs_of(relations, len(targets))
+        if first:
+            self.features_ = shared.kernel_features(self, X, rng)
+        rows = X if self.features_ is None else self.features_(X)
+        unit = None if first else self.units_.feature
+        forms: Forms = matrix_forms(rows, unit) if rows.ndim == 3 else vector_forms(rows, unit)
+        units = shared.Units(forms.unit, root_mean_square(targets)) if first else self.units_
+        chosen = shared.settings(self, forms.dimension)
+        problem = Regression.weighted(forms, targets / units.target, signs, weights)
+        if not first:
+            return problem, units.inward(self.factor_), units, chosen
+        start = shared.start_factor(self.start, rows, forms.dimension, chosen.rank, rng, weights)
+        if not isinstance(self.start, str):
+            return problem, units.inward(start), units, chosen
+        return problem, shared.best_multiple(problem, start), units, chosen  # the multiple that fits best
 
     def _with_known_shape(self, X: Any, tiny: bool = False) -> Any:
         if X.ndim > 3 or (X.ndim == 3 and X.shape[1] != X.shape[2]):
@@ -210,38 +218,6 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
         if X.ndim == 2 and not _rows.is_precomputed(self.kernel):
             _rows.refuse_extreme(X, tiny=tiny)
         return X
-
-    def _problem(
-        self,
-        X: Any,
-        y: Array,
-        signs: NDArray[np.int8] | None,
-        weights: Array | None,
-        units: shared.Units | None,
-    ) -> tuple[Regression, shared.Units, shared.Settings]:
-        rows = X if self.features_ is None else self.features_(X)
-        unit = None if units is None else units.feature
-        forms: Forms = matrix_forms(rows, unit) if rows.ndim == 3 else vector_forms(rows, unit)
-        if units is None:
-            units = shared.Units(forms.unit, root_mean_square(y))
-        chosen = shared.settings(self, forms.dimension)
-        return Regression.weighted(forms, y / units.target, signs, weights), units, chosen
-
-    def _start(
-        self,
-        X: Any,
-        problem: Regression,
-        weights: Array | None,
-        units: shared.Units,
-        chosen: shared.Settings,
-        rng: np.random.RandomState,
-    ) -> Array:
-        """G_0 in units. One that is not given takes the multiple that fits best."""
-        rows = X if self.features_ is None else self.features_(X)
-        start = shared.start_factor(self.start, rows, problem.forms.dimension, chosen.rank, rng, weights)
-        if not isinstance(self.start, str):
-            return units.inward(start)
-        return shared.best_multiple(problem, start)
 
     def _keep(self, found: FixedRankResult, units: shared.Units) -> None:
         self.units_ = units
