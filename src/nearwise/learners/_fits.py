@@ -38,7 +38,7 @@ PATH = (0.25, 1.0, 4.0, 16.0, 64.0)  # penalties tried, per degree of freedom
 FIRST_ROUND = 4.0  # the one with which neighbours are chosen again
 UNTRIED = 1.0  # the one where too little is known to hold something out
 _COARSE = 1e-2  # relative gap up to which the path and first rounds are solved
-_COARSE_ITERATIONS = 15  # after which they stop in any case
+COARSE_ITERATIONS = 15  # after which they stop in any case
 _FIRST_LOOK = 2_000  # pairs from labels that a first look learns from at most
 _PATIENCE = 2  # penalties in a row that are worse than one before them, after which the path ends
 
@@ -175,7 +175,7 @@ def prepared(
     drawing = "local" if pairs == "auto" else pairs
     task = Task(features, codes, side, known, drawing, n_pairs, seed, outside, weights, structure)
     given = None if isinstance(penalty, str) else penalty
-    coarse_limit = _COARSE_ITERATIONS if max_iter is None else min(max_iter, _COARSE_ITERATIONS)
+    coarse_limit = min(max_iter or COARSE_ITERATIONS, COARSE_ITERATIONS)
     fit = Fit(task, root, divergence, prior, given, tol, max_iter, coarse_limit, callback, task)
     if are_equal(features):
         return fit

@@ -18,7 +18,7 @@ from nearwise._common.reading import symmetric
 from nearwise._common.types import Array, Index
 from nearwise.learners import _kernel_bases, _side
 from nearwise.learners._checkpoint import Checkpoint, open_checkpoint
-from nearwise.learners._fits import learn, most_promising
+from nearwise.learners._fits import COARSE_ITERATIONS, learn, most_promising
 from nearwise.learners._progress import progress, whole, with_callbacks
 from nearwise.learners._space import Outside
 from nearwise.learners.base import Learner, rank_wanted
@@ -192,7 +192,8 @@ class KernelLearner(Learner):
         ]
         settings = ("divergence", "penalty", "pairs", "n_pairs", "tol", "weights", "scoring")
         known = data, side.codes, side.constraints.blocks, [how[name] for name in settings]
-        return open_checkpoint(self.checkpoint, self.random_state, *known)
+        coarse_limit = min(how["max_iter"] or COARSE_ITERATIONS, COARSE_ITERATIONS)  # of what is kept
+        return open_checkpoint(self.checkpoint, self.random_state, *known, coarse_limit)
 
     @property
     def start_metric_(self) -> Any:
