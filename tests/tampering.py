@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from nearwise._common.tensors import sealed
+from nearwise._common.files import sealed
 
 
 def parts(content: bytes) -> tuple[dict[str, Any], bytes]:

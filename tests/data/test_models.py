@@ -38,7 +38,7 @@ from sklearn.preprocessing import (
 from sklearn.svm import SVC
 
 import nearwise as nw
-from nearwise._common.tensors import to_bytes
+from nearwise._common.files import to_bytes
 from nearwise.data import models
 from nearwise.data._storable import SKLEARN
 from tampering import parts, rewritten

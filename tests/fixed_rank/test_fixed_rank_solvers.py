@@ -14,9 +14,8 @@ from scipy.optimize import minimize
 import nearwise as nw
 from nearwise import constraints as c
 from nearwise.fixed_rank import conjugate, forms
-from nearwise.fixed_rank._plane import plane_minimum
 from nearwise.fixed_rank.cone import AffineInvariant, LogEuclidean
-from nearwise.fixed_rank.conjugate import ConjugateGradients
+from nearwise.fixed_rank.conjugate import ConjugateGradients, plane_minimum
 from nearwise.fixed_rank.descent import Armijo
 from nearwise.fixed_rank.driver import FixedRankRecord, minimise
 from nearwise.fixed_rank.geometry import Flat, Polar

@@ -34,7 +34,7 @@ with atheris.instrument_imports(
     import pyarrow.parquet as pq
 
     import nearwise as nw
-    from nearwise._common.tensors import sealed
+    from nearwise._common.files import sealed
     from nearwise.data import side_files, tables
     from nearwise.distributed import open_vectors
     from nearwise.learners._checkpoint import Checkpoint

@@ -19,7 +19,7 @@ from outcomes import LABELS, ROWS
 from safetensors.numpy import save_file
 
 import nearwise as nw
-from nearwise._common.tensors import sealed
+from nearwise._common.files import sealed
 from nearwise.learners import _checkpoint
 from tampering import joined, parts, rewritten
 

@@ -139,6 +139,17 @@ def test_a_checkpoint_of_other_data_or_settings_is_refused(wine: tuple[Any, Any]
     assert file.read_bytes() == before
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", ["logdet", "kernel", "kernel of a chosen gamma"])
+def test_a_checkpoint_of_shorter_first_rounds_is_refused(
+    name: str, wine: tuple[Any, Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "fit"
+    LEARNERS[name](checkpoint=file, max_iter=2, callback=_StopAfter(10)).fit(*wine)
+    with pytest.raises(ValueError, match="belongs to another fit"):
+        LEARNERS[name](checkpoint=file).fit(*wine)
+
+
 def test_files_that_are_no_checkpoints_are_refused_and_kept(wine: tuple[Any, Any], tmp_path: Path) -> None:
     model, text = tmp_path / "model.safetensors", tmp_path / "notes.txt"
     nw.save(nw.Metric(np.eye(2)), model)

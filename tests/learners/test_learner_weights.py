@@ -10,7 +10,8 @@ import pytest
 
 import nearwise as nw
 from nearwise import constraints as c
-from nearwise.learners._side import SideInformation, share_in_order
+from nearwise.learners._grading import share_in_order
+from nearwise.learners._side import SideInformation
 from nearwise.model.kinds import KINDS
 from nearwise.online.feedback import of_blocks
 

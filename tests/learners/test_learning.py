@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 import nearwise as nw
 from crossing import crossed
 from nearwise import constraints as c
-from nearwise.learners import _selection, _task
+from nearwise.learners import _grading, _task
 from nearwise.learners._fits import Learned, learn
 from nearwise.learners._space import Space
 from nearwise.model import binding
@@ -160,7 +160,7 @@ def test_the_chosen_penalty_has_the_best_score_and_the_path_rises_from_the_prior
 def test_the_score_of_labels_is_the_share_of_neighbours_of_the_same_class() -> None:
     rows, codes = noisy(31)
     codes[30] = 3  # a class of one object is never held out
-    trial = _selection.hold_out(rows, codes, nw.constraints.Constraints(), np.random.RandomState(0))
+    trial = _grading.hold_out(rows, codes, nw.constraints.Constraints(), np.random.RandomState(0))
     assert trial is not None
     asking = np.setdiff1d(np.arange(31), trial.rows)
     assert {0, 1, 2, 3} == set(codes[trial.rows])
@@ -178,7 +178,7 @@ def test_the_score_of_constraints_is_how_often_they_are_in_order() -> None:
     pairs = np.array([(i, j) for i in range(40) for j in range(i)])[:300]
     comparisons = np.hstack([pairs[210:], pairs[:90]])
     side = c.similar(pairs[:90]) + c.dissimilar(pairs[90:210]) + c.closer(comparisons)
-    trial = _selection.hold_out(rows, None, side, np.random.RandomState(0))
+    trial = _grading.hold_out(rows, None, side, np.random.RandomState(0))
     assert trial is not None
     assert [len(block) for block in trial.constraints.blocks] == [60, 80, 60]
     held = []

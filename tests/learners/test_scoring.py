@@ -10,8 +10,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 import nearwise as nw
 from nearwise import constraints as c
-from nearwise.learners._grading import Grade, area_under_roc, by_neighbors, first_as_good, together
-from nearwise.learners._selection import hold_out
+from nearwise.learners._grading import Grade, area_under_roc, by_neighbors, first_as_good, hold_out, together
 from nearwise.model.blocks import Constraints
 
 rng = np.random.default_rng(3)

@@ -8,22 +8,21 @@ from numbers import Integral, Real
 from typing import Any
 
 
-def whole_number(value: Any, name: str, least: int = 1, most: float = math.inf) -> int:
-    """A whole number within bounds."""
-    if not _is_whole(value, least, most):
-        raise ValueError(f"{name} must be {_whole(least, most)}, got {value!r}")
+def whole_number(value: Any, name: str, least: int = 1, most: float = math.inf, others: str = "") -> int:
+    """A whole number within bounds; `others` says what else it could have been, as in " or None"."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or not least <= int(value) <= most:
+        bounds = f">= {least}" if most == math.inf else f"from {least} to {most}"
+        raise ValueError(f"{name} must be a whole number {bounds}{others}, got {value!r}")
     return int(value)
 
 
-def whole_number_or_none(value: Any, name: str, least: int = 1, most: float = math.inf) -> int | None:
+def whole_number_or_none(value: Any, name: str, most: float = math.inf) -> int | None:
     """The same, or None."""
-    if value is not None and not _is_whole(value, least, most):
-        raise ValueError(f"{name} must be {_whole(least, most)} or None, got {value!r}")
-    return None if value is None else int(value)
+    return None if value is None else whole_number(value, name, most=most, others=" or None")
 
 
 def positive(value: Any, name: str, others: str = "") -> float:
-    """A finite number > 0; `others` says what else it could have been, as in " or None"."""
+    """A finite number > 0; `others` as above."""
     return _real(value, name, lambda x: 0.0 < x < math.inf, f"a finite number > 0{others}")
 
 
@@ -58,13 +57,3 @@ def _real(value: Any, name: str, holds: Callable[[float], bool], expected: str) 
     if isinstance(value, bool) or not isinstance(value, Real) or not holds(float(value)):
         raise ValueError(f"{name} must be {expected}, got {value!r}")
     return float(value)
-
-
-def _is_whole(value: Any, least: int, most: float) -> bool:
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        return False
-    return least <= int(value) <= most
-
-
-def _whole(least: int, most: float) -> str:
-    return f"a whole number >= {least}" if most == math.inf else f"a whole number from {least} to {most}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 
@@ -41,11 +42,7 @@ class RowsError(ValueError):
         return f"{self.before}{'; '.join(map(name, self.rows))}{self.after}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _remade, (type(self), self.rows, self.before, self.after)
-
-
-def _remade(kind: type[RowsError], rows: Sequence[Any], before: str, after: str) -> RowsError:
-    return kind(rows, before=before, after=after)
+        return partial(type(self), before=self.before, after=self.after), (self.rows,)
 
 
 class Refused(ValueError):

@@ -26,9 +26,8 @@ from scipy import sparse
 
 from nearwise import __version__
 from nearwise._common.errors import one_line
-from nearwise._common.files import write_whole
+from nearwise._common.files import DamagedFile, OtherFormat, read_sealed, to_bytes, write_whole
 from nearwise._common.memory import foresee
-from nearwise._common.tensors import DamagedFile, OtherFormat, read, to_bytes
 from nearwise._common.warning import warn
 from nearwise.data._storable import SKLEARN, attributes, state as sklearn_state
 from nearwise.model.certificate import Violation
@@ -52,8 +51,8 @@ _CLASSES = {
     "Calibration": "nearwise.learners.calibration",
     "IsotonicProbability": "nearwise.learners.calibration",
     "PlattProbability": "nearwise.learners.calibration",
-    "KernelFeatures": "nearwise.learners.kernel_features",
-    "LowRankKernelMetric": "nearwise.learners.kernel_features",
+    "KernelFeatures": "nearwise.learners.coordinate_metrics",
+    "LowRankKernelMetric": "nearwise.learners.coordinate_metrics",
     "NeighborLearner": "nearwise.learners.neighbor_learner",
     "OnlineLearner": "nearwise.learners.online_learner",
     "KernelReducer": "nearwise.learners.kernel_reducer",
@@ -322,7 +321,7 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
     if not path.is_file():
         raise FileNotFoundError(f"no model file {path}")
     try:
-        texts, arrays = read(path, "nearwise")
+        texts, arrays = read_sealed(path, "nearwise")
     except OtherFormat:
         raise ModelFileError(f"{path} is a safetensors file, but not one that nearwise wrote") from None
     except DamagedFile as error:

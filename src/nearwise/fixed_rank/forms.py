@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,56 +27,6 @@ _MANY = 20_000  # samples from which on a product is no trifle
 _LARGE = 1_000_000  # numbers from which on single precision pays for its copy
 
 
-class Forms(Protocol):
-    """n quadratic forms X_i of d variables, seen through factors."""
-
-    @property
-    def n_samples(self) -> int:
-        """n."""
-
-    @property
-    def dimension(self) -> int:
-        """d."""
-
-    @property
-    def unit(self) -> float:
-        """The typical length of a row of the data, which counts as 1."""
-
-    def image(self, D: Array) -> Array:
-        """The linear image of a d x r matrix from which all values follow."""
-
-    def pull(self, Z: Array) -> Array:
-        """The adjoint of `image`."""
-
-    def cross(self, Z: Array, E: Array) -> Array:
-        """<X_i, sym(G D^T)> for the images of G and D; with both the same, <X_i, G G^T>."""
-
-    def weigh(self, weights: Array, Z: Array) -> Array:
-        """What `pull` turns into sum_i weights_i sym(X_i) G, for the image of G."""
-
-    def moment(self, Z: Array, active: NDArray[np.bool_] | None) -> Array:
-        """An r x r matrix C with |D C^1/2|^2 about the mean square of `cross` per unit of D."""
-
-    def sizes(self) -> tuple[Array, Array]:
-        """Upper bounds of the largest eigenvalues of X_i and of -X_i, not below 0."""
-
-    def subset(self, rows: Index | slice) -> Forms:
-        """The forms of some samples, for a mini-batch."""
-
-    def scaled(self, factors: Array) -> Forms:
-        """Every form times a number of its own."""
-
-    def whitening(self) -> Callable[[Array], Array] | None:
-        """About the inverse of the mean X_i, as a map of d x r matrices; None where it changes little."""
-
-    @property
-    def light(self) -> bool:
-        """Whether `image` costs little beside what else an iteration does."""
-
-    def rough(self) -> Forms:
-        """The same in single precision where that makes `image` and `pull` faster, else these forms."""
-
-
 @dataclass(frozen=True, eq=False)
 class Squares:
     """X_i = sum_t coefficient_t z_t z_t^T over its squares t, with z_t = F[first_t] + sign_t F[second_t].
@@ -84,17 +34,17 @@ class Squares:
     Attributes
     ----------
     features : F, (N, d), dense or sparse; None for the unit vectors of d objects
-    size : d
+    dimension : d
+    n_samples : n
     first, second, sign : the rows of F of each square; None where square t is the row F[t]
     coefficient : of each square; None for 1
     sample : the sample of each square; None where square t is the whole of sample t
-    count : n
     unit : features are read as multiples of this, so that extreme ones neither overflow nor vanish
     """
 
     features: Any
-    size: int
-    count: int
+    dimension: int
+    n_samples: int
     first: Index | None = None
     second: Index | None = None
     sign: Array | None = None
@@ -102,67 +52,65 @@ class Squares:
     sample: Index | None = None
     unit: float = 1.0
 
-    @property
-    def n_samples(self) -> int:
-        return self.count
-
-    @property
-    def dimension(self) -> int:
-        return self.size
-
     def image(self, D: Array) -> Array:
+        """The linear image of a d x r matrix from which all values follow."""
         H = D if self.features is None else product(self.features, D / self.unit)
         return H if self.first is None else self._incidence[0] @ H
 
     def pull(self, Z: Array) -> Array:
+        """The adjoint of `image`."""
         Y = Z if self.first is None else self._incidence[1] @ Z
         return Y if self.features is None else product(self.features.T, Y) / self.unit
 
     def cross(self, Z: Array, E: Array) -> Array:
+        """<X_i, sym(G D^T)> for the images of G and D; with both the same, <X_i, G G^T>."""
         per_square: Array = np.einsum("ij,ij->i", Z, E)
         if self.coefficient is not None:
             per_square = self.coefficient * per_square
         if self.sample is None:
             return per_square
-        return np.asarray(np.bincount(self.sample, per_square, self.count), dtype=np.float64)
+        return np.asarray(np.bincount(self.sample, per_square, self.n_samples), dtype=np.float64)
 
     def weigh(self, weights: Array, Z: Array) -> Array:
+        """What `pull` turns into sum_i weights_i sym(X_i) G, for the image of G."""
         return self._per_square(weights)[:, None] * Z
 
     def moment(self, Z: Array, active: NDArray[np.bool_] | None) -> Array:
-        weights = np.ones(self.count) if active is None else active.astype(np.float64)
+        """An r x r matrix C with |D C^1/2|^2 about the mean square of `cross` per unit of D."""
+        weights = np.ones(self.n_samples) if active is None else active.astype(np.float64)
         if self.coefficient is None and self.sample is None:
             rows = Z if active is None else Z[active]
             return np.asarray(rows.T @ rows) / max(len(rows), 1)
         return np.asarray(Z.T @ (np.abs(self._per_square(weights))[:, None] * Z)) / max(weights.sum(), 1.0)
 
     def sizes(self) -> tuple[Array, Array]:
+        """Upper bounds of the largest eigenvalues of X_i and of -X_i, not below 0."""
         squares = self._squared_lengths()
         if self.coefficient is None and self.sample is None:
-            return squares, np.zeros(self.count)
-        weighted = self._per_square(np.ones(self.count)) * squares
+            return squares, np.zeros(self.n_samples)
+        weighted = self._per_square(np.ones(self.n_samples)) * squares
         if self.sample is None:
             return np.maximum(weighted, 0.0), np.maximum(-weighted, 0.0)
         parts = [
-            np.bincount(self.sample, np.maximum(part, 0.0), self.count) for part in (weighted, -weighted)
+            np.bincount(self.sample, np.maximum(part, 0.0), self.n_samples) for part in (weighted, -weighted)
         ]
         return np.asarray(parts[0], dtype=np.float64), np.asarray(parts[1], dtype=np.float64)
 
     def subset(self, rows: Index | slice) -> Squares:
-        """Written out as rows of their own where there are features, which is fastest for few rows."""
+        """The forms of some samples; with features written out as rows, which is fastest for few of them."""
         if self.first is None and self.sample is None:  # a step of one sample costs little more than this
             kept_rows, kept_share = self.features[rows], self.coefficient
             share = None if kept_share is None else kept_share[rows]
-            return Squares(kept_rows, self.size, kept_rows.shape[0], coefficient=share, unit=self.unit)
-        chosen = np.arange(self.count)[rows] if isinstance(rows, slice) else rows
+            return Squares(kept_rows, self.dimension, kept_rows.shape[0], coefficient=share, unit=self.unit)
+        chosen = np.arange(self.n_samples)[rows] if isinstance(rows, slice) else rows
         squares: Any = rows if self.sample is None else np.flatnonzero(np.isin(self.sample, chosen))
         coefficient = None if self.coefficient is None else self.coefficient[squares]
         sample, count = None, len(chosen)
         if self.sample is not None:
-            place = np.empty(self.count, dtype=np.int64)
+            place = np.empty(self.n_samples, dtype=np.int64)
             place[chosen] = np.arange(count)
             sample = place[self.sample[squares]]
-        kept = replace(self, count=count, coefficient=coefficient, sample=sample)
+        kept = replace(self, n_samples=count, coefficient=coefficient, sample=sample)
         if self.first is None or self.second is None or self.sign is None:
             return replace(kept, features=self.features[squares])
         if self.features is None:
@@ -171,22 +119,25 @@ class Squares:
         return replace(kept, features=self._written_out(squares), first=None, second=None, sign=None)
 
     def scaled(self, factors: Array) -> Squares:
+        """Every form times a number of its own."""
         return replace(self, coefficient=self._per_square(factors))
 
     def whitening(self) -> Callable[[Array], Array] | None:
-        """From a sample: its principal directions, and one variance for all others."""
+        """About the inverse of the mean X_i, as a map of d x r matrices; None where it changes little.
+
+        From a sample: its principal directions, and one variance for all others.
+        """
         if self.features is None:
             return self._by_degree()
-        count = _SAMPLED if self.size <= _WIDE else _SAMPLED_WIDE
+        count = _SAMPLED if self.dimension <= _WIDE else _SAMPLED_WIDE
         rows = self._sampled(np.random.default_rng(0), count) / self.unit
         few = rows[:_TESTED]
         gram = few @ few.T
         trace = float(np.mean(np.diag(gram)))
         n_few = len(few)
         square = float(np.sum(gram * gram) - np.sum(np.diag(gram) ** 2)) / max(n_few * (n_few - 1), 1)
-        if (
-            not square * self.size > _ANISOTROPIC * trace * trace
-        ):  # tr(S^2) d = tr(S)^2 where all directions are alike
+        # tr(S^2) d = tr(S)^2 where all directions are alike
+        if not square * self.dimension > _ANISOTROPIC * trace * trace:
             return None
         values, left = np.linalg.eigh(rows @ rows.T / len(rows))
         kept = values > 1e-10 * values[-1]
@@ -199,7 +150,7 @@ class Squares:
     def _sampled(self, rng: np.random.Generator, count: int) -> Array:
         """Vectors z of some squares; for differences, centred rows of F, which vary alike."""
         differences = self.sign is not None and bool((self.sign == -1).all())
-        total = self.features.shape[0] if differences else self._n_squares
+        total = self.features.shape[0] if differences or self.first is None else len(self.first)
         chosen = rng.permutation(total)[:count]
         rows = self.features[chosen] if differences else self._written_out(chosen)
         rows = np.asarray(rows.toarray() if sparse.issparse(rows) else rows)
@@ -219,23 +170,19 @@ class Squares:
 
     @property
     def light(self) -> bool:
+        """Whether `image` costs little beside what else an iteration does."""
         F = self.features
         few = F is None or (F.nnz if sparse.issparse(F) else F.size) < _LARGE
-        return few and self.count <= _MANY
+        return few and self.n_samples <= _MANY
 
     def rough(self) -> Squares:
+        """The same in single precision where that makes `image` and `pull` faster, else these forms."""
         F = self.features
         if F is None or sparse.issparse(F) or F.size < _LARGE:
             return self
         single = np.empty(F.shape, np.float32)
         np.divide(F, self.unit, out=single, casting="same_kind")
         return replace(self, features=single, unit=1.0)
-
-    @property
-    def _n_squares(self) -> int:
-        if self.first is not None:
-            return len(self.first)
-        return int(self.features.shape[0])
 
     def _written_out(self, squares: Index | slice) -> Any:
         """The vectors z_t of some squares as rows."""
@@ -268,7 +215,7 @@ class Squares:
         assert self.first is not None
         assert self.second is not None
         assert self.sign is not None
-        n_rows = self.size if self.features is None else self.features.shape[0]
+        n_rows = self.dimension if self.features is None else self.features.shape[0]
         kept = self.sign != 0
         t = np.arange(len(self.first))
         entries = np.concatenate([np.ones(len(t)), self.sign[kept]])
@@ -279,19 +226,15 @@ class Squares:
 
 @dataclass(frozen=True, eq=False)
 class Matrices:
-    """General symmetric X_i, stored as the rows of an n x d^2 array."""
+    """General symmetric X_i, stored as the rows of an n x d^2 array; methods as of `Squares`."""
 
     flat: Array
-    size: int
+    dimension: int
     unit: float = 1.0  # matrices are read as multiples of the square of this
 
     @property
     def n_samples(self) -> int:
         return len(self.flat)
-
-    @property
-    def dimension(self) -> int:
-        return self.size
 
     def image(self, D: Array) -> Array:
         return D / self.unit
@@ -303,7 +246,7 @@ class Matrices:
         return np.asarray(self.flat @ (Z @ E.T).ravel())
 
     def weigh(self, weights: Array, Z: Array) -> Array:
-        return np.asarray((weights @ self.flat).reshape(self.size, self.size) @ Z)
+        return np.asarray((weights @ self.flat).reshape(self.dimension, self.dimension) @ Z)
 
     def moment(self, Z: Array, active: NDArray[np.bool_] | None) -> Array:
         return np.asarray(Z.T @ Z)
@@ -327,6 +270,9 @@ class Matrices:
 
     def rough(self) -> Matrices:
         return self
+
+
+Forms: TypeAlias = Squares | Matrices  # n quadratic forms X_i of d variables, seen through factors
 
 
 def product(A: Any, B: Array) -> Array:

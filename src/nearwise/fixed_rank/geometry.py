@@ -13,15 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from nearwise._common.types import Array
 
-Slope = Callable[
-    [Array], Array
-]  # D -> grad_W f D, with the symmetric d x d gradient of the cost with respect to W
+# D -> grad_W f D, with the symmetric d x d gradient of the cost with respect to W
+Slope = Callable[[Array], Array]
 
 _LONGEST_LOG = 8.0  # of one step of R R^T: a factor of 3000 is more than any step means
 _SINGULAR = 1e14  # condition number from which on R counts as singular
@@ -51,31 +50,6 @@ class Geometry(Protocol):
 
     def reach(self, point: Any) -> float:
         """The length, in the metric, of the longest step that is sensible without a line search."""
-
-
-class MixingGeometry(Geometry, Protocol):
-    """A geometry whose steps are mixes, as a search of planes needs; points have an attribute `factor`."""
-
-    @property
-    def fixes_scale(self) -> bool:
-        """Whether W cannot become a multiple of itself."""
-
-    def preconditioned(
-        self, point: Any, SG: Array, moment: Array, whiten: Callable[[Array], Array] | None
-    ) -> tuple[Array, Array | None]:
-        """A direction D for the slope SG, and K for a direction G K, None where that may not move."""
-
-    def allowed(self, point: Any, D: Array) -> Array:
-        """The part of a d x r matrix in which the point may move."""
-
-    def retraction(self, point: Any, step: Array) -> tuple[Any, Mix]:
-        """The new point, and how its factor mixes the old one and the step."""
-
-    def straight(self, point: Any, step: Array) -> Any | None:
-        """The point G + D, where that is another way to take the step; else None."""
-
-    def carried(self, point: Any, step: Array, new: Any, mix: Mix) -> Mix:
-        """The transport of the step itself as a mix, after a retraction to `new` by `mix`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +84,7 @@ class Flat:
 
     @property
     def fixes_scale(self) -> bool:
+        """Whether W cannot become a multiple of itself."""
         return False
 
     def point(self, factor: Array) -> FlatPoint:
@@ -124,10 +99,14 @@ class Flat:
     def preconditioned(
         self, point: FlatPoint, SG: Array, moment: Array, whiten: Callable[[Array], Array] | None
     ) -> tuple[Array, Array | None]:
-        """The gradient in the metric 4 tr(D1^T S D2 C), about the Hessian for data with mean square S."""
+        """A direction D for the slope SG, and K for a direction G K, None where that may not move.
+
+        The gradient in the metric 4 tr(D1^T S D2 C), about the Hessian for data with mean square S.
+        """
         return (SG if whiten is None else whiten(SG)) @ inverse_of(moment) / 2, None
 
     def allowed(self, point: FlatPoint, D: Array) -> Array:
+        """The part of a d x r matrix in which the point may move."""
         return D
 
     def inner(self, point: FlatPoint, a: Array, b: Array) -> float:
@@ -137,9 +116,11 @@ class Flat:
         return FlatPoint(point.factor + step)
 
     def retraction(self, point: FlatPoint, step: Array) -> tuple[FlatPoint, Mix]:
+        """The new point, and how its factor mixes the old one and the step."""
         return self.retract(point, step), Mix(None, None)
 
     def straight(self, point: FlatPoint, step: Array) -> None:
+        """The point G + D, where that is another way to take the step; else None."""
         return None
 
     def transport(self, point: FlatPoint, step: Array, vector: Array) -> Array:
@@ -151,6 +132,7 @@ class Flat:
         return float(np.linalg.norm(point.factor)) / 2
 
     def carried(self, point: FlatPoint, step: Array, new: FlatPoint, mix: Mix) -> Mix:
+        """The transport of the step itself as a mix, after a retraction to `new` by `mix`."""
         _, turn = self._turn(point, step, step)
         return Mix(-turn, np.eye(len(turn)) - turn)
 
@@ -293,6 +275,9 @@ class Polar:
         assert mix.start is not None
         assert mix.step is not None
         return Mix(mix.start @ along - half @ growth, mix.step @ along + growth)
+
+
+MixingGeometry: TypeAlias = Flat | Polar  # whose steps are mixes, as a search of planes needs
 
 
 def symmetric(A: Array) -> Array:

@@ -17,10 +17,9 @@ import numpy as np
 from nearwise._common.digest import digest
 from nearwise._common.types import Array, Index
 from nearwise.distributed.running import Runner
-from nearwise.fixed_rank._newton_direction import newton_directions
 from nearwise.fixed_rank.descent import Step
 from nearwise.fixed_rank.geometry import Flat, MixingGeometry, inverse_of
-from nearwise.fixed_rank.regression import Regression
+from nearwise.fixed_rank.regression import Regression, newton_directions
 from nearwise.model.blocks import Block
 from nearwise.model.parts import Parts
 from nearwise.model.passes import Kept
@@ -168,7 +167,7 @@ class _Search:
         old, share = self.found, 1.0
         for _ in range(_SHORTENINGS):
             # the flat geometry has no other way, and calls it its retraction
-            end = self.geometry.straight(self.point, share * D)
+            end: Any = self.geometry.straight(self.point, share * D)
             is_straight = end is not None or isinstance(self.geometry, Flat)
             end = self.geometry.retract(self.point, share * D) if end is None else end
             new = self.problem.sums(end.factor)

@@ -45,9 +45,8 @@ _ROUNDING = 1e-12
 _MOVING_FACTORS = (Flat, Polar)
 _HALVINGS = 30  # of a step after which its own mini-batch has not fallen enough, before it is left out
 _SEARCH_BATCHES = 30  # mini-batches of the samples on which they are tried
-_WAIT = (
-    4  # samples per row of the factor, over the size of a mini-batch, after which W may grow at half speed
-)
+# samples per row of the factor, over the size of a mini-batch, after which W may grow at half speed
+_WAIT = 4
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from nearwise._common import threads
 from nearwise._common.checks import one_of
 from nearwise._common.reading import finite, symmetric
 from nearwise._common.types import Array, Codes
-from nearwise.learners import _bases
 from nearwise.learners._soft_neighbors import neighbor_directions
 from nearwise.learners.base import rank_wanted
 from nearwise.learners.metric import Metric, symmetric_root
@@ -107,16 +106,21 @@ def _class_centres(X: Any, codes: Codes, rank: int, several: bool, rng: np.rando
 
 
 def _centres(X: Any, count: int, rng: np.random.RandomState) -> Array:
-    from sklearn.cluster import KMeans
-    from sklearn.exceptions import ConvergenceWarning
-
     count = min(int(count), X.shape[0])
     if count == 1:
         return np.asarray(X.mean(axis=0)).reshape(1, -1)
+    return np.asarray(k_means(X, count, rng).cluster_centers_, dtype=np.float64)
+
+
+def k_means(X: Any, count: int, rng: np.random.RandomState) -> Any:
+    """scikit-learn's estimator, fitted: a short search, from one start."""
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
+
     search = KMeans(count, n_init=1, max_iter=_CLUSTERING_STEPS, random_state=rng)
     with threads.by_work(float(count) * X.shape[0] * X.shape[1]), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # equal rows make fewer clusters, which is fine
-        return np.asarray(search.fit(X).cluster_centers_, dtype=np.float64)
+        return search.fit(X)
 
 
 def _orthonormal(columns: Array) -> Array:
@@ -169,7 +173,7 @@ def subspace(
     """Orthonormal columns that span it; None for all d dimensions. X is None where no data are there yet."""
     wanted = rank_wanted(rank, d)
     if isinstance(basis, str):
-        one_of(basis, "basis", ("auto", "random", *_bases.BASES))
+        one_of(basis, "basis", ("auto", "random", *BASES))
         if wanted is None and basis == "auto" and d <= FULL_FEATURES:
             return None
         wanted = min(d, DEFAULT_RANK) if wanted is None else wanted
@@ -177,4 +181,4 @@ def subspace(
             return np.linalg.qr(rng.standard_normal((d, wanted))).Q
         if X is None:
             raise ValueError(f"basis={basis!r} needs the data of a fit; 'random' or an array does not")
-    return _bases.linear_basis(np.empty((0, d)) if X is None else X, basis, wanted or d, codes, rng)
+    return linear_basis(np.empty((0, d)) if X is None else X, basis, wanted or d, codes, rng)

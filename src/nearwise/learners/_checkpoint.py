@@ -20,8 +20,7 @@ import numpy as np
 
 from nearwise import __version__
 from nearwise._common.digest import digest
-from nearwise._common.files import write_whole
-from nearwise._common.tensors import DamagedFile, OtherFormat, read, to_bytes
+from nearwise._common.files import DamagedFile, OtherFormat, read_sealed, to_bytes, write_whole
 from nearwise._common.types import Array
 from nearwise.model.passes import Kept
 from nearwise.solving.diagonal import DiagonalResult
@@ -94,8 +93,13 @@ class Checkpoint:
             left = max(limit - len(self.records), 1)
             leg = FIRST_LEG * 2**self.legs
             result = solve(factor, min(leg, left))
-            history = self._with(result.history)
-            result = dataclasses.replace(result, history=tuple(_restored(record_type, r) for r in history))
+            history = list(self.records)  # and those of one more leg, counted on
+            seconds = history[-1][1] if history else 0.0
+            for record in result.history:
+                iteration, taken, *others = map(float, dataclasses.astuple(record))
+                history.append([iteration + len(self.records), taken + seconds, *others])
+            records = tuple(record_type(int(row[0]), *row[1:]) for row in history)
+            result = dataclasses.replace(result, history=records)
             if result.status is not Status.LIMIT or left <= leg:
                 break
             factor = result.factor
@@ -111,13 +115,6 @@ class Checkpoint:
         """Remove the file: the fit is done."""
         self.path.unlink(missing_ok=True)
 
-    def _with(self, history: tuple[Any, ...]) -> list[list[float]]:
-        """The records so far and those of one more leg, counted on."""
-        count = len(self.records)
-        seconds = self.records[-1][1] if self.records else 0.0
-        rows = [[float(value) for value in dataclasses.astuple(record)] for record in history]
-        return self.records + [[row[0] + count, row[1] + seconds, *row[2:]] for row in rows]
-
     def _write(self) -> None:
         arrays: dict[str, Any] = {f"finished {k}": factor for k, factor in enumerate(self.finished)}
         for key, found in self.passes.items():
@@ -131,7 +128,7 @@ class Checkpoint:
 
     def _read(self) -> None:
         try:
-            header, arrays = read(self.path, _FORMAT)
+            header, arrays = read_sealed(self.path, _FORMAT)
         except OtherFormat:
             what = "is another kind of file; name a file that is not there"
             raise ValueError(f"checkpoint {self.path} {what}") from None
@@ -181,7 +178,3 @@ def open_checkpoint(path: Any, random_state: Any, *parts: Any) -> Checkpoint | N
             "on has to draw what it drew before"
         )
     return Checkpoint(path, digest(__version__, int(random_state), *parts))
-
-
-def _restored(record_type: type[Any], row: list[float]) -> Any:
-    return record_type(int(row[0]), *row[1:])

@@ -9,7 +9,7 @@ ended and is coarse, and it ends where the score falls.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -20,9 +20,8 @@ from sklearn.utils import check_random_state
 from nearwise._common.types import Array, Codes, Index
 from nearwise.distributed import Vectors
 from nearwise.learners._checkpoint import Checkpoint, open_checkpoint
-from nearwise.learners._grading import Grade, first_as_good
-from nearwise.learners._in_pieces import fingerprint, sample_of_constraints, what_is_named
-from nearwise.learners._selection import Trial, hold_out
+from nearwise.learners._grading import Grade, Trial, first_as_good, hold_out
+from nearwise.learners._in_pieces import few_rows, fingerprint, sample_of_constraints
 from nearwise.learners._space import Outside
 from nearwise.learners._structure import AnyProblem, AnyResult, Structure
 from nearwise.learners._task import Task, are_equal, in_range
@@ -39,7 +38,7 @@ PATH = (0.25, 1.0, 4.0, 16.0, 64.0)  # penalties tried, per degree of freedom
 FIRST_ROUND = 4.0  # the one with which neighbours are chosen again
 UNTRIED = 1.0  # the one where too little is known to hold something out
 _COARSE = 1e-2  # relative gap up to which the path and first rounds are solved
-_COARSE_ITERATIONS = 15  # after which they stop in any case
+COARSE_ITERATIONS = 15  # after which they stop in any case
 _FIRST_LOOK = 2_000  # pairs from labels that a first look learns from at most
 _PATIENCE = 2  # penalties in a row that are worse than one before them, after which the path ends
 
@@ -74,9 +73,35 @@ def learn(features: Array | Vectors, **how: Any) -> Learned:
     fit = prepared(features, **how)
     try:
         fit.choose()
-        return fit.finish()
     except Interrupted as stop:
         return fit.stopped(stop)
+    return fit.finish()
+
+
+def most_promising(
+    kinds: Sequence[dict[str, Any]], **how: Any
+) -> tuple[int, tuple[float, ...], Learned | None]:
+    """The number of the kind of fit that does best after a first round, and the scores of all.
+
+    Of those that are no more than half a standard error apart, it is the first. Where nothing is held out, it
+    is the last, and there are no scores; where somebody asks to stop, what was learned so far comes third.
+
+    Parameters
+    ----------
+    kinds : the arguments of `prepared` in which they differ
+    how : the others; a checkpoint must be one that is opened, for all kinds
+    """
+    grades = []
+    for place, own in enumerate(kinds):
+        fit = prepared(compared=True, **(how | own))
+        try:
+            grade = fit.look()
+        except Interrupted as stop:
+            return place, (), fit.stopped(stop)
+        if grade is None:
+            return len(kinds) - 1, (), None
+        grades.append(grade)
+    return first_as_good(grades), tuple(grade.score for grade in grades), None
 
 
 def prepared(
@@ -134,12 +159,14 @@ def prepared(
     """
     rng = check_random_state(random_state)
     side = Constraints() if constraints is None else constraints
-    if isinstance(features, Vectors):
-        features, side = what_is_named(features, side, codes)
+    if isinstance(features, Vectors) and codes is None:
+        few, named = few_rows(features, side)
+        if named is not None and len(named):
+            features, side = few, Constraints(side.resolve(len(named), named))
     if not isinstance(features, Vectors):
         features, side, outside, scale = in_range(features, side, outside)
-        if made_from is not None and scale != 1.0:  # in the unit of the features that are there
-            made_from = _times(scale, made_from)
+        if made_from is not None and scale != 1.0:
+            made_from = _times(scale, made_from)  # in the unit of the features that are there
     one = np.ones(features.shape[1])
     identity = one if structure is not None and structure.is_diagonal else np.diag(one)
     root = identity if prior is None else np.sqrt(prior) if prior.ndim == 1 else root_of(prior)
@@ -148,7 +175,8 @@ def prepared(
     drawing = "local" if pairs == "auto" else pairs
     task = Task(features, codes, side, known, drawing, n_pairs, seed, outside, weights, structure)
     given = None if isinstance(penalty, str) else penalty
-    fit = Fit(task, root, divergence, prior, given, tol, max_iter, callback, task)
+    coarse_limit = min(max_iter or COARSE_ITERATIONS, COARSE_ITERATIONS)
+    fit = Fit(task, root, divergence, prior, given, tol, max_iter, coarse_limit, callback, task)
     if are_equal(features):
         return fit
     if isinstance(checkpoint, Checkpoint):
@@ -157,7 +185,7 @@ def prepared(
         every = np.arange(features.shape[0])
         lengths = None if outside is None else outside.products(every, every)
         data = fingerprint(features) if isinstance(features, Vectors) else features
-        settings = (divergence, prior, penalty, pairs, n_pairs, tol, fit.coarse_limit)
+        settings = (divergence, prior, penalty, pairs, n_pairs, tol, coarse_limit)
         others = (lengths, weights, structure, scoring)
         opened = open_checkpoint(checkpoint, random_state, data, codes, side.blocks, *settings, *others)
         fit = replace(fit, checkpoint=opened)
@@ -210,6 +238,7 @@ class Fit:
     penalty: float | None  # None to choose it
     tol: float
     max_iter: int | None
+    coarse_limit: int  # of the iterations of solves that choose a penalty or neighbours
     callback: Callable[[Record], Any] | None
     tried: Task
     trial: Trial | None = None
@@ -221,17 +250,6 @@ class Fit:
     def drawn(self) -> Constraints:
         """What is learned from, with neighbours under the prior."""
         return Constraints() if are_equal(self.task.features) else self.task.side(self.task.root)
-
-    @property
-    def coarse_limit(self) -> int:
-        """Of the iterations of solves that choose a penalty or neighbours."""
-        return _COARSE_ITERATIONS if self.max_iter is None else min(self.max_iter, _COARSE_ITERATIONS)
-
-    @property
-    def scores(self) -> tuple[tuple[float, float], ...]:
-        """Pairs of a penalty and its score."""
-        one = self.task.penalty(1.0, self.drawn) if self.steps else 0.0
-        return tuple((step.share * one, step.grade.score) for step in self.steps)
 
     def choose(self) -> None:
         """Score the prior, if it may be kept, and rising penalties, or the one that is given.
@@ -278,7 +296,10 @@ class Fit:
                 self.checkpoint.remove()
             return self.before()
         if task.draws_again:
-            start = self._first_round(task, drawn)
+            try:
+                start = self._first_round(task, drawn)
+            except Interrupted as stop:
+                return self.stopped(stop)
             drawn = task.side(start)
         share = UNTRIED if best is None else best.share
         gamma = task.penalty(share, drawn) if self.penalty is None else self.penalty
@@ -289,7 +310,7 @@ class Fit:
         else:
             result = self.checkpoint.last(last, start, self.max_iter, Record)
         if result.status is Status.INTERRUPTED:
-            raise Interrupted(result, gamma)
+            return self.stopped(Interrupted(result, gamma))
         return self._learned(result.factor, result, gamma)
 
     def stopped(self, stop: Interrupted) -> Learned:
@@ -308,7 +329,9 @@ class Fit:
     def _learned(self, factor: Array, result: AnyResult | None, penalty: float | None) -> Learned:
         restored = 0 if self.checkpoint is None else self.checkpoint.n_restored
         count = 0 if result is None else len(result.dual)
-        return Learned(factor, result, penalty, self.scores, result is None, count, restored)
+        one = self.task.penalty(1.0, self.drawn) if self.steps else 0.0
+        scores = tuple((step.share * one, step.grade.score) for step in self.steps)
+        return Learned(factor, result, penalty, scores, result is None, count, restored)
 
     def _first_round(self, task: Task, drawn: Constraints) -> Array:
         """A factor with which neighbours are chosen again."""

@@ -24,8 +24,8 @@ from nearwise.fixed_rank.descent import Armijo
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult, minimise
 from nearwise.fixed_rank.geometry import Flat
 from nearwise.fixed_rank.in_pieces import RegressionInPieces, SampledNewton, Scale
-from nearwise.fixed_rank.regression import Regression, constraint_forms, root_mean_square
-from nearwise.learners import _in_pieces, _side, fixed_rank as shared
+from nearwise.fixed_rank.regression import Regression
+from nearwise.learners import _in_pieces, _rows, _side, fixed_rank as shared
 from nearwise.learners._checkpoint import open_checkpoint
 from nearwise.learners.metric_learner import MAPPED_NUMBERS
 from nearwise.linalg.directions import turned
@@ -57,14 +57,14 @@ def opened(
         )
     rows: Any = X if vectors is None else vectors
     if vectors is not None and not in_files and vectors.shape[0] * vectors.shape[1] <= _in_pieces.limit():
-        rows = _in_pieces.rows_of(vectors, np.arange(len(vectors)))
+        rows = _rows.rows_of(vectors, np.arange(len(vectors)))
     if not isinstance(rows, Vectors):
         rows = learner._training_data(rows) if first else learner._checked(rows)
         if in_files and sparse.issparse(rows):
             raise TypeError("constraints in files need dense data, got a sparse matrix")
         rows = Stacked([rows]) if in_files else rows
     elif first:
-        _in_pieces.refuse_too_few(rows)
+        _rows.refuse_too_few(rows)
     if vectors is None:
         return rows, y, ids, weights
     labels, weights = (of.compute() if is_dask(of) else of for of in (y, weights))
@@ -72,18 +72,6 @@ def opened(
         _check_feature_names(learner, getattr(X, "_meta", None), reset=True)
         learner.n_features_in_ = rows.shape[1]
     return rows, labels, vectors.ids if ids is None else ids, weights
-
-
-def training(
-    learner: Any, X: Any, y: Any, ids: Any, weights: Any, constraints: Any
-) -> tuple[Any, Any, Any, Any]:
-    """The same for a fit."""
-    found = opened(learner, X, y, ids, weights, constraints, first=True)
-    if isinstance(found[0], Vectors) and learner.solver == "online":
-        raise ValueError(
-            "solver='online' needs data and constraints in memory; partial_fit takes those in pieces too"
-        )
-    return found
 
 
 def pairs_of_classes(
@@ -105,7 +93,7 @@ def some_rows(rows: Any) -> Any:
         return rows
     n, d = rows.shape
     count = min(n, max(_in_pieces.limit() // d, 1))
-    return _in_pieces.rows_of(rows, np.arange(count) * n // count)
+    return _rows.rows_of(rows, np.arange(count) * n // count)
 
 
 def sampled_distances(rows: Any, start: Array) -> Array:
@@ -135,10 +123,7 @@ def regression(
         _side.tell_of_equal(constraints, few, sample)
     else:
         few, sample = _in_pieces.sample_of_constraints(vectors, filled, np.random.RandomState(0))
-    forms = constraint_forms(sample.blocks, few, len(few), None if units is None else units.feature)
-    units = units or shared.Units(forms.unit, root_mean_square(bounds.sampled_bounds(filled)))
-    signs = sample.relations if sample.relations.any() else None
-    in_memory = Regression.weighted(forms, sample.bounds / units.target, signs, sample.weights)
+    in_memory, units = shared.of_constraints(sample, few, len(few), units, bounds.sampled_bounds(filled))
     if named is not None:
         return in_memory, units
     pieces, _ = cut(filled.blocks, vectors)

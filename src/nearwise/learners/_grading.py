@@ -1,21 +1,132 @@
-"""Scores of a metric on what is held out, and how far they are from noise.
+"""How well a metric orders objects: scores, the share that every unit has in them, and what is held out.
 
 A `Grade` is a score with what its single units (objects, constraints) contribute to it, so that the standard
 error of a difference is known where two metrics are graded on the same units. `first_as_good` chooses by it.
+
+While a penalty is chosen or learning is checked, `hold_out` keeps a part of what is known. With labels, half
+of the objects are held out, because near neighbours make pairs of one object tell much about the others: the
+score is the share of a held-out object's class among its five nearest learned-from objects. Without labels, a
+third of the constraints is held out: the score is how often what shall be nearer is nearer, and for
+constraints that do not order distances how little they are violated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from nearwise._common.types import Array, Codes, Index
+from nearwise.distributed import Vectors
+from nearwise.learners._in_pieces import named_by
+from nearwise.learners._rows import rows_of
+from nearwise.learners._side import SideInformation, counting
+from nearwise.learners._space import Outside, Space, mapped
+from nearwise.model import constraints as c, drawing
+from nearwise.model.blocks import Block, Constraints
+from nearwise.model.problem import Problem
 
 SCORINGS = ("auto", "neighbors", "accuracy", "balanced_accuracy", "roc_auc")
 NOISE = 0.5  # standard errors by which a score has to be higher than that of something simpler
+_SCORED_PAIRS = 50_000  # of all pairs of labelled objects, above which a sample is graded
+_LARGEST_SAMPLE = 4_000  # objects that a choice of the penalty looks at, half of them held out
+_HELD_OUT = 3  # one of so many constraints of a block is held out
+_GRADED_PAIRS = 20_000  # pairs of held-out objects that scoring="roc_auc" looks at
+_STAND_INS = 1_000  # random pairs that stand in for the kind of pairs of which there are none
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """What is learned from, and the grade of a factor of M on the rest; None stands for M = I.
+
+    `features` are those of all objects, as they are where only `rows` are known.
+    """
+
+    features: Any
+    rows: Index
+    codes: Codes | None
+    constraints: Constraints
+    grade: Callable[[Array | None], Grade]
+
+    def score(self, factor: Array | None) -> float:
+        """The grade without its parts."""
+        return self.grade(factor).score
+
+
+def hold_out(
+    features: Any,
+    codes: Codes | None,
+    constraints: Constraints,
+    rng: np.random.RandomState,
+    outside: Outside | None = None,
+    weights: Array | None = None,
+    made_from: Callable[[Index], Array] | None = None,
+    scoring: str = "auto",
+) -> Trial | None:
+    """A trial on features, dense or sparse; None where there is too little to hold something out.
+
+    Distances are those of the features in the coordinates of a factor, plus those outside a basis. `weights`
+    are those of the objects. Features that are made with the help of labels are made again, from the labels
+    of those objects that are learned from: `made_from` does that. `scoring` is one of `SCORINGS`; without
+    labels it is always how often what shall be nearer is.
+    """
+    if codes is None:
+        return _without_constraints(features, constraints, rng, outside)
+    labelled = np.flatnonzero(codes >= 0)
+    sample = labelled[rng.permutation(len(labelled))[:_LARGEST_SAMPLE]]
+    sample = sample[np.argsort(codes[sample], kind="stable")]
+    starts = np.flatnonzero(np.diff(codes[sample], prepend=-1))
+    place = np.arange(len(sample)) - np.repeat(starts, np.diff(np.append(starts, len(sample))))
+    learned_from, asking = np.sort(sample[place % 2 == 0]), np.sort(sample[place % 2 == 1])
+    # Every class is in the part that is learned from; classes of one object are in no other.
+    if np.bincount(codes[learned_from]).max() < 2 or len(np.unique(codes[learned_from])) < 2:
+        return None
+    rows = learned_from
+    if constraints.blocks:
+        # objects without a class cannot be asked for theirs, but constraints speak of some
+        if len(labelled) < len(codes):
+            named = named_by(constraints)
+            rows = np.union1d(learned_from, named[codes[named] < 0])
+        constraints = Constraints(constraints.restricted_to(rows)[0].resolve(len(rows), rows))
+
+    if made_from is not None:
+        features = made_from(learned_from)
+        outside = None if outside is None else replace(outside, features=features)
+    known, place = features, np.arange(len(codes))
+    if isinstance(features, Vectors):  # only these are looked at
+        looked_at = np.union1d(learned_from, asking)
+        known = rows_of(features, looked_at)
+        place[looked_at] = np.arange(len(looked_at))
+    row_of = np.empty(known.shape[0], np.int64)
+    row_of[place[learned_from]] = learned_from
+    if not sparse.issparse(known):  # distances between rows round less when they are centred
+        known = known - known.mean(axis=0)
+
+    measure = "neighbors" if scoring == "auto" else scoring
+    of_asking = None if weights is None else weights[asking]
+    drawn = drawing.random_pairs(codes[asking], _GRADED_PAIRS, rng) if measure == "roc_auc" else ()
+    if any(len(pairs) == 0 for pairs in drawn):
+        return None
+    objects = np.ones(len(asking)) if of_asking is None else of_asking
+    pair_weights = [objects[pairs].prod(axis=1) for pairs in drawn]  # of every pair, those of its objects
+
+    def grade(factor: Array | None) -> Grade:
+        coordinates = known if factor is None else mapped(known, factor)
+        if sparse.issparse(known) and not sparse.issparse(coordinates):
+            coordinates = coordinates - coordinates.mean(axis=0)
+        space = Space(coordinates, outside)
+        if drawn:
+            near, far = (space.distances(place[asking][pairs]) for pairs in drawn)
+            return together(area_under_roc(near, far, *pair_weights), drawn, len(asking))
+        count = min(drawing.N_NEIGHBORS, len(learned_from))
+        found = row_of[space.nearest(place[asking], place[learned_from], count)]
+        return by_neighbors(measure, codes[found], codes[asking], of_asking)
+
+    return Trial(features, rows, codes[rows], constraints, grade)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +228,128 @@ def together(parts: Sequence[Part], units: Sequence[Index] | None = None, n_unit
     for rows, change in zip(units, moved, strict=True):
         np.add.at(contributions, rows, change[:, np.newaxis])
     return Grade(score, score + n_units * contributions)
+
+
+def share_in_order(
+    side: SideInformation,
+    squared_distances: Callable[[Index, Index], Array],
+    rng: np.random.RandomState,
+    weights: Array | None = None,
+) -> float:
+    """How often something that shall be nearer is nearer, under the given squared distances of rows i, j.
+
+    From labels and from bounds on distances: of all combinations of a similar with a dissimilar pair, the
+    share in which the similar one is nearer (the area under the ROC curve). From comparisons: the share that
+    holds. Where there are both, their mean, weighted by the number of pairs and of comparisons. Constraints
+    count by their weights; where the objects have weights too, times the product of those of its objects.
+    """
+    parts = parts_in_order(side, squared_distances, rng, weights)
+    if not parts:
+        raise ValueError(
+            "nothing to score by: needs labels y with two classes and two objects of one class, or "
+            "constraints with similar and dissimilar pairs or comparisons among these objects. In "
+            "cross-validation, cv=StratifiedKFold() keeps all classes in all parts, and constraints and "
+            "sample_ids reach score by metadata routing: sklearn.set_config(enable_metadata_routing=True)"
+        )
+    return together(parts).score
+
+
+def parts_in_order(
+    side: SideInformation,
+    squared_distances: Callable[[Index, Index], Array],
+    rng: np.random.RandomState,
+    weights: Array | None = None,
+) -> list[Part]:
+    """What `share_in_order` is the mean of; none where there is nothing that has an order."""
+    similar, dissimilar = (counting(rows, counts, weights) for rows, counts in _graded_pairs(side, rng))
+    parts: list[Part] = []
+    if len(similar[0]) and len(dissimilar[0]):
+        near, far = (squared_distances(*rows.T) for rows, _ in (similar, dissimilar))
+        parts += area_under_roc(near, far, similar[1], dissimilar[1])
+    for block in side.constraints.blocks:
+        if block.of_kind.n_distances != 2:
+            continue
+        rows, weight = counting(block.object_ids, block.counts, weights)
+        if len(rows):
+            margin = squared_distances(*rows[:, 2:].T)
+            margin -= squared_distances(*rows[:, :2].T)
+            holds, total = (np.sign(margin) + 1.0) / 2.0, float(weight.sum())
+            parts.append(Part(holds, weight, total, float(weight @ holds) / total))
+    return parts
+
+
+def _without_constraints(
+    features: Any, constraints: Constraints, rng: np.random.RandomState, outside: Outside | None
+) -> Trial | None:
+    kept: list[Block] = []
+    held: list[Block] = []
+    for block in constraints.blocks:
+        order = rng.permutation(len(block))
+        n_held = len(block) // _HELD_OUT
+        held.append(block.part(np.sort(order[:n_held])))
+        kept.append(block.part(np.sort(order[n_held:])))
+    n = features.shape[0]
+    ordering = [block for block in held if len(block) and _orders(block)]
+    # of sparse features, values of other constraints would need them written out
+    others = [block for block in held if len(block) and not _orders(block) and not sparse.issparse(features)]
+    if not ordering and not others:
+        return None
+    side = SideInformation(n, None, _with_both_kinds(ordering, n, rng))
+    rest = Constraints(tuple(others))
+    fixed = None if outside is None else outside.values(rest)
+    problem = Problem(features, rest, fixed=fixed) if others else None
+
+    def grade(factor: Array | None) -> Grade:
+        parts: list[Part] = []
+        if ordering:
+            rows = features if factor is None else mapped(features, factor)
+            space = Space(rows, outside)
+
+            def distances(i: Index, j: Index) -> Array:
+                return space.distances(np.stack([i, j], axis=1))
+
+            parts += parts_in_order(side, distances, np.random.RandomState(0))
+        if problem is not None:
+            root = np.ones(features.shape[1]) if factor is None else factor
+            M = np.diag(np.square(root)) if root.ndim == 1 else root @ root.T
+            violations = problem.formulation.losses.violations(problem.values(M))
+            counts = problem.constraints.weights
+            kept, total = 1.0 - np.minimum(violations, 1.0), float(counts.sum())
+            parts.append(Part(kept, counts, total, float(counts @ kept) / total))
+        return together(parts)
+
+    return Trial(features, np.arange(n), None, Constraints(tuple(kept)), grade)
+
+
+def _orders(block: Block) -> bool:
+    return block.of_kind.n_distances == 2 or block.tells_pairs
+
+
+def _with_both_kinds(blocks: list[Block], n_objects: int, rng: np.random.RandomState) -> Constraints:
+    """The blocks, with random pairs as the other kind where all pairs are similar or all dissimilar."""
+    relations = {block.relation for block in blocks if block.tells_pairs}
+    side = Constraints(tuple(blocks))
+    if len(relations) != 1 or n_objects < 2:
+        return side
+    i, j = rng.randint(n_objects, size=(2, _STAND_INS))
+    pairs = np.stack([i, j], axis=1)[i != j]
+    return side + (c.dissimilar(pairs) if -1 in relations else c.similar(pairs))
+
+
+def _graded_pairs(
+    side: SideInformation, rng: np.random.RandomState
+) -> tuple[tuple[Index, Array], tuple[Index, Array]]:
+    """Similar and dissimilar pairs, each with their weights."""
+    blocks = [block for block in side.constraints.blocks if block.tells_pairs]
+    drawn: tuple[Index, ...] = (np.empty((0, 2), np.int64), np.empty((0, 2), np.int64))
+    if side.codes is not None:
+        drawn = drawing.random_pairs(side.codes, _SCORED_PAIRS, rng)
+    found = []
+    for sign, others in zip((-1, 1), drawn, strict=True):
+        given = [block for block in blocks if block.relation == sign]
+        rows = np.concatenate([*(block.object_ids for block in given), others])
+        found.append((rows, np.concatenate([*(block.counts for block in given), np.ones(len(others))])))
+    return found[0], found[1]
 
 
 def _below(values: Array, others: Array, weights: Array) -> Array:

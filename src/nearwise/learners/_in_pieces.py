@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.utils.random import sample_without_replacement
 
 from nearwise._common.digest import digest
 from nearwise._common.types import Array, Codes, Index
 from nearwise.distributed import Vectors
-from nearwise.distributed.vectors import NotFiniteError, finite_rows, is_dask, refuse_not_finite
-from nearwise.learners._range import refuse_extreme
+from nearwise.distributed.vectors import NotFiniteError, refuse_not_finite
+from nearwise.learners._rows import row_numbers, rows_of
 from nearwise.learners.coordinate_metrics import DiagonalMetric
+from nearwise.learners.metric import coordinates
 from nearwise.model.blocks import Constraints
 from nearwise.model.drawing import N_NEIGHBORS, squared_distances
 
@@ -71,47 +71,15 @@ class SpaceInPieces:
             distance = np.concatenate([part[kind][0] for part in found], axis=1)
             row = np.concatenate([part[kind][1] for part in found], axis=1)
             order = np.argsort(distance, axis=1, kind="stable")[:, :N_NEIGHBORS]
-            near, far_off = (
-                np.take_along_axis(row, order, axis=1),
-                np.take_along_axis(distance, order, axis=1),
-            )
-            place, column = np.nonzero(np.isfinite(far_off))
+            near = np.take_along_axis(row, order, axis=1)
+            place, column = np.nonzero(np.isfinite(np.take_along_axis(distance, order, axis=1)))
             pairs.append(np.stack([asking[place], near[place, column]], axis=1))
         return pairs[0], pairs[1]
-
-
-def refuse_too_few(vectors: Vectors) -> None:
-    """An error for rows that have no two objects, or no columns."""
-    n, d = vectors.shape
-    if n < 2 or d == 0:
-        raise ValueError(f"X has {n} rows of {d} columns; two rows and one column are needed at least")
 
 
 def limit() -> int:
     """How many numbers of rows are taken here at most."""
     return _TAKEN
-
-
-def rows_of(features: Any, rows: Index) -> Array:
-    """Some rows in memory, in double precision; an error for what is no finite number or too large."""
-    if not isinstance(features, Vectors):
-        found: Array = features[rows]
-        return found
-    taken = finite_rows(features, rows)
-    refuse_extreme(taken)
-    return taken
-
-
-def what_is_named(
-    vectors: Vectors, constraints: Constraints, codes: Codes | None
-) -> tuple[Vectors | Array, Constraints]:
-    """Only the objects that constraints name, where there are no labels and they are few; else the same."""
-    if codes is not None or constraints.is_stored:
-        return vectors, constraints
-    named = named_by(constraints)
-    if not len(named) or len(named) * vectors.shape[1] > _TAKEN:
-        return vectors, constraints
-    return rows_of(vectors, named), Constraints(constraints.resolve(len(named), named))
 
 
 def few_rows(vectors: Vectors, constraints: Constraints) -> tuple[Vectors | Array, Index | None]:
@@ -169,34 +137,12 @@ def _hash_of(first: int, rows: NDArray[Any], beside: Index, multipliers: Any, dt
     return int(hashed.sum(dtype=np.uint64))
 
 
-def refuse(X: Any, learner: object) -> None:
-    """An error for rows on Dask or in files, which would be collected in memory without a word, or fail."""
-    if is_dask(X):
-        raise TypeError(
-            f"{type(learner).__name__} cannot use Dask arrays here: fit, transform and pair_distance "
-            "of MetricLearner and FixedRankLearner can; what fits in memory is an array after X.compute()"
-        )
-    if isinstance(X, Vectors) and not isinstance(X, np.ndarray):
-        raise TypeError(
-            f"{type(learner).__name__} cannot use rows in files here: fit of MetricLearner and "
-            "FixedRankLearner can; X.take(rows) is an ordinary array of some rows"
-        )
-
-
 def transformed(X: Any, metric: Any, n_features: int, name: str, whole: bool) -> Any:
     """Coordinates of the rows of a Dask array or dataframe, lazily; `whole` as in `coordinates`."""
     array = _checked_array(X, n_features, name)
     width = n_features if whole or isinstance(metric, DiagonalMetric) else metric.factor.shape[1]
     dtype = np.float32 if array.dtype == np.float32 else np.float64
     return array.map_blocks(coordinates, metric, whole, dtype=dtype, chunks=(array.chunks[0], (width,)))
-
-
-def coordinates(rows: Any, metric: Any, whole: bool) -> NDArray[Any]:
-    """Of some rows, in their precision and computed in double; `whole` for those of the whole distance."""
-    doubled = rows.astype(np.float64, copy=False)
-    found = metric.isometric(doubled) if whole else metric.transform(doubled)
-    precision = np.float32 if rows.dtype == np.float32 else np.float64
-    return found.astype(precision) if sparse.issparse(found) else np.asarray(found, dtype=precision)
 
 
 def pair_distances(pairs: Any, X: Any, metric: Any, n_features: int, squared: bool) -> Any:
@@ -212,12 +158,7 @@ def pair_distances(pairs: Any, X: Any, metric: Any, n_features: int, squared: bo
     from nearwise.distributed.on_dask import chunked
 
     vectors = chunked(_checked_array(X, n_features, "the learner"))
-    rows = np.asarray(pairs)
-    if rows.ndim != 2 or rows.shape[1] != 2 or rows.dtype.kind not in "iu":
-        raise ValueError(f"with X, pairs must be row numbers of shape (m, 2), got {rows.dtype} {rows.shape}")
-    if rows.size and not (rows.min() >= 0 and rows.max() < len(vectors)):
-        wrong = int(np.flatnonzero(((rows < 0) | (rows >= len(vectors))).any(axis=1))[0])
-        raise ValueError(f"pair {wrong}: X has {len(vectors)} rows, and pair {wrong} is {rows[wrong]}")
+    rows = row_numbers(pairs, len(vectors))
     step = max(_TAKEN // (2 * n_features), 1)
     parts = []
     for low in range(0, len(rows), step):

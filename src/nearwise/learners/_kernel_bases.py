@@ -6,7 +6,6 @@ weights = J V Lambda^(-1/2). J is the identity for the full basis, and has `rank
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import linalg, sparse
 
-from nearwise._common import threads
 from nearwise._common.reading import finite, symmetric
 from nearwise._common.types import Array
+from nearwise.learners._bases import k_means
 from nearwise.learners.input_kernels import InputKernel, first_equal_rows
 from nearwise.linalg.directions import with_fixed_signs
 
@@ -184,19 +183,13 @@ def _cluster_means(K: Array, rank: int, rng: np.random.RandomState) -> Array:
 
 def _spectral_clusters(K: Array, rank: int, rng: np.random.RandomState) -> NDArray[np.int64]:
     """Clusters of a graph: k-means on the leading eigenvectors of its normalised weights, in unit rows."""
-    from sklearn.cluster import KMeans
-    from sklearn.exceptions import ConvergenceWarning
-
     n, lengths = len(K), np.sqrt(np.maximum(np.diag(K), 0.0))
     lengths = np.where(lengths > 0, lengths, 1.0)
     weights = np.maximum(K / lengths[:, None] / lengths, 0.0)
     degrees = np.sqrt(np.maximum(weights.sum(axis=1), np.finfo(np.float64).tiny))
     _, V = linalg.eigh(weights / degrees[:, None] / degrees, subset_by_index=[n - rank, n - 1])
     norms = np.linalg.norm(V, axis=1, keepdims=True)
-    search = KMeans(rank, n_init=1, max_iter=_CLUSTERING_STEPS, random_state=rng)
-    with threads.by_work(float(rank) * V.size), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # equal rows make fewer clusters, which is fine
-        return np.asarray(search.fit_predict(V / np.where(norms > 0, norms, 1.0)), dtype=np.int64)
+    return np.asarray(k_means(V / np.where(norms > 0, norms, 1.0), rank, rng).labels_, dtype=np.int64)
 
 
 def _averages(cluster: NDArray[np.int64], n: int) -> Array:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -25,16 +26,19 @@ except ImportError:
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
+@dataclass(eq=False)
 class Report:
     """Called after every iteration; counts them, and answers whether some callback has asked to stop.
 
     The answer is kept: a fit of several solves stops also where the first of them had just ended by itself.
     """
 
-    def __init__(self, estimator: Any, X: Any, y: Any, context: Any) -> None:
-        self.estimator, self.X, self.y, self.context = estimator, X, y, context
-        self.n_iterations = 0
-        self.stop = False
+    estimator: Any
+    X: Any
+    y: Any
+    context: Any
+    n_iterations: int = 0
+    stop: bool = False
 
     def __call__(self, record: Any) -> bool:
         self.n_iterations += 1

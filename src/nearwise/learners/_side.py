@@ -1,13 +1,12 @@
 """Side information as a learner takes it: labels, and constraints by row number or sample id.
 
 `read` checks it against the data and drops constraints on objects that are not there; the result can be
-restated for a subspace, outside which distances are fixed. `share_in_order` grades distances by it.
+restated for a subspace, outside which distances are fixed.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,16 +21,14 @@ from nearwise._common.reading import A_WEIGHT, id_list, is_weight, regular_array
 from nearwise._common.types import Array, Codes, Index
 from nearwise._common.warning import warn
 from nearwise.distributed import Vectors
-from nearwise.learners._grading import Part, area_under_roc, together
 from nearwise.learners._space import Outside
 from nearwise.learners._structure import Structure
-from nearwise.model import drawing, labelling
+from nearwise.model import labelling
 from nearwise.model.binding import unreachable
 from nearwise.model.blocks import Block, Constraints
 from nearwise.model.divergences import Divergence
 from nearwise.model.left_out import UnknownIdsWarning, left_out
 
-_GRADED_PAIRS = 50_000  # of all pairs of labelled objects, above which a sample is graded
 _SHOWN = 3  # unknown ids in a message
 _COMPARED = 1 << 22  # numbers of rows that are compared at a time
 
@@ -161,7 +158,7 @@ def weighed(constraints: Constraints, weights: Array | None) -> Constraints:
 
 def _counted(block: Block, weights: Array) -> Block:
     kept = np.flatnonzero((weights[block.object_ids] > 0).all(axis=1))
-    _, counts = _counting(block.object_ids, block.counts, weights)
+    _, counts = counting(block.object_ids, block.counts, weights)
     return replace(block.part(kept), weights=counts)
 
 
@@ -220,55 +217,7 @@ def tell_of_equal(constraints: Constraints, X: Any, numbered: Constraints | None
         warn(left_out(constraints, rows, f", as in {example}, whose objects are equal"))
 
 
-def share_in_order(
-    side: SideInformation,
-    squared_distances: Callable[[Index, Index], Array],
-    rng: np.random.RandomState,
-    weights: Array | None = None,
-) -> float:
-    """How often something that shall be nearer is nearer, under the given squared distances of rows i, j.
-
-    From labels and from bounds on distances: of all combinations of a similar with a dissimilar pair, the
-    share in which the similar one is nearer (the area under the ROC curve). From comparisons: the share that
-    holds. Where there are both, their mean, weighted by the number of pairs and of comparisons. Constraints
-    count by their weights; where the objects have weights too, times the product of those of its objects.
-    """
-    parts = parts_in_order(side, squared_distances, rng, weights)
-    if not parts:
-        raise ValueError(
-            "nothing to score by: needs labels y with two classes and two objects of one class, or "
-            "constraints with similar and dissimilar pairs or comparisons among these objects. In "
-            "cross-validation, cv=StratifiedKFold() keeps all classes in all parts, and constraints and "
-            "sample_ids reach score by metadata routing: sklearn.set_config(enable_metadata_routing=True)"
-        )
-    return together(parts).score
-
-
-def parts_in_order(
-    side: SideInformation,
-    squared_distances: Callable[[Index, Index], Array],
-    rng: np.random.RandomState,
-    weights: Array | None = None,
-) -> list[Part]:
-    """What `share_in_order` is the mean of; none where there is nothing that has an order."""
-    similar, dissimilar = (_counting(rows, counts, weights) for rows, counts in _graded_pairs(side, rng))
-    parts: list[Part] = []
-    if len(similar[0]) and len(dissimilar[0]):
-        near, far = (squared_distances(*rows.T) for rows, _ in (similar, dissimilar))
-        parts += area_under_roc(near, far, similar[1], dissimilar[1])
-    for block in side.constraints.blocks:
-        if block.of_kind.n_distances != 2:
-            continue
-        rows, weight = _counting(block.object_ids, block.counts, weights)
-        if len(rows):
-            margin = squared_distances(*rows[:, 2:].T)
-            margin -= squared_distances(*rows[:, :2].T)
-            holds, total = (np.sign(margin) + 1.0) / 2.0, float(weight.sum())
-            parts.append(Part(holds, weight, total, float(weight @ holds) / total))
-    return parts
-
-
-def _counting(rows: Index, counts: Array, weights: Array | None) -> tuple[Index, Array]:
+def counting(rows: Index, counts: Array, weights: Array | None) -> tuple[Index, Array]:
     """Those without an object of weight zero, and their weights: times that of every object, once."""
     if weights is None:
         return rows, counts
@@ -341,22 +290,6 @@ def _codes(y: ArrayLike, n_objects: int, complete: bool, weights: Array | None) 
     if weights is not None:
         labels = labels.of_rows(weights > 0)
     return (None if labels.useless else labels.codes), labels.useless
-
-
-def _graded_pairs(
-    side: SideInformation, rng: np.random.RandomState
-) -> tuple[tuple[Index, Array], tuple[Index, Array]]:
-    """Similar and dissimilar pairs, each with their weights."""
-    blocks = [block for block in side.constraints.blocks if block.tells_pairs]
-    drawn: tuple[Index, ...] = (np.empty((0, 2), np.int64), np.empty((0, 2), np.int64))
-    if side.codes is not None:
-        drawn = drawing.random_pairs(side.codes, _GRADED_PAIRS, rng)
-    found = []
-    for sign, others in zip((-1, 1), drawn, strict=True):
-        given = [block for block in blocks if block.relation == sign]
-        rows = np.concatenate([*(block.object_ids for block in given), others])
-        found.append((rows, np.concatenate([*(block.counts for block in given), np.ones(len(others))])))
-    return found[0], found[1]
 
 
 def _refuse_exceeded(

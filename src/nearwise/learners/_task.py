@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from nearwise._common.types import Array, Codes
 from nearwise.distributed import Vectors
-from nearwise.learners._in_pieces import SpaceInPieces, few_rows, rows_of
-from nearwise.learners._selection import Trial
+from nearwise.learners._grading import Trial
+from nearwise.learners._in_pieces import SpaceInPieces, few_rows
+from nearwise.learners._rows import rows_of
 from nearwise.learners._side import weighed
 from nearwise.learners._space import Outside, Space, mapped
 from nearwise.learners._structure import AnyProblem, Structure

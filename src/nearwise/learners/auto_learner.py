@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,8 +18,9 @@ from nearwise._common.types import Array, Index
 from nearwise.distributed import vectors_of
 from nearwise.learners import _side, metric_learner
 from nearwise.learners._checkpoint import open_checkpoint
-from nearwise.learners._contest import BEFORE, Candidate, compete
 from nearwise.learners._discriminants import Scores, discriminants
+from nearwise.learners._fits import Fit, Interrupted, Learned, Step, best_of, prepared
+from nearwise.learners._grading import first_as_good
 from nearwise.learners._progress import progress, whole, with_callbacks
 from nearwise.learners.base import Learner
 from nearwise.learners.coordinate_metrics import JoinedMetric
@@ -30,6 +31,7 @@ from nearwise.model.divergences import Divergence
 from nearwise.solving.result import Record
 
 LINEAR, KERNEL, SUM = "linear", "rbf", "linear+rbf"
+BEFORE = "euclidean"  # the name of the prior of the linear kind
 MOST_CLASSES = 100  # for which there are scores
 _FEWEST_OBJECTS = 20  # labelled ones, below which there are no scores
 
@@ -167,12 +169,12 @@ class AutoLearner(Learner):
         found: list[Scores] = []
         kinds = (LINEAR, SUM, KERNEL) if wanted == "auto" else (wanted,)
         with progress(self, X, y) as report:
-            won = compete(_candidates(kinds, X, side, how["random_state"], found), callback=report, **how)
-        learned, name = won.learned, won.name
+            candidates = _candidates(kinds, X, side, how["random_state"], found)
+            name, learned, scores = _compete(candidates, callback=report, **how)
         if name not in (BEFORE, LINEAR):
             learned = replace(learned, kept_prior=False)  # the scores are learned, whatever M is
         self.choice_, self.choice_reason_ = BEFORE if learned.kept_prior else name, ""
-        self.choice_scores_ = won.scores if len(kinds) > 1 else ()
+        self.choice_scores_ = scores if len(kinds) > 1 else ()
         self._keep_learned(learned, side, report.n_iterations)
         factor = symmetric_root(learned.factor)
         if name in (BEFORE, LINEAR):
@@ -213,12 +215,20 @@ class AutoLearner(Learner):
     @available_if(lambda self: self._is_linear())
     def get_mahalanobis_matrix(self) -> Array:
         """M, d x d, where the metric is linear."""
-        return self._fitted_metric().matrix  # type: ignore[attr-defined]
+        return self._fitted_metric().matrix
+
+
+class _Candidate(NamedTuple):
+    """A kind of fit; `made_from` as in `prepared`."""
+
+    name: str
+    features: Array
+    made_from: Callable[[Index], Array] | None = None
 
 
 def _candidates(
     kinds: tuple[str, ...], X: Array, side: _side.SideInformation, seed: int, found: list[Scores]
-) -> Iterator[Candidate]:
+) -> Iterator[_Candidate]:
     """The kinds that compete, in their order; what gives scores is put in `found`."""
     codes, weights = side.codes, side.weights
     assert codes is not None
@@ -232,13 +242,65 @@ def _candidates(
         return made[key]
 
     if LINEAR in kinds:
-        yield Candidate(LINEAR, X)
+        yield _Candidate(LINEAR, X)
     if len(kinds) == 1 and LINEAR in kinds:
         return
     fitted, scores = discriminants(X, codes, np.arange(len(X)), np.random.RandomState(seed), weights)
     found.append(fitted)
     if SUM in kinds:
         centred = X - fitted.centre
-        yield Candidate(SUM, np.hstack([centred, scores]), lambda rows: np.hstack([centred, left_out(rows)]))
+        yield _Candidate(SUM, np.hstack([centred, scores]), lambda rows: np.hstack([centred, left_out(rows)]))
     if KERNEL in kinds:
-        yield Candidate(KERNEL, scores, left_out)
+        yield _Candidate(KERNEL, scores, left_out)
+
+
+def _compete(
+    candidates: Iterable[_Candidate], **how: Any
+) -> tuple[str, Learned, tuple[tuple[str, float], ...]]:
+    """Finish the fit of the candidate that does best on what is held out; its name, and the scores of all.
+
+    Candidates come in an order, the prior before a linear one, unless a penalty is given. Of those whose
+    score is within half a standard error of the highest, the first wins. Where too little is
+    known to hold something out, it is the first; and where somebody asks to stop, the best of the first.
+
+    `how` are the arguments of `prepared`.
+    """
+    entries: list[tuple[str, Fit, Step]] = []
+    first: tuple[str, Fit] | None = None
+    for candidate in candidates:
+        fit = prepared(candidate.features, made_from=candidate.made_from, compared=True, **how)
+        first = first or (candidate.name, fit)
+        try:
+            fit.choose()
+        except Interrupted as stop:
+            return first[0], _stopped(first[1], stop), _scores(entries)
+        if not fit.steps:
+            break
+        entries += _entries(candidate, fit)
+    assert first is not None
+    if not entries:
+        return first[0], first[1].finish(), ()
+    name, fit, step = entries[first_as_good([step.grade for _, _, step in entries])]
+    return name, fit.finish(step), _scores(entries)
+
+
+def _entries(candidate: _Candidate, fit: Fit) -> list[tuple[str, Fit, Step]]:
+    """The candidate with its best penalty; where its features are no learned ones, its prior for itself."""
+    if candidate.made_from is not None:
+        return [(candidate.name, fit, best_of(fit.steps))]
+    prior = [step for step in fit.steps if step.share == 0.0 and fit.penalty is None]
+    learned = best_of([step for step in fit.steps if step.share != 0.0])
+    return [*((BEFORE, fit, step) for step in prior), (candidate.name, fit, learned)]
+
+
+def _stopped(first: Fit, stop: Interrupted) -> Learned:
+    """What the first candidate has, whichever was asked to stop."""
+    if not first.steps:
+        return first.stopped(stop)
+    found = replace(first.before(), factor=best_of(first.steps).factor)
+    # without scores: it is not known which penalty is the best, as long as others compete
+    return replace(found, result=stop.result, penalty=stop.penalty, scores=(), kept_prior=False)
+
+
+def _scores(entries: list[tuple[str, Fit, Step]]) -> tuple[tuple[str, float], ...]:
+    return tuple((name, step.grade.score) for name, _, step in entries)

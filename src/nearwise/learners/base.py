@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,16 +25,15 @@ from nearwise._common.types import Array, Index
 from nearwise._common.warning import warn
 from nearwise.distributed import Vectors
 from nearwise.distributed.vectors import is_dask
-from nearwise.learners import _in_pieces, _range, _side
+from nearwise.learners import _grading, _in_pieces, _rows, _side
 from nearwise.learners._export import Exports
 from nearwise.learners._fits import Learned, learn
-from nearwise.learners._grading import SCORINGS
 from nearwise.learners._progress import Callbacks, progress
 from nearwise.learners._space import Outside
 from nearwise.learners._structure import AnyResult, Structure
 from nearwise.learners.coordinate_metrics import DiagonalMetric
 from nearwise.learners.decisions import PairDecisions
-from nearwise.learners.input_kernels import is_precomputed
+from nearwise.learners.metric import coordinates
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence, Frobenius, LogDet, VonNeumann
 from nearwise.solving.result import CONTRADICTION, Status
@@ -44,7 +43,7 @@ DIVERGENCES: dict[str, Divergence] = {
     "vonneumann": VonNeumann(),
     "frobenius": Frobenius(),
 }
-METADATA = {"constraints": True, "sample_ids": True}
+METADATA = {"constraints": True, "sample_ids": True, "sample_weight": True}
 
 
 class PriorKeptWarning(UserWarning):
@@ -53,18 +52,6 @@ class PriorKeptWarning(UserWarning):
 
 class WorseThanEuclideanWarning(UserWarning):
     """What was learned orders held-out objects worse than the Euclidean distance of the data as they are."""
-
-
-class LearnedMetric(Protocol):
-    """What a fitted learner measures with: `nearwise.Metric` or `nearwise.KernelMetric`."""
-
-    factor: Array
-
-    def transform(self, X: Any) -> Array: ...
-
-    def squared_distances(self, X: Any, Y: Any) -> Array: ...
-
-    def pair_squared_distances(self, X: Any, i: Index, j: Index) -> Array: ...
 
 
 class Learner(
@@ -79,8 +66,8 @@ class Learner(
 
     # With metadata routing, these names go to fit and score without being asked for: they have one meaning. A
     # pipeline passes sample_weight to the score of its last step in any case.
-    __metadata_request__fit: ClassVar[dict[str, bool]] = {**METADATA, "sample_weight": True}
-    __metadata_request__score: ClassVar[dict[str, bool]] = {**METADATA, "sample_weight": True}
+    __metadata_request__fit: ClassVar[dict[str, bool]] = METADATA
+    __metadata_request__score: ClassVar[dict[str, bool]] = METADATA
 
     metric_: Any
     start_metric_: Any
@@ -103,7 +90,7 @@ class Learner(
             known = self.n_features_in_, type(self).__name__
             return _in_pieces.transformed(X, metric, *known, whole=self._is_whole)
         rows = self._checked(X, [np.float64, np.float32])  # what is neither becomes the first
-        return _in_pieces.coordinates(rows, metric, self._is_whole)
+        return coordinates(rows, metric, self._is_whole)
 
     def distances(self, X: Any, Y: Any = None, *, squared: bool = False) -> Array:
         """Learned distances of every row of X to every row of Y, by default of X.
@@ -155,11 +142,11 @@ class Learner(
                     f"fitted with {self.n_features_in_}"
                 )
             X = check_array(vectors.reshape(-1, vectors.shape[2]), input_name="pairs")
-            _range.refuse_extreme(X, "pairs")
+            _rows.refuse_extreme(X, "pairs")
             rows = np.arange(len(X)).reshape(-1, 2)
         else:
             X = self._checked(X)
-            rows = _row_numbers(pairs, X.shape[0])
+            rows = _rows.row_numbers(pairs, X.shape[0])
         found = metric.pair_squared_distances(X, *rows.T)
         return found if squared else np.sqrt(found)
 
@@ -190,7 +177,7 @@ class Learner(
         weights = None
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        return _side.share_in_order(
+        return _grading.share_in_order(
             side,
             lambda i, j: metric.pair_squared_distances(X, i, j),
             check_random_state(self.random_state),
@@ -209,7 +196,7 @@ class Learner(
 
     def _linear_map(self) -> Array:
         """The linear map of `transform` of a `Metric`, one row per coordinate."""
-        metric: Any = self._fitted_metric()
+        metric = self._fitted_metric()
         return metric.isometric(np.eye(metric.n_features)).T if self._is_whole else metric.components
 
     def _learn(
@@ -264,7 +251,7 @@ class Learner(
             side, outside = side.inside(outside), None
         # labels that tell nothing grade nothing either, which matters only where something is learned
         gradable = side.codes is not None or bool(side.useless and not len(side.constraints))
-        scoring = one_of(getattr(self, "scoring", "auto"), "scoring", SCORINGS)
+        scoring = one_of(getattr(self, "scoring", "auto"), "scoring", _grading.SCORINGS)
         if not gradable and scoring not in ("auto", "roc_auc"):
             hint = "without them, 'roc_auc' looks at constraints"
             raise ValueError(f"scoring={scoring!r} needs labels y; {hint}")
@@ -314,36 +301,53 @@ class Learner(
             warn(f"{name}: {result.message}", ConvergenceWarning)
 
     def _training_data(self, X: Any) -> Any:
-        _in_pieces.refuse(X, self)
-        refuse_tuples(X)
+        _rows.refuse(X, self)
+        _rows.refuse_tuples(X)
         X = validate_data(  # by rows, so that products of equal numbers are rounded the same
             self, X, accept_sparse=self._accept_sparse, dtype=np.float64, order="C", ensure_min_samples=2
         )
-        if not is_precomputed(getattr(self, "kernel", None)):  # inner products are squares already
-            _range.refuse_extreme(X, tiny=True)
+        if not self._is_precomputed:  # inner products are squares already
+            _rows.refuse_extreme(X, tiny=True)
         return X
 
-    def _fitted_metric(self) -> LearnedMetric:
+    def _fitted_metric(self) -> Any:
         check_is_fitted(self)
-        metric: LearnedMetric = self.metric_
-        return metric
+        return self.metric_
 
     def _checked(self, X: Any, dtype: Any = np.float64) -> Any:
-        _in_pieces.refuse(X, self)
+        _rows.refuse(X, self)
         X = validate_data(self, X, accept_sparse=self._accept_sparse, dtype=dtype, reset=False)
-        if not is_precomputed(getattr(self, "kernel", None)):
-            _range.refuse_extreme(X)
+        if not self._is_precomputed:
+            _rows.refuse_extreme(X)
         return X
 
     @property
+    def _is_precomputed(self) -> bool:
+        """Whether rows of data are values of a kernel with the training objects."""
+        return _rows.is_precomputed(getattr(self, "kernel", None))
+
+    @property
     def _accept_sparse(self) -> str | bool:
-        return "csr"
+        return False if self._is_precomputed else "csr"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = bool(self._accept_sparse)
+        tags.input_tags.pairwise = self._is_precomputed
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+class LinearLearner(Learner):
+    """A learner of one matrix, whose `transform` is a linear map."""
+
+    @property
+    def components_(self) -> Array:
+        return self._linear_map()
+
+    def get_mahalanobis_matrix(self) -> Array:
+        """M, d x d, also where it was learned in a subspace only."""
+        return self._fitted_metric().matrix
 
 
 def contradiction(found: AnyResult) -> RowsError:
@@ -352,31 +356,7 @@ def contradiction(found: AnyResult) -> RowsError:
     return RowsError(rows, before=CONTRADICTION, after="; a finite penalty lets them give way")
 
 
-def refuse_tuples(X: Any) -> None:
-    """Say how pairs and triplets of vectors are learned from, where they stand in place of the data."""
-    try:
-        shape: tuple[int, ...] = np.shape(X) if isinstance(X, list | tuple) else getattr(X, "shape", ())
-    except ValueError:  # rows of different lengths, which the check of the data names
-        return
-    if len(shape) == 3:
-        kind = {2: "pairs", 3: "triplets", 4: "quadruplets"}.get(shape[1], "tuples")
-        raise ValueError(
-            f"X must be an array of n rows and d columns, got shape {shape}; if these are {kind} of vectors, "
-            "write X, side = nearwise.constraints.from_tuples(tuples, y), and fit(X, constraints=side)"
-        )
-
-
 def rank_wanted(rank: Any, largest: int) -> int | None:
     """The parameter `rank`, at most `largest`."""
     count = whole_number_or_none(rank, "rank")
     return None if count is None else min(count, largest)
-
-
-def _row_numbers(pairs: Any, n_objects: int) -> NDArray[np.int64]:
-    rows = np.asarray(pairs)
-    if rows.ndim != 2 or rows.shape[1] != 2 or rows.dtype.kind not in "iu":
-        raise ValueError(f"with X, pairs must be row numbers of shape (m, 2), got {rows.dtype} {rows.shape}")
-    wrong = np.argwhere((rows < 0) | (rows >= n_objects))
-    if len(wrong):
-        raise ValueError(f"pair {wrong[0, 0]}: X has {n_objects} rows, and no row {rows[tuple(wrong[0])]}")
-    return rows.astype(np.int64)

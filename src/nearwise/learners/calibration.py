@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -14,13 +14,6 @@ from nearwise._common.types import Array, Mask
 STRATEGIES = ("accuracy", "f_beta", "max_tpr", "max_tnr")
 METHODS = ("isotonic", "platt")
 _CONFIDENCE = 0.95
-
-
-class Probability(Protocol):
-    """Distances to probabilities of being the same."""
-
-    def of(self, distances: Array) -> Array:
-        """One probability per distance; it never rises with the distance."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +44,9 @@ class PlattProbability:
         from scipy.special import expit
 
         return np.asarray(expit(self.intercept - self.slope * distances))
+
+
+Probability: TypeAlias = IsotonicProbability | PlattProbability  # of being the same; never rises
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from nearwise._common.markup import fact_table
 from nearwise._common.memory import foresee
 from nearwise._common.types import Array, Index
 from nearwise.learners.input_kernels import InputKernel, in_parts, paired_products
-from nearwise.learners.metric import distance_of_two, store_by_rows, two_vectors
+from nearwise.learners.metric import StoredByRows, distance_of_two, two_vectors
 from nearwise.model.drawing import squared_distances
 
 
@@ -104,7 +104,7 @@ class DiagonalMetric(ByCoordinates):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class JoinedMetric(ByCoordinates):
+class JoinedMetric(StoredByRows, ByCoordinates):
     """The squared distance |B'(f(x) - f(y))|^2 of f(x) = (z, weights' k(z, points) + offset), z = x - centre.
 
     Attributes
@@ -125,9 +125,6 @@ class JoinedMetric(ByCoordinates):
     offset: Array
     factor: Array
     joined: bool = True
-
-    def __post_init__(self) -> None:
-        store_by_rows(self)
 
     def __repr__(self) -> str:
         parts = f"{self.n_features} features and " if self.joined else ""
@@ -150,7 +147,7 @@ class JoinedMetric(ByCoordinates):
 
 
 @dataclass(frozen=True, eq=False)
-class KernelMap(ByCoordinates):
+class KernelMap(StoredByRows, ByCoordinates):
     """A map of all objects that the input kernel accepts to coordinates: factor^T [k0(x, points)].
 
     Attributes
@@ -165,9 +162,6 @@ class KernelMap(ByCoordinates):
     points: Any
     factor: Array
     training: Array | None = None
-
-    def __post_init__(self) -> None:
-        store_by_rows(self)
 
     def transform(self, X: Any) -> Array:
         """Coordinates, one row per object."""
@@ -192,6 +186,31 @@ class KernelMap(ByCoordinates):
         if Y is not None:
             return self.transform(Y)
         return left if self.training is None else self.training
+
+
+@dataclass(frozen=True, eq=False)
+class KernelFeatures:
+    """phi(x) = weights^T k0(x, points), with the inner products of the kernel on the span of the points."""
+
+    kernel: InputKernel
+    points: Any
+    weights: Array
+
+    def __call__(self, X: Any) -> Array:
+        """One row per object."""
+        return self.kernel.gram(X, self.points) @ self.weights
+
+
+@dataclass(frozen=True, eq=False)
+class LowRankKernelMetric(ByCoordinates):
+    """The squared distance |G^T (phi(x) - phi(y))|^2 of a factor G learned on kernel features."""
+
+    features: KernelFeatures
+    factor: Array
+
+    def transform(self, X: Any) -> Array:
+        """Coordinates whose Euclidean distance is the learned one."""
+        return self.features(X) @ self.factor
 
 
 def scaled(rows: Any, factors: Array) -> Any:

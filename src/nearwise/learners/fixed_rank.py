@@ -1,15 +1,15 @@
-"""What the fixed-rank estimators share: geometries by name, starts, units, and batch and online runs."""
+"""What the fixed-rank estimators share: geometries by name, kernels, starts, units, batch and online runs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from nearwise._common.checks import one_of, share, tolerance, whole_number, whole_number_or_none
+from nearwise._common.errors import RowsError
 from nearwise._common.threads import one_blas_thread
 from nearwise._common.types import Array
 from nearwise.fixed_rank.cone import LogEuclidean
@@ -18,11 +18,17 @@ from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
 from nearwise.fixed_rank.forms import product
 from nearwise.fixed_rank.geometry import Flat, Geometry, Polar
 from nearwise.fixed_rank.online import Passes, Schedule, Stream, searched_schedule
-from nearwise.fixed_rank.regression import Regression
+from nearwise.fixed_rank.regression import Regression, constraint_forms, root_mean_square
 from nearwise.fixed_rank.runs import Run
 from nearwise.learners._checkpoint import Checkpoint
+from nearwise.learners._kernel_bases import kernel_basis
+from nearwise.learners._rows import is_precomputed
+from nearwise.learners.coordinate_metrics import KernelFeatures
+from nearwise.learners.input_kernels import InputKernel
 from nearwise.linalg.directions import turned, with_fixed_signs
 from nearwise.linalg.magnitudes import largest_entry
+from nearwise.model.binding import LARGEST_CHANGE
+from nearwise.model.blocks import Constraints
 
 GEOMETRIES = ("flat", "polar", "affine_invariant", "log_euclidean")
 STARTS = ("principal", "identity", "random")
@@ -103,6 +109,43 @@ class Units:
         return replace(found, factor=self.outward(found.factor), cost=told(found.cost), history=history)
 
 
+def of_constraints(
+    side: Constraints, rows: Any, n_objects: int, units: Units | None, targets: Array | None = None
+) -> tuple[Regression, Units]:
+    """The cost of constraints with all their bounds on the rows, or without rows on a kernel, in units.
+
+    Where there are no units yet, they are those of the rows, and of some targets, by default of all bounds.
+    """
+    forms = constraint_forms(side.blocks, rows, n_objects, None if units is None else units.feature)
+    units = units or Units(forms.unit, root_mean_square(side.bounds if targets is None else targets))
+    # relations of constraints count the allowed side, as those of the regression do
+    return Regression.weighted(forms, side.bounds / units.target, side.relations, side.weights), units
+
+
+def solved(
+    problem: Regression,
+    start: Array,
+    chosen: Settings,
+    rng: np.random.RandomState,
+    callback: Callable[[FixedRankRecord], Any] | None = None,
+    memory: Checkpoint | None = None,
+) -> tuple[FixedRankResult, Schedule | None, int]:
+    """A run by the solver that is chosen, its schedule, and the samples seen, None and 0 unless it is online.
+
+    One over all data is in legs that a checkpoint keeps, if there is one.
+    """
+    if chosen.solver == "online":
+        return epochs(problem, start, chosen, None, 0, rng, callback, chosen.epochs)
+    if memory is None:
+        return batch(problem, start, chosen, callback), None, 0
+
+    def leg(factor: Array | None, max_iter: int) -> FixedRankResult:
+        begin = start if factor is None else factor
+        return batch(problem, begin, replace(chosen, max_iter=max_iter), callback)
+
+    return memory.last(leg, start, chosen.max_iter, FixedRankRecord), None, 0
+
+
 def batch(
     problem: Regression,
     start: Array,
@@ -114,23 +157,10 @@ def batch(
     Of all factors of the matrix that is found, the one nearest to the start: which turn of the coordinates
     the way there ends in is a matter of rounding.
     """
-    with quiet_blas(problem):
+    # where the data are small, more BLAS threads gain nothing, and lose much on a busy machine
+    with one_blas_thread(problem.n_samples * problem.forms.dimension <= _MANY_THREADS):
         found = _batch(problem, start, chosen, callback)
         return replace(found, factor=turned(found.factor, start))
-
-
-def batch_with(
-    memory: Checkpoint | None, problem: Regression, start: Array, chosen: Settings, callback: Any
-) -> FixedRankResult:
-    """The same, in legs that a checkpoint keeps, if there is one."""
-    if memory is None:
-        return batch(problem, start, chosen, callback)
-
-    def solved(factor: Array | None, max_iter: int) -> FixedRankResult:
-        limited = replace(chosen, max_iter=max_iter)
-        return batch(problem, start if factor is None else factor, limited, callback)
-
-    return memory.last(solved, start, chosen.max_iter, FixedRankRecord)
 
 
 def _batch(
@@ -166,11 +196,6 @@ def _batch(
     return run.around(geometry, found)
 
 
-def quiet_blas(problem: Regression) -> AbstractContextManager[Any]:
-    """One BLAS thread where the data are small: more gain nothing, and lose much on a busy machine."""
-    return one_blas_thread(problem.n_samples * problem.forms.dimension <= _MANY_THREADS)
-
-
 def epochs(
     problem: Regression,
     start: Array,
@@ -185,31 +210,42 @@ def epochs(
 
     With `n_passes` None, one pass in the order of the data.
     """
-    with one_blas_thread():  # mini-batches are small
-        return _epochs(problem, start, chosen, schedule, seen, rng, callback, n_passes)
-
-
-def _epochs(
-    problem: Regression,
-    start: Array,
-    chosen: Settings,
-    schedule: Schedule | None,
-    seen: int,
-    rng: np.random.RandomState,
-    callback: Callable[[FixedRankRecord], Any] | None,
-    n_passes: int | None,
-) -> tuple[FixedRankResult, Schedule, int]:
     geometry, generator = chosen.geometry, np.random.default_rng(rng.randint(2**31))
-    stream = Stream(geometry.point(start), seen)
-    run = Passes(problem, geometry, stream, n_passes or 1, callback)
-    if schedule is None:
-        expected = max(problem.n_samples, _STREAM if n_passes is None else 0)
-        schedule = searched_schedule(
-            problem, geometry, stream.point, chosen.batch_size, generator, expected, chosen.constant_step
-        )
-    order = None if n_passes is None else generator
-    found, stream = run.result(schedule, chosen.batch_size, order)
+    with one_blas_thread():  # mini-batches are small
+        stream = Stream(geometry.point(start), seen)
+        run = Passes(problem, geometry, stream, n_passes or 1, callback)
+        if schedule is None:
+            expected = max(problem.n_samples, _STREAM if n_passes is None else 0)
+            schedule = searched_schedule(
+                problem, geometry, stream.point, chosen.batch_size, generator, expected, chosen.constant_step
+            )
+        order = None if n_passes is None else generator
+        found, stream = run.result(schedule, chosen.batch_size, order)
     return found, schedule, stream.seen
+
+
+def kernel_features(estimator: Any, X: Any, rng: np.random.RandomState) -> KernelFeatures | None:
+    """The features of the estimator's kernel, MBS11 8.3; None where it has none.
+
+    They are coordinates in the span of `n_basis` objects drawn from X, or of all if there are fewer. The
+    kernel is a name, a function of two rows, or "precomputed", with X its square matrix. For the kernels that
+    have one, gamma is 1 / (d var(X)) unless `kernel_params` says otherwise.
+    """
+    kernel, parameters = estimator.kernel, dict(estimator.kernel_params or {})
+    if kernel is None:
+        return None
+    n_basis = whole_number(estimator.n_basis, "n_basis")
+    if not isinstance(kernel, str) and not callable(kernel):
+        raise TypeError(f"kernel must be None, a name or a function of two rows, got {kernel!r}")
+    if is_precomputed(kernel) and X.shape[0] != X.shape[1]:
+        raise ValueError(f"kernel='precomputed' needs a square kernel matrix for fit, got shape {X.shape}")
+    if kernel in ("rbf", "laplacian", "poly", "polynomial", "sigmoid"):
+        squares = X.multiply(X).mean() if hasattr(X, "multiply") else np.square(X).mean()
+        variance = float(squares - X.mean() ** 2)
+        parameters.setdefault("gamma", 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0)
+    source = InputKernel(kernel, parameters)
+    basis = kernel_basis(source, X, "subset", n_basis, rng)
+    return KernelFeatures(source, basis.points, basis.weights)
 
 
 def start_factor(
@@ -277,3 +313,26 @@ def best_multiple(problem: Regression, start: Array) -> Array:
     values = problem.forms.cross(image, image)
     share = float(values @ problem.targets) / max(float(values @ values), np.finfo(float).tiny)
     return start * np.sqrt(share) if share > 0 else start
+
+
+def refuse_incomparable(constraints: Constraints, filled: Constraints, typical: float) -> None:
+    """Refuse bounds beside which the typical squared distance of the objects is nothing.
+
+    `constraints` are for the message; `filled` are the same rows with all their bounds.
+    """
+    if not typical > 0.0:
+        return
+    start = 0
+    for block in filled.blocks:
+        for low, bounds in block.bound_chunks():
+            ratio = np.abs(bounds) / typical
+            far = (ratio > LARGEST_CHANGE) | ((bounds != 0.0) & (ratio < 1.0 / LARGEST_CHANGE))
+            if far.any():
+                place = int(np.flatnonzero(far)[0])
+                raise RowsError(
+                    [constraints.stated(start + low + place)],
+                    after=f": its bound is {ratio[place]:.0e} times the median squared distance, and double "
+                    f"precision bears a factor of {LARGEST_CHANGE:.0e}; is the unit of the bounds that of "
+                    "the features squared?",
+                )
+        start += len(block)

@@ -20,8 +20,8 @@ from nearwise._common.warning import warn
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult, minimise
 from nearwise.fixed_rank.geometry import Flat
 from nearwise.fixed_rank.online import Schedule
-from nearwise.fixed_rank.regression import Regression, constraint_forms, root_mean_square
-from nearwise.learners import _in_pieces, _side, fixed_rank as shared
+from nearwise.fixed_rank.regression import Regression
+from nearwise.learners import _rows, _side, fixed_rank as shared
 from nearwise.learners._progress import whole
 from nearwise.learners.base import PriorKeptWarning
 from nearwise.linalg.directions import with_fixed_signs
@@ -132,17 +132,11 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
         chosen = shared.settings(self, len(matrix))
         side = self._side(matrix, constraints, sample_ids)
         self.margin_ = _typical(matrix, self.input)
-        problem, units = _problem(side, len(matrix), None, self.margin_)
+        problem, units = shared.of_constraints(with_margins(side, self.margin_), None, len(matrix), None)
+        start = self._start(matrix, chosen.rank, problem, units, rng)
         if not len(side):
-            return self._keep_start(self._start(matrix, chosen.rank, problem, units, rng), units)
-        inward, callback = self._start(matrix, chosen.rank, problem, units, rng), self.callback
-        if chosen.solver == "online":
-            found, self.schedule_, self.n_seen_ = shared.epochs(
-                problem, inward, chosen, None, 0, rng, callback, chosen.epochs
-            )
-        else:
-            found = shared.batch(problem, inward, chosen, callback)
-            self.schedule_, self.n_seen_ = None, 0
+            return self._keep_start(start, units)
+        found, self.schedule_, self.n_seen_ = shared.solved(problem, start, chosen, rng, self.callback)
         self._keep(found, units, side)
         if found.status is Status.LIMIT and chosen.solver != "online":
             warn(f"{type(self).__name__}: {found.message}", ConvergenceWarning)
@@ -177,7 +171,7 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
         side = self._side(matrix, constraints, sample_ids)
         if not len(side):
             raise ValueError("nothing to learn from: there are no constraints on these objects")
-        problem, units = _problem(side, n, self.units_, self.margin_)
+        problem, units = shared.of_constraints(with_margins(side, self.margin_), None, n, self.units_)
         found, self.schedule_, self.n_seen_ = shared.epochs(
             problem, units.inward(self.embedding_), chosen, self.schedule_, self.n_seen_, rng, None, 1
         )
@@ -205,7 +199,7 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
     def _checked(self, X: ArrayLike, reset: bool) -> Array:
         one_of(self.input, "input", ("distances", "kernel"))
         allowed: Any = "allow-nan" if self.input == "distances" else True
-        _in_pieces.refuse(X, self)
+        _rows.refuse(X, self)
         matrix = validate_data(
             self, X, dtype=np.float64, ensure_all_finite=allowed, ensure_min_samples=2, reset=reset
         )
@@ -221,9 +215,8 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
         if len(wrong):
             i, j = wrong[0]
             pair = f"X[{i}, {j}] is {matrix[i, j]} and X[{j}, {i}] is {matrix[j, i]}"
-            cause = (
-                "Negative values in data: " if matrix[i, j] < 0 else ""
-            )  # as scikit-learn's checks want it
+            # as scikit-learn's checks want it
+            cause = "Negative values in data: " if matrix[i, j] < 0 else ""
             raise ValueError(f"{cause}squared distances are symmetric and not negative, but {pair}")
         return np.where(known, matrix, matrix.T)
 
@@ -250,13 +243,11 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
         self, matrix: Array, rank: int, problem: Regression, units: shared.Units, rng: np.random.RandomState
     ) -> Array:
         """G_0 in units."""
-        if (
-            not isinstance(self.start, str)
-            or one_of(self.start, "start", ("principal", "random")) == "random"
-        ):
+        by_name = isinstance(self.start, str)
+        if not by_name or one_of(self.start, "start", ("principal", "random")) == "random":
             start = shared.start_factor(self.start, matrix, len(matrix), rank, rng)
             typical = float(np.nanmean(np.abs(matrix))) or 1.0
-            return units.inward(start * np.sqrt(typical) if isinstance(self.start, str) else start)
+            return units.inward(start * np.sqrt(typical) if by_name else start)
         if self.input == "kernel":
             return units.inward(_leading_factor(matrix, rank, rng))
         if np.isfinite(matrix).all():
@@ -283,15 +274,6 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
         cause = "there are no constraints on these objects, and the kernel alone says nothing new"
         warn(f"{type(self).__name__} returns its start: {cause}", PriorKeptWarning)
         return self
-
-
-def _problem(
-    side: Constraints, n: int, units: shared.Units | None, margin: float
-) -> tuple[Regression, shared.Units]:
-    forms, bounds = constraint_forms(side.blocks, None, n), with_margins(side, margin).bounds
-    units = units or shared.Units(1.0, root_mean_square(bounds))
-    signs = side.relations if side.relations.any() else None
-    return Regression.weighted(forms, bounds / units.target, signs, side.weights), units
 
 
 def _typical(matrix: Array, kind: str) -> float:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from nearwise._common.checks import one_of, whole_number
+from nearwise._common.checks import one_of
 from nearwise._common.threads import LARGE_MATRIX, one_blas_thread
 from nearwise._common.types import Array
 from nearwise._common.warning import warn
@@ -21,16 +21,15 @@ from nearwise.distributed.vectors import Stacked
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
 from nearwise.fixed_rank.in_pieces import RegressionInPieces
 from nearwise.fixed_rank.online import Schedule
-from nearwise.fixed_rank.regression import Regression, constraint_forms, root_mean_square
 from nearwise.learners import _fixed_rank_in_pieces as in_pieces, _side, fixed_rank as shared
 from nearwise.learners._checkpoint import open_checkpoint
-from nearwise.learners._in_pieces import rows_of, sample_of_constraints
+from nearwise.learners._grading import hold_out
+from nearwise.learners._in_pieces import sample_of_constraints
 from nearwise.learners._progress import progress, whole, with_callbacks
-from nearwise.learners._range import refuse_incomparable
-from nearwise.learners._selection import hold_out
+from nearwise.learners._rows import rows_of
 from nearwise.learners.base import METADATA, Learner, PriorKeptWarning, WorseThanEuclideanWarning
-from nearwise.learners.input_kernels import InputKernel, first_equal_rows, is_precomputed
-from nearwise.learners.kernel_features import KernelFeatures, LowRankKernelMetric, kernel_features
+from nearwise.learners.coordinate_metrics import LowRankKernelMetric
+from nearwise.learners.input_kernels import InputKernel, first_equal_rows
 from nearwise.learners.metric import Metric, euclidean
 from nearwise.model import bounds, constraints as c
 from nearwise.model.blocks import Constraints
@@ -107,7 +106,7 @@ class FixedRankLearner(Learner):
     <Status.STATIONARY: 'stationary'>
     """
 
-    __metadata_request__partial_fit: ClassVar[dict[str, bool]] = {**METADATA, "sample_weight": True}
+    __metadata_request__partial_fit: ClassVar[dict[str, bool]] = METADATA
 
     schedule_: Schedule | None
     result_: Any
@@ -166,9 +165,13 @@ class FixedRankLearner(Learner):
         sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Learn the metric; arguments as for `MetricLearner`."""
-        X, y, sample_ids, sample_weight = in_pieces.training(
-            self, X, y, sample_ids, sample_weight, constraints
+        X, y, sample_ids, sample_weight = in_pieces.opened(
+            self, X, y, sample_ids, sample_weight, constraints, first=True
         )
+        if isinstance(X, Vectors) and self.solver == "online":
+            raise ValueError(
+                "solver='online' needs data and constraints in memory; partial_fit takes those in pieces too"
+            )
         rng = check_random_state(self.random_state)
         given = _side.read(X.shape[0], y, constraints, sample_ids, True, sample_weight, in_files=True)
         side = self._with_pairs(X, given, self.n_pairs, rng)
@@ -182,13 +185,9 @@ class FixedRankLearner(Learner):
         helps = self.scores_ is None or self.scores_.learned >= self.scores_.start
         if problem is not None and helps:
             with progress(self, X, y) as callback:
-                inward = units.inward(start)
-                if chosen.solver == "online":
-                    found, self.schedule_, self.n_seen_ = shared.epochs(
-                        problem, inward, chosen, None, 0, rng, callback, chosen.epochs
-                    )
-                else:
-                    found = self._batch(problem, inward, chosen, callback, self.checkpoint)
+                found, self.schedule_, self.n_seen_ = self._solved(
+                    problem, units.inward(start), chosen, rng, callback, self.checkpoint
+                )
         self._keep(found, units, start, side, 0 if problem is None else len(side.constraints))
         if found is not None and found.status is Status.LIMIT and chosen.solver != "online":
             warn(f"{type(self).__name__}: {found.message}", ConvergenceWarning)
@@ -266,21 +265,26 @@ class FixedRankLearner(Learner):
         problem, units = self._problem(self._with_pairs(near, part, n_pairs, rng), learned_from, None)
         if problem is None:
             return None
-        inward, coarse = units.inward(start), replace(chosen, tol=max(chosen.tol, _COARSE), thorough=False)
-        if chosen.solver == "online":
-            found = shared.epochs(problem, inward, chosen, None, 0, rng, None, chosen.epochs)[0]
-        else:
-            found = self._batch(problem, inward, coarse, None, None)
+        coarse = replace(chosen, tol=max(chosen.tol, _COARSE), thorough=False)
+        found = self._solved(problem, units.inward(start), coarse, rng)[0]
         return HeldOutScores(trial.score(start), trial.score(units.outward(found.factor)), trial.score(None))
 
-    def _batch(
-        self, problem: Any, start: Array, chosen: shared.Settings, callback: Any, checkpoint: Any
-    ) -> FixedRankResult:
+    def _solved(
+        self,
+        problem: Any,
+        start: Array,
+        chosen: shared.Settings,
+        rng: np.random.RandomState,
+        callback: Any = None,
+        checkpoint: Any = None,
+    ) -> tuple[FixedRankResult, Schedule | None, int]:
+        """As `shared.solved`, also of a problem in pieces."""
         if isinstance(problem, RegressionInPieces):
-            return in_pieces.batch(problem, start, chosen, callback, checkpoint, self.random_state)
+            found = in_pieces.batch(problem, start, chosen, callback, checkpoint, self.random_state)
+            return found, None, 0
         settings = (problem, start, self.geometry, self.subspace_weight, chosen.solver, chosen.tol)
         memory = open_checkpoint(checkpoint, self.random_state, *settings)
-        return shared.batch_with(memory, problem, start, chosen, callback)
+        return shared.solved(problem, start, chosen, rng, callback, memory)
 
     @property
     def start_metric_(self) -> Metric | InputKernel:
@@ -297,7 +301,7 @@ class FixedRankLearner(Learner):
         return self._linear_metric().matrix
 
     def _linear_metric(self) -> Metric:
-        metric: Any = self._fitted_metric()
+        metric = self._fitted_metric()
         if not isinstance(metric, Metric):
             raise AttributeError("with a kernel, the metric is not a linear map of the data")
         return metric
@@ -307,7 +311,7 @@ class FixedRankLearner(Learner):
     ) -> _side.SideInformation:
         """What is known, with the pairs drawn from labels written out."""
         draw: Any = one_of(self.pairs, "pairs", ("random", "local"))
-        if draw == "local" and is_precomputed(self.kernel):
+        if draw == "local" and self._is_precomputed:
             raise ValueError("pairs='local' needs data, not a precomputed kernel: draw pairs='random'")
         drawn = Constraints()
         if side.codes is not None:
@@ -318,20 +322,15 @@ class FixedRankLearner(Learner):
 
     def _begin(self, X: Any, rng: np.random.RandomState) -> tuple[Any, Array, shared.Settings]:
         """The rows on which the metric works, the start, and the settings; sets features and open bounds."""
-        # rounding of a start may decide where a descent ends
-        with one_blas_thread(X.shape[0] <= LARGE_MATRIX):
-            return self._begun(X, rng)
-
-    def _begun(self, X: Any, rng: np.random.RandomState) -> tuple[Any, Array, shared.Settings]:
-        self.features_: KernelFeatures | None = None
-        if self.kernel is not None:
-            n_basis = whole_number(self.n_basis, "n_basis")
-            self.features_ = kernel_features(self.kernel, self.kernel_params, X, n_basis, rng)
-        rows = X if self.features_ is None else self.features_(X)[first_equal_rows(X)]
-        chosen = shared.settings(self, rows.shape[1])
-        seen = in_pieces.some_rows(rows)
-        start = shared.start_factor(self.start, seen, rows.shape[1], chosen.rank, rng)
-        distances = in_pieces.sampled_distances(rows, start)
+        with one_blas_thread(
+            X.shape[0] <= LARGE_MATRIX
+        ):  # rounding of a start may decide where a descent ends
+            self.features_ = shared.kernel_features(self, X, rng)
+            rows = X if self.features_ is None else self.features_(X)[first_equal_rows(X)]
+            chosen = shared.settings(self, rows.shape[1])
+            seen = in_pieces.some_rows(rows)
+            start = shared.start_factor(self.start, seen, rows.shape[1], chosen.rank, rng)
+            distances = in_pieces.sampled_distances(rows, start)
         filling = bounds.of_sample(distances) or bounds.OpenBounds(0.0, 1.0, 0.0)
         self.bounds_, self.margin_ = (filling.upper, filling.lower), filling.threshold
         return rows, start, chosen
@@ -345,16 +344,11 @@ class FixedRankLearner(Learner):
         if not len(given) or (all_open and self.bounds_[1] == 0.0):
             return None, units or shared.Units()
         filled = bounds.OpenBounds(self.bounds_[0], self.margin_, self.bounds_[1]).filled(given)
-        refuse_incomparable(side.constraints, filled, self.margin_)
+        shared.refuse_incomparable(side.constraints, filled, self.margin_)
         if isinstance(rows, Vectors) or filled.is_stored:
             vectors = rows if isinstance(rows, Vectors) else Stacked([rows])
             return in_pieces.regression(vectors, side.constraints, filled, units, self.checkpoint is not None)
-        targets, unit = filled.bounds, None if units is None else units.feature
-        forms = constraint_forms(filled.blocks, rows, side.n_objects, unit)
-        units = units or shared.Units(forms.unit, root_mean_square(targets))
-        # relations of constraints count the allowed side, as those of the regression do
-        signs = filled.relations if filled.relations.any() else None
-        return Regression.weighted(forms, targets / units.target, signs, filled.weights), units
+        return shared.of_constraints(filled, rows, side.n_objects, units)
 
     def _keep(
         self,
@@ -387,12 +381,3 @@ class FixedRankLearner(Learner):
                 cause = f"it scores {reached:.3g} on what was held out, the Euclidean distance of the data"
                 advice = f"{scores.euclidean:.3g}; a larger rank than {self.rank_} loses less"
                 warn(f"{name}: {cause} {advice}", WorseThanEuclideanWarning)
-
-    @property
-    def _accept_sparse(self) -> str | bool:
-        return False if is_precomputed(self.kernel) else "csr"
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = is_precomputed(self.kernel)
-        return tags

@@ -6,24 +6,20 @@ from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from nearwise._common.checks import whole_number
 from nearwise._common.types import Array
 from nearwise._common.warning import warn
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
 from nearwise.fixed_rank.forms import Forms
 from nearwise.fixed_rank.online import Schedule
 from nearwise.fixed_rank.regression import Regression, matrix_forms, root_mean_square, vector_forms
-from nearwise.learners import _in_pieces, _side, fixed_rank as shared
+from nearwise.learners import _rows, _side, fixed_rank as shared
 from nearwise.learners._progress import Callbacks, progress, whole, with_callbacks
-from nearwise.learners._range import refuse_extreme
-from nearwise.learners.input_kernels import is_precomputed
-from nearwise.learners.kernel_features import KernelFeatures, kernel_features
 from nearwise.model.relations import signs_of
 from nearwise.solving.result import Status
 
@@ -91,6 +87,7 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
     """
 
     schedule_: Schedule | None
+    units_: shared.Units
 
     def __init__(
         self,
@@ -141,20 +138,10 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
         relations : "==", "<=" or ">=", for all samples or one for each: whether tr(W X) shall be equal to y,
             at most y or at least y (section 8.2)
         """
-        X, targets, weights = self._training_data(X, y, sample_weight, reset=True)
-        signs = _signs(relations, len(targets))
         rng = check_random_state(self.random_state)
-        self.features_ = self._kernel_features(X, rng)
-        problem, units, chosen = self._problem(X, targets, signs, weights, None)
-        start = self._start(X, problem, weights, units, chosen, rng)
+        problem, start, units, chosen = self._stated(X, y, sample_weight, relations, rng, first=True)
         with progress(self, X, y) as callback:
-            if chosen.solver == "online":
-                found, self.schedule_, self.n_seen_ = shared.epochs(
-                    problem, start, chosen, None, 0, rng, callback, chosen.epochs
-                )
-            else:
-                found = shared.batch(problem, start, chosen, callback)
-                self.schedule_, self.n_seen_ = None, 0
+            found, self.schedule_, self.n_seen_ = shared.solved(problem, start, chosen, rng, callback)
         self._keep(found, units)
         if chosen.solver != "online" and found.status is Status.LIMIT:
             warn(f"{type(self).__name__}: {found.message}", ConvergenceWarning)
@@ -169,15 +156,10 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
         The first call chooses start, units and step sizes from its samples. After a batch `fit`, the steps
         are chosen anew on the first samples that arrive. Weights are relative to each other in a call.
         """
-        first = not hasattr(self, "factor_")
-        X, targets, weights = self._training_data(X, y, sample_weight, reset=first)
-        signs = _signs(relations, len(targets))
-        rng = check_random_state(self.random_state)
+        first, rng = not hasattr(self, "factor_"), check_random_state(self.random_state)
         if first:
-            self.features_ = self._kernel_features(X, rng)
             self.schedule_, self.n_seen_ = None, 0
-        problem, units, chosen = self._problem(X, targets, signs, weights, None if first else self.units_)
-        start = self._start(X, problem, weights, units, chosen, rng) if first else units.inward(self.factor_)
+        problem, start, units, chosen = self._stated(X, y, sample_weight, relations, rng, first)
         found, self.schedule_, self.n_seen_ = shared.epochs(
             problem, start, chosen, self.schedule_, self.n_seen_, rng
         )
@@ -200,63 +182,42 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
         check_is_fitted(self)
         return np.asarray(self.factor_ @ self.factor_.T)
 
-    def _training_data(
-        self, X: Any, y: Any, sample_weight: ArrayLike | None, reset: bool
-    ) -> tuple[Any, Array, Array | None]:
-        _in_pieces.refuse(X, self)
+    def _stated(
+        self, X: Any, y: Any, sample_weight: Any, relations: Any, rng: np.random.RandomState, first: bool
+    ) -> tuple[Regression, Array, shared.Units, shared.Settings]:
+        """The cost, where to begin, and the units of both; `first` makes features, units and a start."""
+        _rows.refuse(X, self)
         X, y = validate_data(
-            self, X, y, y_numeric=True, reset=reset, accept_sparse=self._accept_sparse, **_ACCEPTED
+            self, X, y, y_numeric=True, reset=first, accept_sparse=self._accept_sparse, **_ACCEPTED
         )
         weights = _side.read_weights(sample_weight, len(y))
         if weights is not None and not weights.any():
             raise ValueError("sample_weight is 0 for every row: none of them counts")
-        return self._with_known_shape(X, tiny=True), y.astype(np.float64), weights
+        X, targets = self._with_known_shape(X, tiny=True), y.astype(np.float64)
+        signs = None if relations is None else signs_of(relations, len(targets))
+        if first:
+            self.features_ = shared.kernel_features(self, X, rng)
+        rows = X if self.features_ is None else self.features_(X)
+        unit = None if first else self.units_.feature
+        forms: Forms = matrix_forms(rows, unit) if rows.ndim == 3 else vector_forms(rows, unit)
+        units = shared.Units(forms.unit, root_mean_square(targets)) if first else self.units_
+        chosen = shared.settings(self, forms.dimension)
+        problem = Regression.weighted(forms, targets / units.target, signs, weights)
+        if not first:
+            return problem, units.inward(self.factor_), units, chosen
+        start = shared.start_factor(self.start, rows, forms.dimension, chosen.rank, rng, weights)
+        if not isinstance(self.start, str):
+            return problem, units.inward(start), units, chosen
+        return problem, shared.best_multiple(problem, start), units, chosen  # the multiple that fits best
 
     def _with_known_shape(self, X: Any, tiny: bool = False) -> Any:
         if X.ndim > 3 or (X.ndim == 3 and X.shape[1] != X.shape[2]):
             raise ValueError(f"X must have shape (n, d) or (n, d, d), got {X.shape}")
         if X.ndim == 3 and self.kernel is not None:
             raise ValueError("a kernel needs vectors: X must have shape (n, d) where kernel is not None")
-        if X.ndim == 2 and not is_precomputed(self.kernel):
-            refuse_extreme(X, tiny=tiny)
+        if X.ndim == 2 and not _rows.is_precomputed(self.kernel):
+            _rows.refuse_extreme(X, tiny=tiny)
         return X
-
-    def _kernel_features(self, X: Any, rng: np.random.RandomState) -> KernelFeatures | None:
-        if self.kernel is None:
-            return None
-        return kernel_features(self.kernel, self.kernel_params, X, whole_number(self.n_basis, "n_basis"), rng)
-
-    def _problem(
-        self,
-        X: Any,
-        y: Array,
-        signs: NDArray[np.int8] | None,
-        weights: Array | None,
-        units: shared.Units | None,
-    ) -> tuple[Regression, shared.Units, shared.Settings]:
-        rows = X if self.features_ is None else self.features_(X)
-        unit = None if units is None else units.feature
-        forms: Forms = matrix_forms(rows, unit) if rows.ndim == 3 else vector_forms(rows, unit)
-        if units is None:
-            units = shared.Units(forms.unit, root_mean_square(y))
-        chosen = shared.settings(self, forms.dimension)
-        return Regression.weighted(forms, y / units.target, signs, weights), units, chosen
-
-    def _start(
-        self,
-        X: Any,
-        problem: Regression,
-        weights: Array | None,
-        units: shared.Units,
-        chosen: shared.Settings,
-        rng: np.random.RandomState,
-    ) -> Array:
-        """G_0 in units. One that is not given takes the multiple that fits best."""
-        rows = X if self.features_ is None else self.features_(X)
-        start = shared.start_factor(self.start, rows, problem.forms.dimension, chosen.rank, rng, weights)
-        if not isinstance(self.start, str):
-            return units.inward(start)
-        return shared.best_multiple(problem, start)
 
     def _keep(self, found: FixedRankResult, units: shared.Units) -> None:
         self.units_ = units
@@ -268,21 +229,12 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
 
     @property
     def _accept_sparse(self) -> str | bool:
-        return False if is_precomputed(self.kernel) else "csr"
+        return False if _rows.is_precomputed(self.kernel) else "csr"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = bool(self._accept_sparse)
-        tags.input_tags.pairwise = is_precomputed(self.kernel)
-        tags.regressor_tags.poor_score = (
-            True  # a quadratic form without linear part fits few of the test problems
-        )
+        tags.input_tags.pairwise = _rows.is_precomputed(self.kernel)
+        # a quadratic form without linear part fits few of the test problems
+        tags.regressor_tags.poor_score = True
         return tags
-
-
-def _signs(relations: Any, n: int) -> NDArray[np.int8] | None:
-    """The sign of every sample; None where all are equalities."""
-    if relations is None:
-        return None
-    signs = signs_of(relations, n)
-    return signs if signs.any() else None

@@ -16,6 +16,7 @@ from scipy import sparse
 
 from nearwise._common.memory import foresee
 from nearwise._common.types import Array, Index
+from nearwise.learners._rows import is_precomputed
 from nearwise.model.drawing import all_squared_distances
 
 _GATHERED = 2**22  # numbers gathered at a time
@@ -146,16 +147,6 @@ def _total_variance(kernel: InputKernel, X: Any) -> float:
     strides = np.unique(np.linspace(1, max(n - 1, 1), min(n, _STRIDES)).astype(np.int64))
     i, j = np.repeat(rows, len(strides)), (rows[:, None] + strides).ravel() % n
     return float(kernel.pair_squared_distances(X, i, j).mean()) / 2
-
-
-def is_precomputed(kernel: Any) -> bool:
-    """Whether rows of data are values of a kernel with the training objects."""
-    return isinstance(kernel, str) and kernel == "precomputed"
-
-
-def dense_product(X: Any, A: Array) -> Array:
-    """X @ A as a dense array, for dense or sparse X and dense A."""
-    return np.asarray(X @ A, dtype=np.float64)
 
 
 def paired_products(X: Any, Y: Any) -> Array:

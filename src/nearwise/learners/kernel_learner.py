@@ -18,8 +18,7 @@ from nearwise._common.reading import symmetric
 from nearwise._common.types import Array, Index
 from nearwise.learners import _kernel_bases, _side
 from nearwise.learners._checkpoint import Checkpoint, open_checkpoint
-from nearwise.learners._contest import most_promising
-from nearwise.learners._fits import learn
+from nearwise.learners._fits import COARSE_ITERATIONS, learn, most_promising
 from nearwise.learners._progress import progress, whole, with_callbacks
 from nearwise.learners._space import Outside
 from nearwise.learners.base import Learner, rank_wanted
@@ -193,13 +192,14 @@ class KernelLearner(Learner):
         ]
         settings = ("divergence", "penalty", "pairs", "n_pairs", "tol", "weights", "scoring")
         known = data, side.codes, side.constraints.blocks, [how[name] for name in settings]
-        return open_checkpoint(self.checkpoint, self.random_state, *known)
+        coarse_limit = min(how["max_iter"] or COARSE_ITERATIONS, COARSE_ITERATIONS)  # of what is kept
+        return open_checkpoint(self.checkpoint, self.random_state, *known, coarse_limit)
 
     @property
     def start_metric_(self) -> Any:
         """The metric of the input kernel."""
         metric = self._fitted_metric()
-        return replace(metric, factor=np.eye(len(metric.factor)), alpha=1.0)  # type: ignore[type-var]
+        return replace(metric, factor=np.eye(len(metric.factor)), alpha=1.0)
 
     def learned_kernel(self, X: Any, Y: Any = None) -> Array:
         """The learned kernel of every row of X with every row of Y.
@@ -218,7 +218,7 @@ class KernelLearner(Learner):
         -------
         (n, m) array
         """
-        metric: Any = self._fitted_metric()
+        metric = self._fitted_metric()
         return metric.gram(self._checked(X), None if Y is None else self._checked(Y))
 
     def distances(self, X: Any, Y: Any = None, *, squared: bool = False) -> Array:
@@ -243,14 +243,6 @@ class KernelLearner(Learner):
             found = self._fitted_metric().squared_distances(self._checked(X), None)
             return found if squared else np.sqrt(found)
         return super().distances(X, Y, squared=squared)
-
-    @property
-    def _is_precomputed(self) -> bool:
-        return isinstance(self.kernel, str) and self.kernel == "precomputed"
-
-    @property
-    def _accept_sparse(self) -> str | bool:
-        return False if self._is_precomputed else "csr"
 
     def _place(self, X: Any, side: _side.SideInformation, gamma: float | None, alpha: float) -> _Place:
         """Where W is learned, with the kernel of this gamma."""
@@ -344,11 +336,6 @@ class KernelLearner(Learner):
                 "to any other matrix"
             )
         return alpha
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = self._is_precomputed
-        return tags
 
 
 @dataclass(frozen=True, eq=False)

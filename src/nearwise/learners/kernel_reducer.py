@@ -179,7 +179,10 @@ class KernelReducer(KernelLearner):
                 few = features.shape[1] >= _THIN and np.isfinite(self.penalty_)
                 found = solve(problem, ThinFactor() if few else None, self.tol, limit, None, callback)
             self.result_, self.status_, self.n_iter_ = found, found.status, found.n_iter
-            self._report_status(found)
+            if found.status is Status.INFEASIBLE:
+                raise contradiction(found)
+            if found.status is not Status.SOLVED:
+                warn(f"KernelReducer: {found.message}", ConvergenceWarning)
             V, s, _ = np.linalg.svd(found.factor, full_matrices=False)
             kept = s**2 > 1e-9 * max(s.max(initial=0.0) ** 2, 1e-9)
             values, V = s[kept] ** 2, V[:, kept]
@@ -213,12 +216,6 @@ class KernelReducer(KernelLearner):
                 f"{len(self.eigenvalues_)} positive eigenvalues; raise n_components or trace_weight",
                 TruncationWarning,
             )
-
-    def _report_status(self, found: Result) -> None:
-        if found.status is Status.INFEASIBLE:
-            raise contradiction(found)
-        if found.status is not Status.SOLVED:
-            warn(f"KernelReducer: {found.message}", ConvergenceWarning)
 
 
 def _all_constraints(

@@ -15,19 +15,14 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.linalg import lapack, solve_triangular
 
 from nearwise._common.markup import fact_table
 from nearwise._common.memory import foresee
 from nearwise._common.types import Array, Index
-from nearwise.learners.input_kernels import (
-    InputKernel,
-    dense_product,
-    in_parts,
-    paired_products,
-)
+from nearwise.learners.input_kernels import InputKernel, in_parts, paired_products
 from nearwise.model.drawing import squared_distances
 
 # squared length, relative to the largest, of what is left of an object that others span; the next is for a
@@ -35,8 +30,18 @@ from nearwise.model.drawing import squared_distances
 _DEPENDENT = (1e-10, 1e-8, 1e-6)
 
 
+class StoredByRows:
+    """All arrays of a metric are laid out alike: one that was stored and read computes the same bits."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if isinstance(value, np.ndarray):
+                object.__setattr__(self, field.name, np.ascontiguousarray(value))
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Metric:
+class Metric(StoredByRows):
     """A squared distance z^T M z between vectors, with M = B B^T or M = I + U (B B^T - I) U^T.
 
     Attributes
@@ -49,9 +54,6 @@ class Metric:
 
     factor: Array
     basis: Array | None = None
-
-    def __post_init__(self) -> None:
-        store_by_rows(self)
 
     def __repr__(self) -> str:
         form = "" if self.basis is None else f", identity outside {self.basis.shape[1]} dimensions"
@@ -139,7 +141,7 @@ class Metric:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class KernelMetric:
+class KernelMetric(StoredByRows):
     """A learned kernel and its squared distance, on all objects that the input kernel accepts.
 
     With phi'(x) = weights^T [k0(x, points)], the coordinates of x in an orthonormal basis of the span of some
@@ -168,9 +170,6 @@ class KernelMetric:
     training: Array | None = None
     span: ObjectSpan | None = None
     alpha: float = 1.0
-
-    def __post_init__(self) -> None:
-        store_by_rows(self)
 
     def __repr__(self) -> str:
         return f"<KernelMetric: kernel {self.kernel.name!r}, learned in {len(self.factor)} dimensions>"
@@ -257,7 +256,7 @@ class KernelMetric:
 
 
 @dataclass(frozen=True, eq=False)
-class ObjectSpan:
+class ObjectSpan(StoredByRows):
     """The span of all training objects of a precomputed kernel, as a pivoted Cholesky factor of their kernel.
 
     Attributes
@@ -270,9 +269,6 @@ class ObjectSpan:
     columns: Index
     root: Array
     diagonal: Array
-
-    def __post_init__(self) -> None:
-        store_by_rows(self)
 
     @classmethod
     def of(cls, K: Array) -> ObjectSpan:
@@ -293,6 +289,19 @@ class ObjectSpan:
     def coordinates(self, X: Array) -> Array:
         """Of the projections of objects, given by rows of kernel values with the training objects."""
         return np.asarray(solve_triangular(self.root, X[:, self.columns].T, lower=True).T)
+
+
+def coordinates(rows: Any, metric: Any, whole: bool) -> NDArray[Any]:
+    """Of some rows, in their precision and computed in double; `whole` for those of the whole distance."""
+    doubled = rows.astype(np.float64, copy=False)
+    found = metric.isometric(doubled) if whole else metric.transform(doubled)
+    precision = np.float32 if rows.dtype == np.float32 else np.float64
+    return found.astype(precision) if sparse.issparse(found) else np.asarray(found, dtype=precision)
+
+
+def dense_product(X: Any, A: Array) -> Array:
+    """X @ A as a dense array, for dense or sparse X and dense A."""
+    return np.asarray(X @ A, dtype=np.float64)
 
 
 def distance_of_two(metric: Any, x: ArrayLike, y: ArrayLike) -> float:
@@ -328,11 +337,3 @@ def two_vectors(x: ArrayLike, y: ArrayLike, length: int | None = None) -> tuple[
     if length is not None and len(first) != length:
         raise ValueError(f"the metric is for vectors of {length} numbers, got {len(first)}")
     return first, second
-
-
-def store_by_rows(metric: Any) -> None:
-    """Lay all arrays out alike, so that a metric that was stored and read computes the same bits."""
-    for field in fields(metric):
-        value = getattr(metric, field.name)
-        if isinstance(value, np.ndarray):
-            object.__setattr__(metric, field.name, np.ascontiguousarray(value))

@@ -18,8 +18,8 @@ from nearwise._common.types import Array, Codes, Index
 from nearwise.distributed import Vectors, vectors_of
 from nearwise.distributed.vectors import Stacked, is_dask
 from nearwise.learners import _bases, _side
-from nearwise.learners._in_pieces import refuse_too_few
 from nearwise.learners._progress import whole, with_callbacks
+from nearwise.learners._rows import refuse_too_few
 from nearwise.learners._space import Outside
 from nearwise.learners._structure import (
     Structure,
@@ -28,10 +28,10 @@ from nearwise.learners._structure import (
     prior_weights,
     structure_of,
 )
-from nearwise.learners.base import Learner, rank_wanted
+from nearwise.learners.base import LinearLearner, rank_wanted
 from nearwise.learners.coordinate_metrics import DiagonalMetric
-from nearwise.learners.input_kernels import InputKernel, dense_product, first_equal_rows
-from nearwise.learners.metric import Metric, euclidean, root_of, symmetric_root
+from nearwise.learners.input_kernels import InputKernel, first_equal_rows
+from nearwise.learners.metric import Metric, dense_product, euclidean, root_of, symmetric_root
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence
 from nearwise.solving.result import Record
@@ -42,7 +42,7 @@ FEW_DIMENSIONS = 3  # up to which a subspace is by default the one in which neig
 MAPPED_NUMBERS = 2**27  # in a memory-mapped array, up to which it is read into memory: 1 GB
 
 
-class MetricLearner(Learner):
+class MetricLearner(LinearLearner):
     """Learn a squared distance (x - y)^T M (x - y) for vectors. JKDD12 section 3.
 
     M is the matrix nearest to a prior that respects the side information: labels of any type, from which
@@ -220,34 +220,48 @@ class MetricLearner(Learner):
         side = _side.read(X.shape[0], y, constraints, sample_ids, sample_weight=sample_weight)
         if self.structure is not None or self.groups is not None:
             return self._fit_structure(X, y, side)
+        if self._is_in_subspace(X):
+            return self._fit_in_subspace(X, y, side)
+        prior = self.prior_matrix(X)
+        factor = self._learn(X, y, X, side, prior)
+        return self._with_metric(Metric(symmetric_root(factor)), prior)
+
+    def _with_metric(self, metric: Metric, prior: Array | None) -> Self:
+        self.metric_, self.rank_ = metric, len(metric.factor)
+        self.start_metric_ = euclidean(self.n_features_in_) if prior is None else Metric(root_of(prior))
+        if self.kept_prior_ and prior is not None:
+            self.start_metric_ = metric  # the same to the last digit, as a comparison expects
+        return self
+
+    def _fit_in_subspace(self, X: Any, y: Any, side: _side.SideInformation) -> Self:
+        """What M is in a subspace, outside which it is the identity."""
         kind, rank = self._basis_kind, rank_wanted(self.rank, X.shape[1])
+        if not self._starts_from_identity:
+            raise ValueError("a prior other than 'identity' needs all of M: rank=None and basis='auto'")
         if kind == "auto" and side.codes is not None and rank is not None and rank <= FEW_DIMENSIONS:
             kind = "neighbors"
-        basis = self._subspace(X, kind, side.codes, side.weights)
-        features = X if basis is None else dense_product(X, basis)[first_equal_rows(X)]
-        outside = None if basis is None else Outside(InputKernel("linear"), X, features)
-        prior = self.prior_matrix(X) if basis is None else None
-        # in a basis that is made of the classes' objects, these have neighbours that others do not have
-        by_class = basis is not None and side.codes is not None and kind in _bases.BY_CLASS
+        given = self.basis if kind == "given" else one_of(kind, "basis", ("auto", *_bases.BASES))
+        count, first_equal = rank or min(*X.shape, DEFAULT_RANK), first_equal_rows(X)
+
+        def basis_by(codes: Codes | None) -> Array:
+            rng = check_random_state(self.random_state)
+            return _bases.linear_basis(X, given, count, codes, rng, side.weights)
 
         def made_from(rows: Index) -> Array:
             """Coordinates of all rows in the directions that the labels of some tell."""
             assert side.codes is not None
             known = np.full_like(side.codes, -1)
             known[rows] = side.codes[rows]
-            directions = self._subspace(X, kind, known, side.weights)
-            assert directions is not None
-            return dense_product(X, directions)[first_equal_rows(X)]
+            return dense_product(X, basis_by(known))[first_equal]
 
+        basis = basis_by(side.codes)
+        features = dense_product(X, basis)[first_equal]
+        outside = Outside(InputKernel("linear"), X, features)
+        # in a basis that is made of the classes' objects, these have neighbours that others do not have
+        drawn = "random" if side.codes is not None and kind in _bases.BY_CLASS else "local"
         again = made_from if kind == "neighbors" and side.codes is not None else None
-        drawn = "random" if by_class else "local"
-        factor = self._learn(X, y, features, side, prior, outside, drawn, made_from=again)
-        self.metric_ = Metric(symmetric_root(factor), basis)
-        self.start_metric_ = euclidean(X.shape[1]) if prior is None else Metric(root_of(prior))
-        if self.kept_prior_ and prior is not None:
-            self.start_metric_ = self.metric_  # the same to the last digit, as a comparison expects
-        self.rank_ = features.shape[1]
-        return self
+        factor = self._learn(X, y, features, side, None, outside, drawn, made_from=again)
+        return self._with_metric(Metric(symmetric_root(factor), basis), None)
 
     def _fit_structure(self, X: Any, y: Any, side: _side.SideInformation) -> Self:
         """A diagonal matrix, or one in blocks."""
@@ -293,20 +307,7 @@ class MetricLearner(Learner):
         prior = self.prior_matrix(np.empty((0, vectors.shape[1])))
         rows = vectors.by_number() if isinstance(vectors, Stacked) else vectors
         factor = self._learn(X, labels, rows, side, prior)
-        self.metric_ = Metric(symmetric_root(factor))
-        self.start_metric_ = euclidean(vectors.shape[1]) if prior is None else Metric(root_of(prior))
-        if self.kept_prior_ and prior is not None:
-            self.start_metric_ = self.metric_
-        self.rank_ = vectors.shape[1]
-        return self
-
-    @property
-    def components_(self) -> Array:
-        return self._linear_map()
-
-    def get_mahalanobis_matrix(self) -> Array:
-        """M, d x d, also where it was learned in a subspace only."""
-        return self._fitted_metric().matrix  # type: ignore[attr-defined]
+        return self._with_metric(Metric(symmetric_root(factor)), prior)
 
     @property
     def weights_(self) -> Array:
@@ -349,23 +350,13 @@ class MetricLearner(Learner):
         It is unless it is large, and no part of the fit needs all rows at once: no subspace, named or by
         default, and no prior from the data.
         """
-        named = self.rank is not None or self._basis_kind != "auto" or self.structure is not None
-        wide = X.ndim != 2 or (X.shape[1] > FULL_FEATURES and self._starts_from_identity)
-        by_data = isinstance(self.prior, str) and self.prior == "covariance"
-        return named or wide or by_data or X.size <= MAPPED_NUMBERS
+        needs_all = self.structure is not None or (isinstance(self.prior, str) and self.prior == "covariance")
+        return needs_all or X.ndim != 2 or self._is_in_subspace(X) or X.size <= MAPPED_NUMBERS
 
-    def _subspace(self, X: Any, kind: str, codes: Codes | None, weights: Array | None) -> Array | None:
-        """An orthonormal basis of what is learned; None for all of the space."""
-        n, d = X.shape
-        rank = rank_wanted(self.rank, d)
-        wide = d > FULL_FEATURES and self._starts_from_identity
-        if rank is None and kind == "auto" and not wide and not sparse.issparse(X):
-            return None
-        if not self._starts_from_identity:
-            raise ValueError("a prior other than 'identity' needs all of M: rank=None and basis='auto'")
-        basis = self.basis if kind == "given" else one_of(kind, "basis", ("auto", *_bases.BASES))
-        rng = check_random_state(self.random_state)
-        return _bases.linear_basis(X, basis, rank or min(n, d, DEFAULT_RANK), codes, rng, weights)
+    def _is_in_subspace(self, X: Any) -> bool:
+        """Whether one is named, or M is learned in one by default: of sparse data, and of many features."""
+        named = self.rank is not None or self._basis_kind != "auto"
+        return named or sparse.issparse(X) or (X.shape[1] > FULL_FEATURES and self._starts_from_identity)
 
     def prior_matrix(self, X: Array) -> Array | None:
         """The matrix that `prior` means for these rows, None for the identity."""

@@ -18,7 +18,7 @@ from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
 from nearwise.learners import _side, _soft_neighbors
 from nearwise.learners._progress import progress, whole, with_callbacks
 from nearwise.learners._soft_neighbors import SoftNeighbors, descended
-from nearwise.learners.base import Learner, PriorKeptWarning, rank_wanted
+from nearwise.learners.base import LinearLearner, PriorKeptWarning, rank_wanted
 from nearwise.learners.metric import Metric, euclidean
 from nearwise.model import drawing
 from nearwise.model.blocks import Constraints
@@ -28,7 +28,7 @@ from nearwise.solving.result import Limit, Status
 _FEWEST = 8  # rows from which on a half is held out
 
 
-class NeighborLearner(Learner):
+class NeighborLearner(LinearLearner):
     """Learn a linear map after which an object's neighbours tell its class, or its number.
 
     Every object chooses another one at random, near ones more likely. The map minimises the mean of -log of
@@ -171,15 +171,9 @@ class NeighborLearner(Learner):
         known = np.flatnonzero(~np.isnan(targets))
         count = min(drawing.N_NEIGHBORS, len(known) - 1)
         near = drawing.nearest_others(drawing.nearest_rows(Z), known, known, count)
-        return _r_squared(targets[known], targets[near].mean(axis=1))
-
-    @property
-    def components_(self) -> Array:
-        return self._linear_map()
-
-    def get_mahalanobis_matrix(self) -> Array:
-        """M = A A^T, d x d."""
-        return self._fitted_metric().matrix  # type: ignore[attr-defined]
+        truth, predicted = targets[known], targets[near].mean(axis=1)
+        total = float(np.sum(np.square(truth - truth.mean())))
+        return 1.0 - float(np.sum(np.square(truth - predicted))) / total if total > 0 else 0.0
 
     @property
     def _accept_sparse(self) -> bool:
@@ -190,24 +184,20 @@ class NeighborLearner(Learner):
         n = X.shape[0]
         if y is None:
             return np.zeros(n), np.empty(0, np.int64), _side.read_weights(sample_weight, n), "there is no y"
-        equal = "" if np.ptp(X, axis=0).any() else "all rows of X are equal"
+        useless = "" if np.ptp(X, axis=0).any() else "all rows of X are equal"
         if kind == "labels":
             side = _side.read(n, y, None, None, sample_weight=sample_weight)
             if side.codes is None:
                 return np.zeros(n), np.empty(0, np.int64), side.weights, side.nothing_known
-            return side.codes.astype(np.float64), np.flatnonzero(side.codes >= 0), side.weights, equal
+            return side.codes.astype(np.float64), np.flatnonzero(side.codes >= 0), side.weights, useless
         targets, weights = read_targets(y), _side.read_weights(sample_weight, n)
         if len(targets) != n:
             raise ValueError(f"X has {n} rows, but there are {len(targets)} targets")
         counts = np.ones(n) if weights is None else weights
         known = np.flatnonzero(~np.isnan(targets) & (counts > 0.0))
-        useless = len(known) < 3 or bool(np.ptp(targets[known]) == 0.0)
-        return (
-            targets,
-            known,
-            weights,
-            "fewer than two different numbers, or three rows with one" if useless else equal,
-        )
+        if len(known) < 3 or np.ptp(targets[known]) == 0.0:
+            useless = "fewer than two different numbers, or three rows with one"
+        return targets, known, weights, useless
 
     def _learned(self, costs: SoftNeighbors, start: Array, callback: Any) -> FixedRankResult:
         began = time.perf_counter()
@@ -270,8 +260,3 @@ class NeighborLearner(Learner):
             warn(f"{name} returns its start: {cause}; check=False learns anyway", PriorKeptWarning)
         elif self.result_ is not None and self.result_.status is Status.INTERRUPTED:
             warn(f"{name}: {self.result_.message}", ConvergenceWarning)
-
-
-def _r_squared(truth: Array, predicted: Array) -> float:
-    total = float(np.sum(np.square(truth - truth.mean())))
-    return 1.0 - float(np.sum(np.square(truth - predicted))) / total if total > 0 else 0.0

@@ -13,11 +13,11 @@ from sklearn.utils.validation import validate_data
 
 from nearwise._common.checks import one_of, positive, share, whole_number_or_none
 from nearwise._common.errors import RowsError
-from nearwise._common.types import Array
+from nearwise._common.types import Array, Codes
 from nearwise._common.warning import warn
-from nearwise.learners import _bases, _in_pieces, _side
+from nearwise.learners import _bases, _rows, _side
 from nearwise.learners._progress import whole
-from nearwise.learners.base import METADATA, Learner, PriorKeptWarning
+from nearwise.learners.base import METADATA, LinearLearner, PriorKeptWarning
 from nearwise.learners.metric import Metric, euclidean, symmetric_root
 from nearwise.model import bounds, drawing
 from nearwise.model.blocks import Constraints
@@ -29,7 +29,7 @@ from nearwise.online.streams import UPDATES, State, Stream, Update
 _SETTLING = 100.0  # pieces of feedback after which the learning rate falls
 
 
-class OnlineLearner(Learner):
+class OnlineLearner(LinearLearner):
     """Learn a squared distance (x - y)^T M (x - y) from feedback that arrives piece by piece.
 
     `partial_fit` takes any number of pieces, and the metric is the same bit by bit whichever way a stream is
@@ -86,7 +86,7 @@ class OnlineLearner(Learner):
     0
     """
 
-    __metadata_request__partial_fit: ClassVar[dict[str, bool]] = {**METADATA, "sample_weight": True}
+    __metadata_request__partial_fit: ClassVar[dict[str, bool]] = METADATA
 
     state_: State
     _made: dict[str, Metric]  # the metric, once it was asked for
@@ -139,7 +139,7 @@ class OnlineLearner(Learner):
         side = _side.read(X.shape[0], y, constraints, sample_ids, sample_weight=sample_weight)
         _side.tell_of_equal(side.constraints, X)
         rng = check_random_state(self.random_state)
-        self._start(X, side, rng)
+        self._start(X, side.codes, X.shape[1], rng)
         inside, features = self._features(X)
         sample = feedback.squared_lengths(features, bounds.sampled_pairs(X.shape[0]))
         self._calibration = feedback.evenly_chosen(sample)
@@ -155,8 +155,7 @@ class OnlineLearner(Learner):
         pieces += self._inside(X, inside, feedback.of_blocks(side.constraints.blocks))
         self.n_constraints_dropped_ = side.n_dropped
         if not len(pieces):
-            cause = f"OnlineLearner returns the prior: {side.nothing_known}"
-            warn(cause, PriorKeptWarning)
+            warn(f"OnlineLearner returns the prior: {side.nothing_known}", PriorKeptWarning)
         self._follow(features, pieces)
         return self
 
@@ -186,7 +185,7 @@ class OnlineLearner(Learner):
         squared_distances : of pairs: one number > 0, or one each
         sample_weight : how often every tuple, or every row of data with what it says, comes: numbers >= 0
         """
-        _in_pieces.refuse(X, self)
+        _rows.refuse(X, self)
         first = not hasattr(self, "state_")
         if np.ndim(X) == 3 and not sparse.issparse(X):
             if constraints is not None or sample_ids is not None:
@@ -198,7 +197,8 @@ class OnlineLearner(Learner):
             elif vectors.shape[1] != self.n_features_in_:
                 known = f"this OnlineLearner has seen {self.n_features_in_}"
                 raise ValueError(f"the vectors have {vectors.shape[1]} features, but {known}")
-            self._start_once(vectors.shape[1])
+            if first:
+                self._start(None, None, vectors.shape[1])
             inside, features = self._features(vectors)
             self._follow(features, self._inside(vectors, inside, pieces))
             return self
@@ -215,7 +215,8 @@ class OnlineLearner(Learner):
                 label if weight > 0 else None for label, weight in zip(labels, side.weights, strict=True)
             ]
         bounded = feedback.of_blocks(side.constraints.blocks)
-        self._start_once(X.shape[1])
+        if first:
+            self._start(None, None, X.shape[1])
         inside, features = self._features(X)
         pieces = feedback.nothing()
         if labels is not None:
@@ -255,10 +256,6 @@ class OnlineLearner(Learner):
         return Metric(self._prior_factor, self._subspace)
 
     @property
-    def components_(self) -> Array:
-        return self._linear_map()
-
-    @property
     def pola_threshold_(self) -> float | None:
         """Between the distances of similar and of dissimilar pairs."""
         self._fitted_metric()
@@ -266,10 +263,6 @@ class OnlineLearner(Learner):
             return None
         unit = np.median(self._calibration) if len(self._calibration) else 1.0
         return float(unit * self.state_["threshold"][0])
-
-    def get_mahalanobis_matrix(self) -> Array:
-        """M, d x d, also where it is learned in a subspace only."""
-        return self._fitted_metric().matrix  # type: ignore[attr-defined]
 
     def _rule(self) -> Update:
         return UPDATES[one_of(self.update, "update", tuple(UPDATES))]
@@ -283,19 +276,12 @@ class OnlineLearner(Learner):
         age = 1.0 + np.arange(self.n_feedback_, self.n_feedback_ + m) / _SETTLING
         return np.asarray(rate / age**decay, dtype=np.float64)
 
-    def _start_once(self, d: int) -> None:
-        if not hasattr(self, "state_"):
-            self._start(None, None, check_random_state(self.random_state), d)
-
-    def _start(
-        self, X: Any, side: _side.SideInformation | None, rng: np.random.RandomState, d: int | None = None
-    ) -> None:
-        """The prior, its subspace, and a state in which nothing is learned."""
-        d = X.shape[1] if d is None else d
+    def _start(self, X: Any, codes: Codes | None, d: int, rng: np.random.RandomState | None = None) -> None:
+        """The prior, its subspace, and a state in which nothing is learned; without data X is None."""
         self._subspace, self._prior_factor = _bases.prior(self.prior, d)
         if self._subspace is None and self._prior_factor is None:
-            codes = None if side is None else side.codes
-            self._subspace = _bases.subspace(self.basis, self.rank, X, codes, rng, d)
+            draws = check_random_state(self.random_state) if rng is None else rng
+            self._subspace = _bases.subspace(self.basis, self.rank, X, codes, draws, d)
         elif self.rank is not None or not (isinstance(self.basis, str) and self.basis == "auto"):
             raise ValueError("rank and basis choose a subspace for the prior 'identity'")
         widths = (self._prior_factor, self._subspace)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nearwise._common.scratch import scratch
+from nearwise._common.memory import scratch
 from nearwise._common.types import Array, Index
 from nearwise.model.local import LocalAtoms
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearwise._common.scratch import scratch
+from nearwise._common.memory import scratch
 from nearwise._common.types import Array, Index
 from nearwise.distributed.vectors import Stacked, Vectors
 from nearwise.model.atoms import is_rounding

@@ -19,8 +19,7 @@ from scipy import sparse
 
 from nearwise._common.types import Array, Index
 from nearwise.learners.coordinate_metrics import DiagonalMetric
-from nearwise.learners.input_kernels import dense_product
-from nearwise.learners.metric import Metric
+from nearwise.learners.metric import Metric, dense_product
 from nearwise.linalg.directions import turned
 from nearwise.linalg.scaling import principal_coordinates
 from nearwise.model import labelling
