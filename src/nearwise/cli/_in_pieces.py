@@ -14,18 +14,15 @@ from typing import Any
 
 from nearwise.cli import _side
 from nearwise.cli._common import (
-    DONE,
-    NOT_CONVERGED,
     BadInput,
     limit_threads,
     refusing_bad_input,
+    status,
     tell,
     whole_number,
 )
 
 _FILES = (".parquet", ".pq", ".npy")
-_SHOWN = ("show", "image", "color_by")  # for a report
-_PREPARED = ("category", "convert")
 _SECONDS_FOR_WORKERS = 60
 
 
@@ -69,8 +66,6 @@ def _is_said(arguments: argparse.Namespace) -> bool:
 def run(arguments: argparse.Namespace, target: str) -> int:
     """Learn, write the model, and show what came out."""
     _check(arguments)
-    from rich.console import Console
-
     import nearwise as nw
     from nearwise import study
 
@@ -85,12 +80,13 @@ def run(arguments: argparse.Namespace, target: str) -> int:
         checkpoint=arguments.checkpoint,
     )
     with (
-        Console(stderr=True, quiet=arguments.quiet, markup=False).status("starting") as line,
+        status("starting", arguments.quiet) as line,
         _refusing_lost_clusters(),
         _client(arguments) as client,
         limit_threads(arguments.threads),
     ):
         line.update("reading")
+        from nearwise.cli._lines import exit_code
         from nearwise.data.side_files import Reading
         from nearwise.study import in_pieces
 
@@ -108,35 +104,24 @@ def run(arguments: argparse.Namespace, target: str) -> int:
             model = in_pieces.remembering(fit.model, vectors, told, arguments.id, arguments.labels)
             nw.save(model, target)
     _tell(arguments, fit, told | {"model": target}, notices)
-    return DONE if told["status"] in ("SOLVED", "STATIONARY") else NOT_CONVERGED
+    return exit_code(told["status"])
 
 
 def _check(arguments: argparse.Namespace) -> None:
     """Refuse what needs all data at once, by name."""
     if arguments.workers is not None and arguments.dask is not None:
         raise BadInput("--workers makes a cluster and --dask names one: give one of them")
+    options = ["structure", "group", "kernel", "report", "suspects", "held_out", "drop", "decimal"]
+    options += ["thousands", "show", "image", "color_by", "category", "convert"]
+    given = [option for option in options if getattr(arguments, option)]
+    given += [option for option in ("missing", "categorical") if getattr(arguments, option) != "refuse"]
+    if arguments.rank is not None and arguments.method != "fixed-rank":
+        given.insert(0, "rank")
     if arguments.method == "online":
-        raise BadInput("--method online needs data in memory: one file, without --workers and --dask")
-    for option in (
-        *(() if arguments.method == "fixed-rank" else ("rank",)),
-        "structure",
-        "group",
-        "kernel",
-        "report",
-        "suspects",
-        "held_out",
-        "drop",
-        "decimal",
-        "thousands",
-        *_SHOWN,
-        *_PREPARED,
-    ):
-        if getattr(arguments, option):
-            name = option.replace("_", "-")
-            raise BadInput(f"--{name} needs data in memory: one file, without --workers and --dask")
-    for option in ("missing", "categorical"):
-        if getattr(arguments, option) != "refuse":
-            raise BadInput(f"--{option} needs data in memory: one file, without --workers and --dask")
+        given.insert(0, "method online")
+    if given:
+        name = given[0].replace("_", "-")
+        raise BadInput(f"--{name} needs data in memory: one file, without --workers and --dask")
     if arguments.scale == "standard":
         raise BadInput(
             "--scale standard needs data in memory; scale the columns before, or give --scale none"

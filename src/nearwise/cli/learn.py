@@ -26,6 +26,7 @@ from nearwise.cli._common import (
     preparation,
     program,
     refusing_bad_input,
+    status,
     tell,
     whole_number,
 )
@@ -38,15 +39,8 @@ if TYPE_CHECKING:
 METHODS = ("logdet", "vonneumann", "fixed-rank", "online")
 KERNELS = ("auto", "linear", "rbf", "polynomial", "laplacian", "cosine")
 _SUFFIX = ".safetensors"
-_PROGRAMS = (
-    ".pkl",
-    ".pickle",
-    ".joblib",
-    ".pt",
-    ".pth",
-    ".onnx",
-    ".h5",
-)  # what other programs write models as
+# what other programs write models as, and what holds tables
+_PROGRAMS = (".pkl", ".pickle", ".joblib", ".pt", ".pth", ".onnx", ".h5")
 _TABLES = (".csv", ".tsv", ".txt", ".json", ".npy", ".npz", ".parquet", ".xlsx", ".html", ".gz")
 _SMALL = 500_000  # numbers in the data up to which threads only wait for each other
 _LARGE = 10_000_000  # bytes of a model file from which on its size is worth a word
@@ -142,13 +136,11 @@ def run(arguments: argparse.Namespace) -> int:
     if _in_pieces.wanted(arguments):
         _check_outputs(arguments, target)
         return _in_pieces.run(arguments, target)
-    from rich.console import Console
-
     from nearwise import study
     from nearwise.cli._lines import exit_code
     from nearwise.data import tables
 
-    with Console(stderr=True, quiet=arguments.quiet, markup=False).status("reading") as line:
+    with status("reading", arguments.quiet) as line:
         with existing_told_last(lambda: _check_outputs(arguments, target)), refusing_bad_input():
             beside = _shown.read(arguments)
             wanted = {"labels": arguments.labels, **columns(arguments), **preparation(arguments)}
@@ -164,7 +156,7 @@ def run(arguments: argparse.Namespace) -> int:
     if only_shown := [name for name in learned["drop"] if name not in arguments.drop]:
         names = ", ".join(map(repr, only_shown))
         tell([f"shown, and not learned from, because not all are numbers: {names}"], arguments.quiet)
-    return exit_code(outcome)
+    return exit_code(outcome.status)
 
 
 def default_output(data: str) -> str:
@@ -211,21 +203,15 @@ def _check_outputs(arguments: argparse.Namespace, target: str) -> None:
     outputs = {"-o": target, "--report": arguments.report, "--suspects": arguments.suspects}
     outputs["--checkpoint"] = arguments.checkpoint
     check_distinct(inputs, outputs)
-    if arguments.checkpoint is not None and Path(arguments.checkpoint).is_file():
-        # the command that left the checkpoint wrote what it had: the same command goes on
-        check_output(target, arguments.force, _is_unfinished, "the model of an unfinished fit")
-        if arguments.report is not None:
-            check_output(arguments.report, arguments.force, _is_report)
-    else:
-        check_output(target, arguments.force)
-        if arguments.report is not None:
-            check_output(arguments.report, arguments.force)
-    if arguments.suspects is not None:
-        check_output(arguments.suspects, arguments.force)
-        if not arguments.suspects.lower().endswith((".csv", ".tsv")):
-            raise BadInput(f"cannot write {arguments.suspects}: the name must end in .csv or .tsv")
-    if arguments.checkpoint is not None:
-        check_output(arguments.checkpoint, force=True)
+    # the command that left a checkpoint wrote what it had: the same command goes on
+    goes_on = arguments.checkpoint is not None and Path(arguments.checkpoint).is_file()
+    unfinished = "the model of an unfinished fit"
+    check_output(target, arguments.force, _is_unfinished if goes_on else None, unfinished)
+    check_output(arguments.report, arguments.force, _is_report if goes_on else None)
+    check_output(arguments.suspects, arguments.force)
+    if arguments.suspects is not None and not arguments.suspects.lower().endswith((".csv", ".tsv")):
+        raise BadInput(f"cannot write {arguments.suspects}: the name must end in .csv or .tsv")
+    check_output(arguments.checkpoint, force=True)
 
 
 def _is_unfinished(path: Path) -> bool:

@@ -104,6 +104,10 @@ class Fitted:
             raise Refused(f"row {wrong[0]} of the data has numbers so large that the coordinates overflow")
         return coordinates
 
+    def names_of(self, coordinates: Array) -> list[str]:
+        """What the columns of coordinates are called in a file."""
+        return [f"{type(self.learner).__name__.lower()}{k}" for k in range(coordinates.shape[1])]
+
     def _matched(self, table: Table) -> Table:
         """The table with its columns in the model's order; columns that are not the model's are refused."""
         if self.names and table.named and table.scalars:

@@ -92,7 +92,7 @@ def write_coordinates(fitted: Fitted, vectors: Stacked, target: str, whole: bool
     blocks = ((low, fitted.transform(_part(vectors, low, low + step), whole)) for low in starts)
     first = next(blocks)
     width = first[1].shape[1]
-    names = [f"{type(fitted.learner).__name__.lower()}{k}" for k in range(width)]
+    names = fitted.names_of(first[1])
     with whole_file(target) as path:
         if target.lower().endswith(".npy"):
             _write_npy(path, (n, width), itertools.chain([first], blocks))
