@@ -86,14 +86,14 @@ def read(
     single = [None if name is None else find_columns(file, [name])[0] for name in (image, color_by)]
     wanted = list(dict.fromkeys([*beside, *(column for column in single if column is not None)]))
     loaded = file.load((), wanted)
-    texts = {column: present(loaded.texts[column]) for column in wanted}
+    texts, lines = {column: present(loaded.texts[column]) for column in wanted}, loaded.table.lines
     picture, colour = single
     return Beside(
         {file.columns[column]: texts[column] for column in beside},
-        None if picture is None else _paths(source, texts[picture], loaded.lines),
+        None if picture is None else _paths(source, texts[picture], lines),
         None if colour is None else (file.columns[colour], texts[colour]),
         tuple(file.columns[column] for column in wanted if not _all_numbers(texts[column])),
-        loaded.lines,
+        lines,
     )
 
 
@@ -104,9 +104,7 @@ def _paths(source: str, texts: Texts, lines: Index | None) -> Texts:
         if text is not None and "://" in text:
             where = f"{source}, {place(lines, row)}"
             raise TableError(f"{where}: pictures are read from files, not from {shown(text)}")
-    found = np.empty(len(texts), dtype=object)
-    found[:] = [None if text is None else str(folder / text) for text in texts]
-    return found
+    return np.array([None if text is None else str(folder / text) for text in texts], dtype=object)
 
 
 def _all_numbers(texts: Texts) -> bool:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nearwise.data.memory import Memory
-from nearwise.data.tables import Seen
+from nearwise.data.memory import Memory, Seen
 from nearwise.study.fitted import Fitted
 
 _FILLED = {

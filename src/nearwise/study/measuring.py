@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from nearwise._common.errors import Refused
 from nearwise._common.types import Index
-from nearwise.data.tables import Seen, Table
+from nearwise.data.memory import Seen
+from nearwise.data.tables import Table
 from nearwise.model.blocks import Constraints
 from nearwise.study import evaluation
 from nearwise.study.before_after import StartUnknownWarning, measures, start_note

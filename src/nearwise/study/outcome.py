@@ -17,9 +17,8 @@ from sklearn.pipeline import Pipeline
 
 from nearwise._common.errors import Refused
 from nearwise._common.types import Index
-from nearwise.data.memory import Memory
+from nearwise.data.memory import Memory, Seen
 from nearwise.data.steps import with_names
-from nearwise.data.tables import Seen
 from nearwise.study import evaluation, fitting
 from nearwise.study.before_after import measures
 from nearwise.study.evaluation import VERDICTS, Figure

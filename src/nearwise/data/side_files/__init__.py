@@ -7,18 +7,14 @@ error names the file and its line (of a text file) or row (counted from 0, of th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
 from nearwise._common.types import Array, Index, Mask
 from nearwise.data.side_files._answers import CONFLICTS, Annotator, Answers, settle
-from nearwise.data.side_files._file import File, Objects, each, open_side
-from nearwise.data.side_files._many import many_pairs
-from nearwise.data.side_files._roles import DISTANCES, PAIRS, ROLES, TRIPLETS, named_role, plain
+from nearwise.data.side_files._file import AS_IS, File, Objects, Reading, Side, each, open_side
+from nearwise.data.side_files._many import read_many_pairs
+from nearwise.data.side_files._roles import DISTANCES, PAIRS, ROLES, TRIPLETS, answer, plain, turns
 from nearwise.data.tables import TableError
 from nearwise.data.tables._table import shown
 from nearwise.data.tables.numerals import Numerals, is_numeral, number, wanted
@@ -40,63 +36,6 @@ __all__ = [
     "read_triplets",
 ]
 
-_WORDS = {word: True for word in ("1", "yes", "y", "true", "similar", "same")} | {
-    word: False for word in ("0", "-1", "no", "n", "false", "dissimilar", "different")
-}
-_PLAIN_WORDS = ("1", "0", "-1", "yes", "no", "y", "n", "true", "false")  # whose meaning turns with the title
-
-
-class Reading(NamedTuple):
-    """How files of feedback are read.
-
-    Attributes
-    ----------
-    roles : names of columns by what they are, see `ROLES`, where their names do not say it
-    similar_above : pairs with a rating above it are similar, and those below are not
-    conflicts : what to do where answers to one question differ: "keep" all, those of the "majority", or
-        "drop" them; by default pairs and distances are refused, and triplets kept
-    squared : whether distances are squared ones
-    decimal, thousands : as in `tables.read`
-    """
-
-    roles: Mapping[str, str] = {}
-    similar_above: float | None = None
-    conflicts: str | None = None
-    squared: bool = False
-    decimal: str | None = None
-    thousands: str | None = None
-
-
-AS_IS = Reading()
-
-
-@dataclass(frozen=True, eq=False)
-class Side:
-    """Constraints that a file held, by row number of the data.
-
-    Attributes
-    ----------
-    constraints : by row number
-    lines : the line of the file (of a text file; else its row) of every constraint, in their order
-    source : the file, as the user named it
-    unit : "line" or "row": what `lines` counts
-    notices : what the user should know about how the file was read
-    answers : repetitions, conflicts and annotators, counted; None for constraints that are from no file
-    roles : those whose columns the file has
-    """
-
-    constraints: Constraints
-    lines: NDArray[np.int64]
-    source: str
-    unit: str = "line"
-    notices: tuple[str, ...] = ()
-    answers: Answers | None = None
-    roles: tuple[str, ...] = ()
-
-    def place(self, constraint: int) -> str:
-        """Where a constraint is in the file, for messages: "line 17"."""
-        return f"{self.unit} {self.lines[constraint]}"
-
 
 def read_pairs(source: str, objects: Objects, how: Reading = AS_IS) -> Side:
     """Pairs of objects and what they are: 1 or 0, yes or no, similar or dissimilar, same or different.
@@ -110,7 +49,7 @@ def read_pairs(source: str, objects: Objects, how: Reading = AS_IS) -> Side:
     objects : of the data
     how : what the user says about the files
     """
-    file = open_side(source, PAIRS, objects, how.roles, lambda cell: _word(cell) is not None)
+    file = open_side(source, PAIRS, objects, how.roles, lambda cell: answer(cell) is not None)
     if how.similar_above is not None:
         _leave_out_undecided(file, how)
     pairs, weights = file.objects_and_weights()
@@ -124,20 +63,6 @@ def read_pairs(source: str, objects: Objects, how: Reading = AS_IS) -> Side:
     near, far = order[similar[order]], order[~similar[order]]
     found = c.similar(pairs[near], _part(weights, near)) + c.dissimilar(pairs[far], _part(weights, far))
     return _side(file, found, order, answers, how)
-
-
-def read_many_pairs(source: str, objects: Objects, how: Reading = AS_IS) -> Side:
-    """Pairs of Parquet files, or a folder of them, of which only a part is in memory at a time.
-
-    Parameters as in `read_pairs`. Repetitions and answers that differ are not looked for.
-    """
-
-    def word(cell: str, turned: bool) -> bool | None:
-        said = _word(cell)
-        return said if said is None or _written(cell) not in _PLAIN_WORDS else said is not turned
-
-    found, notices = many_pairs(source, objects, how, word, lambda title: named_role(title) == "dissimilar")
-    return Side(found, np.empty(0, np.int64), source, "row", notices)
 
 
 def read_triplets(source: str, objects: Objects, how: Reading = AS_IS) -> Side:
@@ -258,7 +183,7 @@ def _similar(file: File) -> Mask:
     for role, turned in (("similar", False), ("dissimilar", True)):
         if role in file.cells:
             title = file.titles.get(role, "")
-            turned = turned or named_role(title) == "dissimilar"
+            turned = turned or turns(title)
             found = each(file.cells[role], lambda row, cell: _is_similar(file, row, cell, turned))  # noqa: B023
             if turned:
                 file.notices.append(f"{file.source}: 1 in column {title!r} is read as dissimilar")
@@ -274,15 +199,15 @@ def _similar(file: File) -> Mask:
 
 
 def _is_similar(file: File, row: int, cell: str | None, turned: bool) -> bool:
-    word = _word(cell)
-    if word is None:
+    said = answer(cell, turned)
+    if said is None:
         meant = "1 or 0, yes or no, similar or dissimilar, same or different"
         is_number = number(cell or "") is not None
         more = "; of ratings, --similar-above T says which are similar" if is_number else ""
         raise TableError(
             f"{file.at(row)}: {shown(cell or '')} does not say what the pair is; {meant} do{more}"
         )
-    return word is not turned if _written(cell) in _PLAIN_WORDS else word
+    return said
 
 
 def _leave_out_undecided(file: File, how: Reading) -> None:
@@ -335,17 +260,6 @@ def _sign(file: File, row: int, cell: str | None) -> int:
     if sign is None:
         raise TableError(f"{file.at(row)}: {shown(cell or '')} is not a relation; <=, >= and == are")
     return sign
-
-
-def _word(cell: str | None) -> bool | None:
-    """Whether a pair is similar, by what a cell says; None for a cell that does not say."""
-    return _WORDS.get(_written(cell))
-
-
-def _written(cell: str | None) -> str:
-    text = (cell or "").casefold()
-    value = number(text)
-    return str(int(value)) if value is not None and value.is_integer() else text
 
 
 def _squared_distance(file: File, row: int, cell: str | None, squared: bool, numerals: Numerals) -> float:

@@ -1,27 +1,81 @@
-"""A file of feedback, opened: its cells by role, and how its objects are found in the data."""
+"""A file of feedback: how it is read, its cells by role, how its objects are found, and what came out."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearwise._common.reading import A_WEIGHT, is_weight
 from nearwise._common.types import Array, Index, Mask
+from nearwise.data.side_files._answers import Answers
 from nearwise.data.side_files._roles import OBJECTS, Layout, asked_for, by_position, by_title, named_role
 from nearwise.data.tables import TableError, open_file
 from nearwise.data.tables._table import place, shown
 from nearwise.data.tables._text import TextFile
 from nearwise.data.tables.numerals import PLAIN, Numerals, Wanted, decide, number
+from nearwise.model.blocks import Constraints
 
 Cells = NDArray[np.object_]
 Read = TypeVar("Read")
 
 _WHOLE = re.compile(r"[+-]?\d+\.0+", re.ASCII)  # as pandas writes whole numbers in a column with gaps
+
+
+class Reading(NamedTuple):
+    """How files of feedback are read.
+
+    Attributes
+    ----------
+    roles : names of columns by what they are, see `ROLES`, where their names do not say it
+    similar_above : pairs with a rating above it are similar, and those below are not
+    conflicts : what to do where answers to one question differ: "keep" all, those of the "majority", or
+        "drop" them; by default pairs and distances are refused, and triplets kept
+    squared : whether distances are squared ones
+    decimal, thousands : as in `tables.read`
+    """
+
+    roles: Mapping[str, str] = {}
+    similar_above: float | None = None
+    conflicts: str | None = None
+    squared: bool = False
+    decimal: str | None = None
+    thousands: str | None = None
+
+
+AS_IS = Reading()
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """Constraints that a file held, by row number of the data.
+
+    Attributes
+    ----------
+    constraints : by row number
+    lines : the line of the file (of a text file; else its row) of every constraint, in their order
+    source : the file, as the user named it
+    unit : "line" or "row": what `lines` counts
+    notices : what the user should know about how the file was read
+    answers : repetitions, conflicts and annotators, counted; None for constraints that are from no file
+    roles : those whose columns the file has
+    """
+
+    constraints: Constraints
+    lines: NDArray[np.int64]
+    source: str
+    unit: str = "line"
+    notices: tuple[str, ...] = ()
+    answers: Answers | None = None
+    roles: tuple[str, ...] = ()
+
+    def place(self, constraint: int) -> str:
+        """Where a constraint is in the file, for messages: "line 17"."""
+        return f"{self.unit} {self.lines[constraint]}"
 
 
 @dataclass(frozen=True, eq=False)

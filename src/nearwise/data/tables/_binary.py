@@ -16,6 +16,7 @@ from nearwise.data.tables._sizes import check_arrays, check_parquet
 from nearwise.data.tables._table import (
     Loaded,
     Raw,
+    Table,
     TableError,
     as_texts,
     missing_advice,
@@ -52,7 +53,8 @@ class Arrays:
         names = tuple(self.columns[column] for column in numbers)
         whole = tuple(numbers) == self.features
         X = np.array(self.matrix if whole else self.matrix[:, list(numbers)], dtype=np.float64, order="C")
-        return Loaded(X, names, self.scalars, {column: self._texts(column) for column in texts})
+        table = Table(self.source, X, names, scalars=self.scalars, named=self.named)
+        return Loaded(table, {column: self._texts(column) for column in texts})
 
     def holds_vectors(self, columns: Sequence[int]) -> bool:
         return not self.scalars
@@ -60,7 +62,7 @@ class Arrays:
     def raw(self, columns: Sequence[int], texts: Sequence[int]) -> Raw:
         """Those columns as numbers, and those as texts."""
         loaded = self.load(columns, texts)
-        return Raw(list(loaded.X.T), loaded.texts, self.scalars)
+        return Raw(list(loaded.table.X.T), loaded.texts, self.scalars)
 
     def cells(self) -> tuple[list[NDArray[np.object_]], None]:
         """The columns of the matrix as texts."""
@@ -149,7 +151,7 @@ class ParquetFile:
             X = np.empty((self.table.num_rows, len(numbers)))
             for k, column in enumerate(numbers):
                 X[:, k] = self._numbers(column)
-            return Loaded(X, tuple(self.columns[column] for column in numbers), True, found)
+            return Loaded(Table(self.source, X, tuple(self.columns[column] for column in numbers)), found)
         if len(numbers) > 1:
             other = next(column for column in numbers if column != vectors[0])
             raise TableError(
@@ -158,7 +160,8 @@ class ParquetFile:
             )
         X = self._vectors(vectors[0])
         names = tuple(f"x{k}" for k in range(X.shape[1]))
-        return Loaded(X, names, False, found, vector_column=self.columns[vectors[0]])
+        table = Table(self.source, X, names, scalars=False, vector_column=self.columns[vectors[0]])
+        return Loaded(table, found)
 
     def holds_vectors(self, columns: Sequence[int]) -> bool:
         return any(map(self._is_list, columns))

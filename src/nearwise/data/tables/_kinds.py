@@ -87,9 +87,7 @@ def values(cells: Sequence[str | None], kind: str, numerals: Numerals = PLAIN) -
 
 def levels(cells: Sequence[str | None]) -> NDArray[np.object_]:
     """Texts of a category, NaN where one is missing, as scikit-learn and pandas have it."""
-    found = np.empty(len(cells), dtype=object)
-    found[:] = [math.nan if cell is None else cell for cell in cells]
-    return found
+    return np.array([math.nan if cell is None else cell for cell in cells], dtype=object)
 
 
 def described(kind: str, cell: str) -> str:

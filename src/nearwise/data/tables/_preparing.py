@@ -23,6 +23,7 @@ from nearwise.data.tables._table import (
     Loaded,
     Opened,
     Raw,
+    Table,
     TableError,
     as_texts,
     missing_advice,
@@ -96,8 +97,7 @@ def prepared(
     wishes : what to do about what is not a number
     known : the kind of every column in a model, by name; these are then read as that kind, or refused
     """
-    texts = [column for column in (choice.labels, choice.ids) if column is not None]
-    raw = file.raw(choice.features, texts)
+    raw = file.raw(choice.features, choice.texts)
     if raw is None:
         return None
     names = [file.columns[column] for column in choice.features]
@@ -267,10 +267,7 @@ def _refusal(source: str, problems: Sequence[_Problem], n_columns: int, applying
         by_column.setdefault(problem.column, []).append(problem)
     said = []
     for name, found in list(by_column.items())[:_MOST_SHOWN]:
-        parts = [
-            f"{problem.what} ({', '.join(filter(None, (problem.where, problem.option)))})"
-            for problem in found
-        ]
+        parts = [f"{problem.what} ({problem.hint})" for problem in found]
         said.append(f"{name!r} {' and '.join(parts)}")
     more = len(by_column) - len(said)
     listed = "; ".join(said) + (f"; and {more} more" if more else "")
@@ -335,11 +332,12 @@ def _with_rows(
     X = np.empty((n, len(columns)), dtype=object if mixed else np.float64)
     for k, column in enumerate(columns):
         X[:, k] = column.values if column.kind == CATEGORY else column.values + 0.0  # -0.0 is 0.0
-    return Loaded(
+    table = Table(
+        source=file.source,
         X=X[kept],
         names=tuple(column.name for column in columns),
         scalars=raw.scalars,
-        texts={column: cells[kept] for column, cells in raw.texts.items()},
+        named=file.named,
         lines=None if raw.lines is None else raw.lines[kept],
         notices=tuple(notices),
         kinds=tuple(column.kind for column in columns),
@@ -347,3 +345,4 @@ def _with_rows(
         rows=rows,
         left_out=frozenset(map(str, left_out.tolist())),
     )
+    return Loaded(table, {column: cells[kept] for column, cells in raw.texts.items()})

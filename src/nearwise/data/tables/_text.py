@@ -23,6 +23,7 @@ from nearwise.data.tables._table import (
     MISSING,
     Loaded,
     Raw,
+    Table,
     TableError,
     missing_advice,
     not_a_number_advice,
@@ -91,11 +92,10 @@ class TextFile:
 
     def load(self, numbers: Sequence[int], texts: Sequence[int]) -> Loaded:
         """Those columns as numbers, and those as texts."""
-        found, notices = self._load(numbers, texts)
-        X, cells, lines = found
+        (X, cells, lines), notices = self._load(numbers, texts)
         names = tuple(self.columns[column] for column in numbers)
-        loaded = {column: stripped(cells[column]) for column in texts}
-        return Loaded(X, names, True, loaded, lines, notices)
+        table = Table(self.source, X, names, named=self.named, lines=lines, notices=notices)
+        return Loaded(table, {column: stripped(cells[column]) for column in texts})
 
     def _load(self, numbers: Sequence[int], texts: Sequence[int]) -> tuple[_Columns, tuple[str, ...]]:
         quick: dict[Numerals, _Columns | None] = {}
@@ -107,16 +107,11 @@ class TextFile:
                 if self.wanted.decimal == decimal or self._is_certain(found[0], decimal):
                     return found, ()
                 break
-        numerals, notices = self.numerals(numbers)
-        found = quick.get(numerals)
-        return found or self._load_by_record(numbers, texts, numerals), notices
-
-    def numerals(self, columns: Sequence[int]) -> tuple[Numerals, tuple[str, ...]]:
-        """How the numbers of these columns are written, and what the user should know about it."""
         rows = list(self.rows())
-        cells = {self.columns[column]: [row.cells[column] for row in rows] for column in columns}
+        cells = {self.columns[column]: [row.cells[column] for row in rows] for column in numbers}
         places = [f"line {row.line}" for row in rows]
-        return decide(self.source, cells, places, self.separator, self.wanted)
+        numerals, notices = decide(self.source, cells, places, self.separator, self.wanted)
+        return quick.get(numerals) or self._load_by_record(numbers, texts, numerals), notices
 
     def _is_certain(self, X: NDArray[np.float64], decimal: str) -> bool:
         """Whether numbers that were read with that decimal mark cannot be grouped by it."""
