@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace, target: str) -> int:
     ):
         line.update("reading")
         from nearwise.cli._lines import exit_code
-        from nearwise.data.side_files import Reading
+        from nearwise.data.side_files import READERS, Reading
         from nearwise.study import in_pieces
 
         with refusing_bad_input():
@@ -97,8 +97,8 @@ def run(arguments: argparse.Namespace, target: str) -> int:
             if settings.rank is not None and settings.rank > vectors.shape[1]:
                 raise BadInput(f"--rank {settings.rank}: the data have {vectors.shape[1]} features")
             found = _side.files(arguments)
-            kinds = {name: found.pop(name) for name in ("pairs", "triplets", "distances")}
-            side, notices = in_pieces.side_information(vectors, **kinds, how=Reading(**found))
+            kinds = {name: found.pop(name) for name in READERS}
+            side, notices = in_pieces.side_information(vectors, kinds, Reading(**found))
             fit = in_pieces.fit_in_pieces(vectors, side, settings, study.Watch(settings, line.update))
             told = in_pieces.story(fit, vectors, side, settings, " ".join(paths))
             model = in_pieces.remembering(fit.model, vectors, told, arguments.id, arguments.labels)

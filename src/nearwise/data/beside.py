@@ -34,10 +34,11 @@ class Beside:
     color_by: tuple[str, Texts] | None = None
     words: tuple[str, ...] = ()
     _lines: Index | None = None
+    _n_rows: int = 0
 
     def of(self, table: Table) -> Beside:
         """The same for the rows of a table of that file, some of whose lines may have been left out."""
-        n = next((len(texts) for texts in self._columns()), len(table.X))
+        n = self._n_rows
         if self._lines is not None and table.lines is not None:
             rows = np.searchsorted(self._lines, table.lines)
         elif table.rows is not None:
@@ -60,11 +61,6 @@ class Beside:
     def place(self, row: int) -> str:
         """Where a row is in the file, for messages."""
         return place(self._lines, row)
-
-    def _columns(self) -> list[Texts]:
-        found = [*self.show.values()]
-        found += [] if self.image is None else [self.image]
-        return found + ([] if self.color_by is None else [self.color_by[1]])
 
 
 def read(
@@ -94,6 +90,7 @@ def read(
         None if colour is None else (file.columns[colour], texts[colour]),
         tuple(file.columns[column] for column in wanted if not _all_numbers(texts[column])),
         lines,
+        len(loaded.table.X),
     )
 
 

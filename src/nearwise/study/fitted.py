@@ -15,7 +15,7 @@ from nearwise._common.types import Array
 from nearwise.data import models, tables
 from nearwise.data.memory import Memory
 from nearwise.data.steps import unknown_levels, with_names
-from nearwise.data.tables import Table
+from nearwise.data.tables import Table, some_of
 from nearwise.learners.metric import Metric
 
 _BLOCK = 4096  # rows that are transformed at a time: a kernel with many points needs memory for each
@@ -48,36 +48,27 @@ class Fitted:
         self,
         source: str,
         *,
-        labels: str | None = None,
-        ids: str | None = None,
-        ids_optional: bool = False,
-        drop: Sequence[str] = (),
         features: Sequence[str] = (),
         least: int = 1,
-        decimal: str | None = None,
-        thousands: str | None = None,
         remembered_ids: bool = False,
+        **columns: Any,
     ) -> Table:
         """A data file with the columns of the model, in its order, read as those of the data learned from.
 
-        Parameters as in `tables.read`; with `remembered_ids`, ids are those of the column that had them
-        there, where none is named and the file has it.
+        Parameters as in `tables.read`, also labels, ids, ids_optional, drop, decimal and thousands; with
+        `remembered_ids`, ids are those of the column that had them there, where none is named and the file
+        has it.
         """
         memory = self.memory
         table = tables.read(
             source,
-            labels=labels,
-            ids=ids,
-            ids_optional=ids_optional,
             ids_hint=memory.id_column if memory is not None and remembered_ids else None,
-            drop=drop,
             features=features,
             known=() if features else self.columns,
             least=least,
-            decimal=decimal,
-            thousands=thousands,
             missing="refuse" if memory is None else memory.missing,
             kinds=dict.fromkeys(self.names, "number") if memory is None else memory.kind_of,
+            **columns,
         )
         return self._matched(table)
 
@@ -114,14 +105,17 @@ class Fitted:
             missing = [name for name in self.names if name not in table.names]
             others = [name for name in table.names if name not in self.names]
             if missing or others:
-                wrong = f"lacks {_some(missing)}" if missing else f"has {_some(others)} too"
-                raise Refused(f"{table.source} {wrong}; {self.path} was learned with {_some(self.names)}")
+                wrong = f"lacks {some_of(missing, 8)}" if missing else f"has {some_of(others, 8)} too"
+                learned = f"{self.path} was learned with {some_of(self.names, 8)}"
+                raise Refused(f"{table.source} {wrong}; {learned}")
             order = [table.names.index(name) for name in self.names]
             kinds = tuple(table.kinds[k] for k in order) if table.kinds else ()
             table = replace(table, X=table.X[:, order], names=self.names, kinds=kinds)
         if self.n_features is not None and table.X.shape[1] != self.n_features:
+            count = table.X.shape[1]
+            found = "1 column of numbers" if count == 1 else f"{count} columns of numbers"
             raise Refused(
-                f"{table.source} has {_count(table.X.shape[1])}, but {self.path} was learned with "
+                f"{table.source} has {found}, but {self.path} was learned with "
                 f"{self.n_features}; leave out the columns that are no features"
             )
         if self.scaler is None:
@@ -146,12 +140,3 @@ def load(model: Any) -> Fitted:
     n_features = getattr(first, "n_features_in_", getattr(first, "n_features", None))
     scaler = make_pipeline(*steps[:-1]) if len(steps) > 1 else None
     return Fitted(path, scaler, learner, metric, n_features, names, Memory.in_model(learner))
-
-
-def _some(names: Any, most: int = 8) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(map(repr, names[:most])) + more
-
-
-def _count(columns: int) -> str:
-    return "1 column of numbers" if columns == 1 else f"{columns} columns of numbers"

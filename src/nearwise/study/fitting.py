@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,6 @@ from nearwise.learners.coordinate_metrics import JoinedMetric
 from nearwise.learners.metric import KernelMetric
 from nearwise.model.blocks import Constraints
 from nearwise.solving.result import Status
-from nearwise.study.structure import column_groups
 
 CHOOSING, LEARNING = "choosing the penalty", "learning"
 FIXED_RANK, HIGHEST_RANK = 10, 30  # of the method "fixed-rank", unless a rank is given
@@ -246,7 +245,9 @@ def told_how_it_ended(fit: Fit, settings: Settings, watch: Watch, from_labels: b
         _restate(learner, f"{settings.max_seconds:g} seconds")
     choosing = watch.phase == CHOOSING and not learner.penalty_scores_
     if choosing and from_labels and learner.result_ is not None:
-        learner.result_ = _unnamed(learner.result_)
+        # of a part of the rows, drawn to choose the penalty: its certificate cannot say which rows
+        unnamed = replace(learner.result_.certificate, worst=())
+        learner.result_ = replace(learner.result_, certificate=unnamed)
     # where the scale of a kernel was being chosen there is none yet
     kept = settings.checkpoint is not None and Path(settings.checkpoint).exists()
     resume = f", and {settings.checkpoint} to go on from" if kept else ""
@@ -294,6 +295,22 @@ def estimator(settings: Settings, n_features: int, n_classes: int = 0) -> Any:
     return MetricLearner(**common, structure=settings.structure)
 
 
+def column_groups(groups: Sequence[Sequence[str]], names: Sequence[str]) -> list[list[int]]:
+    """Column numbers of groups of names; one that became several columns, as `colour_red`, means all."""
+    found = []
+    for group in groups:
+        places: list[int] = []
+        for name in group:
+            exact = [k for k, known in enumerate(names) if known == name]
+            made = exact or [k for k, known in enumerate(names) if known.startswith(f"{name}_")]
+            if not made:
+                known_names = ", ".join(map(repr, names[:8]))
+                raise Refused(f"no column {name!r} is learned from; there are {known_names}")
+            places += made
+        found.append(places)
+    return found
+
+
 def _training(codes: Index, rows: Index, constraints: Constraints) -> tuple[Index, NDArray[np.object_]]:
     """The rows of the fit, also those that only constraints speak of, and their labels, as texts or None."""
     named = np.unique(np.concatenate([rows, *(block.object_ids.ravel() for block in constraints.blocks)]))
@@ -311,11 +328,6 @@ def _restate(learner: Any, limit: str) -> None:
         reached = result.message.partition(":")[2]
         message = f"Stopped at the limit of {limit}:{reached}"
         learner.result_ = replace(result, status=Status.LIMIT, limit="time", message=message)
-
-
-def _unnamed(result: Any) -> Any:
-    """A result of a part of the rows, drawn to choose the penalty: its certificate cannot say which rows."""
-    return replace(result, certificate=replace(result.certificate, worst=()))
 
 
 def notices_of(caught: list[warnings.WarningMessage], learner: Any) -> tuple[str, ...]:

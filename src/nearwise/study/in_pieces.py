@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from nearwise._common.errors import Refused
 from nearwise._common.files import whole_file
 from nearwise._common.types import Array
-from nearwise.data import side_files
 from nearwise.data.memory import Memory
-from nearwise.data.side_files import Objects, Reading
+from nearwise.data.side_files import READERS, Objects, Reading, read_many_pairs
 from nearwise.data.steps import with_names
 from nearwise.distributed.files import files_of, open_vectors
 from nearwise.distributed.pairs import is_large
@@ -61,19 +60,14 @@ def open_files(
 
 
 def side_information(
-    vectors: Stacked, *, pairs: str | None, triplets: str | None, distances: str | None, how: Reading
+    vectors: Stacked, files: Mapping[str, str | None], how: Reading
 ) -> tuple[Constraints, tuple[str, ...]]:
-    """What files of pairs, triplets and distances say about the rows, by id or row number, and notices."""
+    """What files say about the rows, by id or row number, and notices; `files` by the names of `READERS`."""
     objects = Objects(len(vectors), vectors.ids)
     found, notices = Constraints(), tuple[str, ...]()
-    for source, read in (
-        (pairs, side_files.read_pairs),
-        (triplets, side_files.read_triplets),
-        (distances, side_files.read_distances),
-    ):
+    for kind, source in files.items():
         if source is not None:
-            if read is side_files.read_pairs and is_large(source):
-                read = side_files.read_many_pairs
+            read = read_many_pairs if kind == "pairs" and is_large(source) else READERS[kind]
             side = read(source, objects, how)
             found, notices = found + side.constraints, notices + side.notices
     return found, notices

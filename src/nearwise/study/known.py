@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from nearwise._common.errors import Refused, RowsError
 from nearwise._common.reading import id_list
 from nearwise._common.types import Index
-from nearwise.data import side_files, tables
-from nearwise.data.side_files import CONFLICTS, Answers, Objects, Reading, Side
+from nearwise.data import tables
+from nearwise.data.side_files import CONFLICTS, READERS, Answers, Objects, Reading, Side
 from nearwise.data.steps import CATEGORY
 from nearwise.data.tables import Table
 from nearwise.data.tables.numerals import Numerals, number
@@ -181,12 +181,8 @@ def with_files(
     # rows that are numbered with those that are left out are called by these numbers
     ids = table.row_names if table.ids is not None or table.rows is not None else None
     objects = Objects(len(table.X), ids, table.left_out)
-    readers = (
-        (pairs, side_files.read_pairs),
-        (triplets, side_files.read_triplets),
-        (distances, side_files.read_distances),
-    )
-    sides = tuple(read(source, objects, how) for source, read in readers if source is not None)
+    files = {"pairs": pairs, "triplets": triplets, "distances": distances}
+    sides = tuple(READERS[kind](file, objects, how) for kind, file in files.items() if file is not None)
     used = {role for side in sides for role in side.roles}
     for role, column in how.roles.items():
         if role not in used:

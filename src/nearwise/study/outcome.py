@@ -21,10 +21,10 @@ from nearwise.data.memory import Memory, Seen
 from nearwise.data.steps import with_names
 from nearwise.study import evaluation, fitting
 from nearwise.study.before_after import measures
-from nearwise.study.evaluation import VERDICTS, Figure
 from nearwise.study.fitting import Contradiction, Fit, Settings, Watch
 from nearwise.study.holding_out import Split, counts, hold_out, listed, numbered
 from nearwise.study.known import Known
+from nearwise.study.resampling import VERDICTS, Figure
 
 Pairs = tuple[Index, NDArray[np.bool_]]
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise._common.types import Array, Index, Mask
-from nearwise.data.side_files._answers import CONFLICTS, Annotator, Answers, settle
+from nearwise.data.side_files._answers import CONFLICTS, Annotator, Answers, equal_rows, questions_of, settle
 from nearwise.data.side_files._file import AS_IS, File, Objects, Reading, Side, each, open_side
 from nearwise.data.side_files._many import read_many_pairs
 from nearwise.data.side_files._roles import DISTANCES, PAIRS, ROLES, TRIPLETS, answer, plain, turns
@@ -24,12 +24,15 @@ from nearwise.model.relations import RELATIONS, SIGNS, sign_written
 
 __all__ = [
     "CONFLICTS",
+    "READERS",
     "ROLES",
     "Annotator",
     "Answers",
     "Objects",
     "Reading",
     "Side",
+    "equal_rows",
+    "questions_of",
     "read_distances",
     "read_many_pairs",
     "read_pairs",
@@ -75,12 +78,10 @@ def read_triplets(source: str, objects: Objects, how: Reading = AS_IS) -> Side:
     near, far = (rows[:, [0, 1]], rows[:, [0, 2]]) if rows.shape[1] == 3 else (rows[:, :2], rows[:, 2:])
     file.refuse_self_pairs(near, "first")
     file.refuse_self_pairs(far, "first" if rows.shape[1] == 3 else "third")
-    near, far = np.sort(near, axis=1), np.sort(far, axis=1)
-    same = np.flatnonzero((near == far).all(axis=1))
+    questions, turned = questions_of(np.hstack([near, far]))
+    same = np.flatnonzero((questions[:, :2] == questions[:, 2:]).all(axis=1))
     if same.size:
         raise TableError(f"{file.at(same[0])}: a distance is compared with itself")
-    turned = (near[:, 0] > far[:, 0]) | ((near[:, 0] == far[:, 0]) & (near[:, 1] > far[:, 1]))
-    questions = np.where(turned[:, None], np.hstack([far, near]), np.hstack([near, far]))
     kept, answers = _settled(file, TRIPLETS.what, questions, turned, weights, how, None)
     order = np.flatnonzero(kept)
     return _side(file, c.closer(rows[order], weights=_part(weights, order)), order, answers, how)
@@ -128,6 +129,9 @@ def read_distances(source: str, objects: Objects, how: Reading = AS_IS) -> Side:
         found += c.bounded(pairs[chosen], bounds[chosen], relation, _part(weights, chosen))
         orders.append(chosen)
     return _side(file, found, np.concatenate(orders), answers, how)
+
+
+READERS = {"pairs": read_pairs, "triplets": read_triplets, "distances": read_distances}
 
 
 def _settled(

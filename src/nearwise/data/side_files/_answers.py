@@ -114,7 +114,7 @@ def settle(
     refuse : called with an answer and an earlier, different one to the same question, where the user does not
         say what to do about it; None where such answers are kept then
     """
-    group = _groups(questions)
+    group = equal_rows(questions)
     _, said = np.unique(answers, return_inverse=True)
     counted = np.ones(len(group)) if weights is None else weights
     order = np.lexsort((np.arange(len(group)), group))
@@ -158,7 +158,21 @@ def settle(
     return kept, found
 
 
-def _groups(rows: NDArray[Any]) -> Index:
+def questions_of(ids: Index) -> tuple[Index, Mask]:
+    """Pairs, (m, 2), or two pairs that are compared, (m, 4), with the smaller object and pair first.
+
+    What asks the same, whichever way round, is the same row then; and whether the pairs changed places.
+    """
+    pairs = np.sort(ids.reshape(len(ids), ids.shape[1] // 2, 2), axis=2)
+    turned: Mask = np.zeros(len(ids), dtype=bool)
+    if pairs.shape[1] == 2:
+        (a, b), (c, d) = pairs[:, 0].T, pairs[:, 1].T
+        turned = (a > c) | ((a == c) & (b > d))
+        pairs[turned] = pairs[turned][:, ::-1]
+    return pairs.reshape(ids.shape), turned
+
+
+def equal_rows(rows: NDArray[Any]) -> Index:
     """A number for every row, equal for equal rows; much faster than np.unique of rows."""
     order = np.lexsort(rows.T[::-1])
     is_new = (np.diff(rows[order], axis=0) != 0).any(axis=1)

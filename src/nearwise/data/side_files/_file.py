@@ -245,7 +245,9 @@ def open_side(
     is_value : whether a text can be an answer, and so no name of a column
     """
     opened = open_file(source, header=False)
-    columns, lines = opened.cells()
+    raw = opened.raw((), opened.features)
+    assert raw is not None  # no column is read as numbers or vectors
+    columns, lines = [raw.texts[k] for k in opened.features], raw.lines
     known = objects.numbered()
     alike = _alike(known)
     titles = [opened.columns[k] for k in opened.features] if opened.named else []

@@ -31,6 +31,7 @@ from nearwise.data.tables._table import (
     checked,
     column_names,
     select,
+    some_of,
 )
 from nearwise.data.tables._text import open_text
 from nearwise.data.tables.numerals import NO_WISHES, Wanted, wanted
@@ -46,6 +47,7 @@ __all__ = [
     "check_target",
     "open_file",
     "read",
+    "some_of",
     "write",
     "write_columns",
 ]

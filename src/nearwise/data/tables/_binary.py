@@ -19,7 +19,6 @@ from nearwise.data.tables._table import (
     Table,
     TableError,
     as_texts,
-    missing_advice,
     not_a_number_advice,
     present,
     refuse_duplicate_names,
@@ -63,10 +62,6 @@ class Arrays:
         """Those columns as numbers, and those as texts."""
         loaded = self.load(columns, texts)
         return Raw(list(loaded.table.X.T), loaded.texts, self.scalars)
-
-    def cells(self) -> tuple[list[NDArray[np.object_]], None]:
-        """The columns of the matrix as texts."""
-        return [self._texts(column) for column in self.features], None
 
     def _texts(self, column: int) -> NDArray[np.object_]:
         in_matrix = column < self.matrix.shape[1]
@@ -176,10 +171,6 @@ class ParquetFile:
             found.append(_as_floats(values) if _is_numeric(values.type) else present(self._texts(column)))
         return Raw(found, {column: self._texts(column) for column in texts})
 
-    def cells(self) -> tuple[list[NDArray[np.object_]], None]:
-        """All columns but the index of pandas as texts."""
-        return [self._texts(column) for column in self.features], None
-
     def _texts(self, column: int) -> NDArray[np.object_]:
         return as_texts(self._values(self.table.column(column), column))
 
@@ -208,11 +199,8 @@ class ParquetFile:
         if not _is_numeric(values.type):
             found = enumerate(self._values(values, column))
             row, first = next(((k, value) for k, value in found if value is not None), (0, None))
-            advice = missing_advice(name) if first is None else not_a_number_advice(str(first), name)
+            advice = not_a_number_advice(str(first), name)
             raise TableError(f"{self.source}, row {row}, column {name!r}: {advice}")
-        if values.null_count:
-            row = values.is_null().to_pylist().index(True)
-            raise TableError(f"{self.source}, row {row}, column {name!r}: {missing_advice(name)}")
         return _as_floats(values)
 
     def _vectors(self, column: int) -> NDArray[np.float64]:

@@ -138,9 +138,6 @@ class Opened(Protocol):
     def raw(self, columns: Sequence[int], texts: Sequence[int]) -> Raw | None:
         """Those columns as they are, and those as texts; None for a column of vectors."""
 
-    def cells(self) -> tuple[list[NDArray[np.object_]], NDArray[np.int64] | None]:
-        """All columns as texts, and the line of every row of a text file."""
-
 
 @dataclass(frozen=True)
 class Choice:
@@ -191,7 +188,7 @@ def select(
     if not asked and known and file.named and set(known) <= names:
         chosen = [file.columns.index(name) for name in known]
         if unused := [file.columns[column] for column in free if column not in (*chosen, hinted)]:
-            notices += (f"{file.source}: the model does not use {_listed(unused)}",)
+            notices += (f"{file.source}: the model does not use {some_of(unused)}",)
     elif not asked and known and file.named and not file.holds_vectors(chosen):
         raise TableError(_lacking(file, [name for name in known if name not in names], len(known)))
     if not chosen:
@@ -220,8 +217,7 @@ def checked(file: Opened, choice: Choice, loaded: Loaded, least: int) -> Table:
         row, column = np.argwhere(~finite)[0]
         where = f"{file.source}, {table.place(row)}, column {table.names[column]!r}"
         if np.isnan(table.X[row, column]):
-            advice = missing_advice(table.names[column]) if table.scalars else "the value is missing"
-            raise TableError(f"{where}: {advice}")
+            raise TableError(f"{where}: the value is missing")
         raise TableError(f"{where}: the value is infinite or too large; numbers must be finite")
     if choice.ids is not None:
         try:
@@ -339,19 +335,19 @@ def _column(file: Opened, wanted: str) -> int:
     folded = {name.casefold(): name for name in file.columns}
     near = difflib.get_close_matches(wanted.casefold(), folded, n=1)
     hint = f"did you mean {folded[near[0]]!r}? " if near else ""
-    raise NoColumn(f"{file.source} has no column {wanted!r}; {hint}it has {_listed(file.columns)}")
+    raise NoColumn(f"{file.source} has no column {wanted!r}; {hint}it has {some_of(file.columns)}")
 
 
 def _lacking(file: Opened, missing: Sequence[str], n_known: int) -> str:
     """That a file does not have the columns of a model, or that they are to be something else."""
     taken = [name for name in missing if name in file.columns]
     if taken:
-        return f"{file.source}: the model needs {_listed(taken)}, which cannot be left out, a label or an id"
-    which = f"{_listed(missing)} of the {n_known} columns" if n_known > 1 else f"the column {missing[0]!r}"
-    return f"{file.source} lacks {which} that the model was learned with; it has {_listed(file.columns)}"
+        return f"{file.source}: the model needs {some_of(taken)}, which cannot be left out, a label or an id"
+    which = f"{some_of(missing)} of the {n_known} columns" if n_known > 1 else f"the column {missing[0]!r}"
+    return f"{file.source} lacks {which} that the model was learned with; it has {some_of(file.columns)}"
 
 
-def _listed(names: Sequence[str], most: int = 12) -> str:
+def some_of(names: Sequence[str], most: int = 12) -> str:
     """Some names for a message."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(map(repr, names[:most])) + more

@@ -25,15 +25,12 @@ from nearwise.data.tables._table import (
     Raw,
     Table,
     TableError,
-    missing_advice,
-    not_a_number_advice,
     present,
     refuse_duplicate_names,
     shown,
     stripped,
 )
 from nearwise.data.tables.numerals import (
-    HOW_TO_SAY,
     NO_WISHES,
     PLAIN,
     Numerals,
@@ -129,12 +126,6 @@ class TextFile:
         lines = np.array([row.line for row in rows], dtype=np.int64)
         return Raw([present(found[k]) for k in columns], {k: found[k] for k in texts}, lines=lines)
 
-    def cells(self) -> tuple[list[NDArray[np.object_]], NDArray[np.int64]]:
-        """All columns as texts, and the line of every row."""
-        rows = list(self.rows())
-        lines = np.array([row.line for row in rows], dtype=np.int64)
-        return [stripped(row.cells[k] for row in rows) for k in range(len(self.columns))], lines
-
     def rows(self) -> Iterator[Record]:
         """The records after the header, without blank ones; a record of another width is an error."""
         records = _records(self.source, self.lines, self.first, self.separator)
@@ -212,19 +203,11 @@ class TextFile:
         return [self._number(record, column, numerals) for column in columns]
 
     def _number(self, record: Record, column: int, numerals: Numerals) -> float:
-        name = self.columns[column]
-        where = f"{self.source}, line {record.line}, column {name!r}"
         cell = record.cells[column].strip()
-        if cell.casefold() in MISSING:
-            raise TableError(f"{where}: {missing_advice(name)}")
         value = number(cell, numerals)
-        if value is None and is_numeral(cell):
-            text = f"{shown(cell)} is not a number with {numerals.describe()}"
-            raise TableError(f"{where}: {text}; correct it, or {HOW_TO_SAY}")
-        if value is None:
-            raise TableError(f"{where}: {not_a_number_advice(cell, name)}")
-        if not np.isfinite(value):
-            raise TableError(f"{where}: {shown(cell)} is infinite or too large; numbers must be finite")
+        if value is None or not np.isfinite(value):  # `tables.read` then finds out what the column is
+            where = f"{self.source}, line {record.line}, column {self.columns[column]!r}"
+            raise TableError(f"{where}: {shown(cell)} is not a finite number")
         return value
 
     def _data_start(self) -> int:

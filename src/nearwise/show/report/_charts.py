@@ -23,6 +23,7 @@ from nearwise.show.report._svg import (
     linear_ticks,
     log_ticks,
     mark,
+    outline,
     ticks,
     whole_ticks,
 )
@@ -60,10 +61,10 @@ def histograms(found: Distances) -> str:
         [(y(tick), tick_percent(tick)) for tick in linear_ticks(0.0, peak, 4)],
         "distance, in medians of these pairs",
     )
-    pictures = ""
+    pictures, edges = "", [end * k / bins for k in range(bins + 1)]
     for name, pair in shares.items():
         areas = "".join(
-            f'<path class="{kind} area" d="{_outline(share, x, y)}"/>'
+            f'<path class="{kind} area" d="{outline(share, edges, x, y)}"/>'
             for kind, share in zip(("near", "far"), pair, strict=True)
             if share.any()
         )
@@ -185,13 +186,6 @@ def _shares(values: Array, bins: int, end: float) -> Array:
     """The share of the values in each bin; the last bin takes in those beyond it."""
     counts = np.histogram(np.minimum(values, end), bins, (0.0, end))[0]
     return counts / max(len(values), 1)
-
-
-def _outline(share: Array, x: Axis, y: Axis) -> str:
-    """The outline of a histogram, as the path of an SVG."""
-    edges = [x(x.high * k / len(share)) for k in range(len(share) + 1)]
-    steps = "".join(f"V{y(float(value))}H{edge}" for value, edge in zip(share, edges[1:], strict=True))
-    return f"M{edges[0]} {y(0.0)}{steps}V{y(0.0)}Z"
 
 
 def _order(values: Array, similar: NDArray[np.bool_]) -> str:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from nearwise._common.types import Array, Index, Mask
 from nearwise.show.report._svg import WIDTH, figure, mark
 from nearwise.show.report._text import LABEL, count, html, percent, shown
-from nearwise.study.inspection import COLOURS, Classes, Maps, has_label, label_text
+from nearwise.study.inspection import COLOURS, Classes, Maps
 
 # Drawn after the move to the point: circle, square, triangle, diamond, triangle on its tip, plus, cross,
 # hourglass. Neighbours in the list of classes differ in shape: nobody needs to tell ten colours apart.
@@ -216,15 +215,6 @@ def _style(slot: str, known: Classes | None) -> str:
         return f"c{slot}"
     tone = f"q{slot}" if known is not None and known.ordered else f"t{int(slot) % COLOURS}"
     return f"{tone} c{slot}"
-
-
-def row_label(row: int, ids: Sequence[Any] | None, y: Sequence[Any] | None, text: str = "") -> str:
-    """What a mark says: the id or number of its row, its label, and what is shown of it."""
-    name = f"row {row}" if ids is None else shown(ids[row], LABEL)
-    parts = [name]
-    if y is not None:
-        parts.append(shown(label_text(y[row]), LABEL) if has_label(y[row]) else "no label")
-    return " · ".join([*parts, *([text] if text else [])])
 
 
 _FRAME = f'<rect class="frame" x=".5" y=".5" width="{WIDTH - 1}" height="{WIDTH - 1}" rx="6"/>'

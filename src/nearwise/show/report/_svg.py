@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from nearwise._common.types import Array
 from nearwise.show.report._text import html, number, power_of_ten
 
 WIDTH = 360  # of every picture, in its own units
@@ -96,6 +97,12 @@ def axes(
     labels += "".join(f'<text class="x" x="{x}" y="{floor + 17}">{label}</text>' for x, label in x_ticks)
     title = f'<text class="x" x="{(LEFT + RIGHT) / 2}" y="{height - 4}">{x_title}</text>'
     return grid + labels + title
+
+
+def outline(shares: Array, edges: Sequence[float], x: Axis, y: Axis) -> str:
+    """The outline of a histogram, as the path of a picture."""
+    steps = "".join(f"V{y(float(share))}H{x(edge)}" for share, edge in zip(shares, edges[1:], strict=True))
+    return f"M{x(edges[0])} {y(0.0)}{steps}V{y(0.0)}Z"
 
 
 def figure(title: str, description: str, content: str, height: float, live: str = "") -> str:
