@@ -149,6 +149,13 @@ def columns(arguments: argparse.Namespace) -> dict[str, Any]:
     return {"ids": arguments.id, **{name: getattr(arguments, name) for name in names}}
 
 
+def settings(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What the options of `nearwise learn` say, as parameters of `study.Settings`, whatever the data are."""
+    names = ("method", "structure", "rank", "penalty", "seed", "max_iter", "held_out", "checkpoint")
+    found = {name: getattr(arguments, name) for name in names}
+    return {"max_seconds": arguments.max_seconds or math.inf, **found}
+
+
 def whole_number(smallest: int, largest: float = math.inf) -> Callable[[str], int]:
     """A type of argument: a whole number within bounds."""
 

@@ -17,6 +17,7 @@ from nearwise.cli._common import (
     BadInput,
     limit_threads,
     refusing_bad_input,
+    settings as told_settings,
     status,
     tell,
     whole_number,
@@ -70,15 +71,7 @@ def run(arguments: argparse.Namespace, target: str) -> int:
     from nearwise import study
 
     paths = [arguments.data, *arguments.more]
-    settings = study.Settings(
-        method=arguments.method,
-        rank=arguments.rank,
-        penalty=arguments.penalty,
-        seed=arguments.seed,
-        max_seconds=arguments.max_seconds or math.inf,
-        max_iter=arguments.max_iter,
-        checkpoint=arguments.checkpoint,
-    )
+    settings = study.Settings(**told_settings(arguments))
     with (
         status("starting", arguments.quiet) as line,
         _refusing_lost_clusters(),

@@ -21,9 +21,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from nearwise._common.errors import Refused
-from nearwise.data.tables import Table
+from nearwise.data.tables import CATEGORY, Table
 
-CATEGORY = "category"
 Steps = list[tuple[str, Any]]
 
 

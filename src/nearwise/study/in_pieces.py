@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,16 +22,7 @@ from nearwise.distributed.vectors import NotFiniteError, Stacked, refuse_not_fin
 from nearwise.model import labelling
 from nearwise.model.blocks import Constraints
 from nearwise.study.fitted import Fitted
-from nearwise.study.fitting import (
-    Contradiction,
-    Fit,
-    Settings,
-    Watch,
-    estimator,
-    forget_times,
-    notices_of,
-    told_how_it_ended,
-)
+from nearwise.study.fitting import Fit, Settings, Watch, estimator, facts_of, forget_times, watched
 
 _NUMBERS = 1 << 22  # of vectors that are transformed at a time
 
@@ -140,35 +129,26 @@ def fit_in_pieces(vectors: Stacked, constraints: Constraints, settings: Settings
     Nothing is held out and nothing standardised: that needs all rows at once.
     """
     every = np.arange(len(vectors))
-    with watch.interruptible(), warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        watch.started = time.perf_counter()
+
+    def learned() -> Any:
         watch.show(watch.phase)
-        try:
-            n_classes = _labelled(vectors)[1] if settings.method == "fixed-rank" else 0
-            learner = estimator(settings, vectors.shape[1], n_classes).set_params(callback=watch)
-            learner.fit(
-                vectors,
-                vectors.labels,
-                constraints=constraints if len(constraints) else None,
-                sample_ids=every if len(constraints) else None,
-            )
-        except ValueError as error:
-            raise Contradiction(error, every) from error
-    learner.set_params(callback=None, checkpoint=None)
-    fit = Fit(learner, every, watch.seconds, "", False, notices_of(caught, learner))
-    return told_how_it_ended(fit, settings, watch, vectors.labels is not None)
+        n_classes = _labelled(vectors)[1] if settings.method == "fixed-rank" else 0
+        learner = estimator(settings, vectors.shape[1], n_classes).set_params(callback=watch)
+        given, ids = (constraints, every) if len(constraints) else (None, None)
+        learner.fit(vectors, vectors.labels, constraints=given, sample_ids=ids)
+        return learner.set_params(callback=None, checkpoint=None)
+
+    return watched(learned, every, settings, watch, vectors.labels is not None)
 
 
 def story(
     fit: Fit, vectors: Stacked, constraints: Constraints, settings: Settings, source: str
 ) -> dict[str, Any]:
     """What there is to tell of a fit, by the names that `Outcome.as_json` has for it."""
-    learner, result = fit.learner, fit.learner.result_
+    learner = fit.learner
     count, n_classes = _labelled(vectors)
     parts = [f"{count:,} labelled rows in {n_classes:,} classes"] if count else []
     parts += [constraints.counted()] if len(constraints) else []
-    certificate = getattr(result, "certificate", None)
     return {
         "data": source,
         "fingerprint": None,
@@ -182,12 +162,7 @@ def story(
         "kernel": None,
         "scaled": False,
         "seed": settings.seed,
-        "status": learner.status_.name,
-        "gap": None if certificate is None else certificate.gap,
-        "cost": getattr(result, "cost", None),
-        "penalty": getattr(learner, "penalty_", None),
-        "kept_prior": bool(learner.kept_prior_),
-        "iterations": int(learner.n_iter_),
+        **facts_of(learner, learner.status_.name),
     }
 
 

@@ -14,8 +14,7 @@ from nearwise._common.reading import id_list
 from nearwise._common.types import Index
 from nearwise.data import tables
 from nearwise.data.side_files import CONFLICTS, READERS, Answers, Objects, Reading, Side
-from nearwise.data.steps import CATEGORY
-from nearwise.data.tables import Table
+from nearwise.data.tables import CATEGORY, Table
 from nearwise.data.tables.numerals import Numerals, number
 from nearwise.model import labelling
 from nearwise.model.blocks import Block, Constraints, Stated

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -201,8 +200,6 @@ class Outcome:
     def as_json(self) -> dict[str, Any]:
         """Everything as numbers and texts; equal for equal runs but for `seconds`."""
         learner, table = self.fit.learner, self.known.table
-        result = getattr(learner, "result_", None)
-        certificate = getattr(result, "certificate", None)
         return {
             "data": table.source,
             "fingerprint": table.fingerprint(),
@@ -219,12 +216,7 @@ class Outcome:
             "choice_scores": [list(pair) for pair in getattr(learner, "choice_scores_", ())],
             "scaled": self.settings.scale,
             "seed": self.settings.seed,
-            "status": self.status,
-            "gap": None if certificate is None else _finite(certificate.gap),
-            "cost": _finite(getattr(result, "cost", math.nan)),
-            "penalty": _finite(getattr(learner, "penalty_", None) or math.nan),
-            "kept_prior": bool(getattr(learner, "kept_prior_", False)),
-            "iterations": int(getattr(learner, "n_iter_", 0)),
+            **fitting.facts_of(learner, self.status),
             "seconds": self.fit.seconds,
             "figures": [figure.as_json() for figure in self.figures],
             "worst": [{key: item for key, item in found.items() if key != "row"} for found in self.worst],
@@ -294,7 +286,3 @@ def _change(figure: Figure) -> str:
     """A figure with its values, like "5-NN error (from 4.5 % to 3.1 %)"."""
     before, after = (text.partition(" (")[0] for text in figure.texts())
     return f"{figure.name} (from {before} to {after})"
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None

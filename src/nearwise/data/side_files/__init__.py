@@ -8,7 +8,6 @@ error names the file and its line (of a text file) or row (counted from 0, of th
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nearwise._common.types import Array, Index, Mask
 from nearwise.data.side_files._answers import CONFLICTS, Annotator, Answers, equal_rows, questions_of, settle
@@ -59,8 +58,9 @@ def read_pairs(source: str, objects: Objects, how: Reading = AS_IS) -> Side:
     file.refuse_self_pairs(pairs, "first")
     above = how.similar_above
     similar = _similar(file) if above is None else _ratings(file, how) > above
+    questions, _ = questions_of(pairs)
     both = "similar and dissimilar"
-    kept, answers = _settled(file, PAIRS.what, np.sort(pairs, axis=1), similar, weights, how, both)
+    kept, answers = settle(file, PAIRS.what, questions, similar, weights, how.conflicts, both)
     rows = np.flatnonzero(kept)
     order = rows[np.argsort(~similar[rows], kind="stable")]
     near, far = order[similar[order]], order[~similar[order]]
@@ -82,7 +82,7 @@ def read_triplets(source: str, objects: Objects, how: Reading = AS_IS) -> Side:
     same = np.flatnonzero((questions[:, :2] == questions[:, 2:]).all(axis=1))
     if same.size:
         raise TableError(f"{file.at(same[0])}: a distance is compared with itself")
-    kept, answers = _settled(file, TRIPLETS.what, questions, turned, weights, how, None)
+    kept, answers = settle(file, TRIPLETS.what, questions, turned, weights, how.conflicts)
     order = np.flatnonzero(kept)
     return _side(file, c.closer(rows[order], weights=_part(weights, order)), order, answers, how)
 
@@ -112,16 +112,9 @@ def read_distances(source: str, objects: Objects, how: Reading = AS_IS) -> Side:
         signs[:] = each(file.cells["relation"], lambda row, cell: _sign(file, row, cell))
     bounds, signs, told = _without_zeros(file, bounds, signs)
     exact = np.flatnonzero((signs == SIGNS["=="]) & told)
-    kept, answers = _settled(
-        file,
-        DISTANCES.what,
-        np.sort(pairs[exact], axis=1),
-        bounds[exact],
-        _part(weights, exact),
-        how,
-        "at two distances",
-        exact,
-    )
+    questions, _ = questions_of(pairs[exact])
+    counts, both = _part(weights, exact), "at two distances"
+    kept, answers = settle(file, DISTANCES.what, questions, bounds[exact], counts, how.conflicts, both, exact)
     told[exact[~kept]] = False
     found, orders = Constraints(), []
     for relation in RELATIONS:
@@ -132,39 +125,6 @@ def read_distances(source: str, objects: Objects, how: Reading = AS_IS) -> Side:
 
 
 READERS = {"pairs": read_pairs, "triplets": read_triplets, "distances": read_distances}
-
-
-def _settled(
-    file: File,
-    what: str,
-    questions: Index,
-    said: NDArray[np.generic],
-    weights: Array | None,
-    how: Reading,
-    both: str | None,
-    rows: Index | None = None,
-) -> tuple[Mask, Answers]:
-    """Which answers are kept; `rows` are theirs in the file, `both` says what a pair cannot be."""
-    rows = np.arange(len(file)) if rows is None else rows
-
-    def refuse(second: int, first: int) -> None:
-        second, first = int(rows[second]), int(rows[first])
-        names = " and ".join(shown(file.cells[role][second]) for role in ("first", "second"))
-        help_ = "--conflicts keep, majority or drop says what to do"
-        raise TableError(f"{file.at(second)}: {names} are {both}; see {file.where(first)}; {help_}")
-
-    who = file.annotators()
-    return settle(
-        file.source,
-        what,
-        questions,
-        said,
-        conflicts=how.conflicts,
-        weights=weights,
-        annotators=None if who is None else [who[row] for row in rows],
-        lines=file.place_of_rows[rows],
-        refuse=None if both is None else refuse,
-    )
 
 
 def _side(file: File, constraints: Constraints, order: Index, answers: Answers, how: Reading) -> Side:

@@ -174,10 +174,6 @@ class File:
         self.notices.extend(notices)
         return numerals
 
-    def annotators(self) -> list[str] | None:
-        """Who answered, "" where a row does not say."""
-        return [cell or "" for cell in self.cells["annotator"]] if "annotator" in self.cells else None
-
     def _weight(self, row: int, cell: str | None) -> float:
         text = (cell or "").strip()
         value = number(text.removesuffix("%"))

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from nearwise.data.tables._binary import open_arrays, open_dataset, open_parquet
-from nearwise.data.tables._kinds import CONVERSIONS, NUMBER
+from nearwise.data.tables._kinds import CATEGORY, CONVERSIONS, NUMBER
 from nearwise.data.tables._output import check_target, write, write_columns
 from nearwise.data.tables._preparing import (
     CATEGORICAL_CHOICES,
@@ -38,6 +38,7 @@ from nearwise.data.tables.numerals import NO_WISHES, Wanted, wanted
 
 __all__ = [
     "CATEGORICAL_CHOICES",
+    "CATEGORY",
     "CONVERSIONS",
     "MISSING_CHOICES",
     "NoColumn",
