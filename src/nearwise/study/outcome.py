@@ -105,8 +105,8 @@ class Outcome:
     def origin(self) -> str:
         """What was learned from, as text."""
         parts = []
-        if len(self.split.learned_rows):
-            n_classes = len(np.unique(self._codes[self.split.learned_rows]))
+        if self.known.codes is not None and len(self.split.learned_rows):
+            n_classes = len(np.unique(self.known.codes[self.split.learned_rows]))
             parts.append(f"{numbered(len(self.split.learned_rows), 'labelled rows')} in {n_classes} classes")
         parts += [numbered(count, kind) for kind, count in counts(self.split.learned).items()]
         return listed(parts) if parts else ""
@@ -230,11 +230,6 @@ class Outcome:
             return " (being tried)"
         return " (chosen)" if self.fit.learner.penalty_scores_ else " (too little is known to choose one)"
 
-    @property
-    def _codes(self) -> Index:
-        assert self.known.codes is not None
-        return self.known.codes
-
 
 def learn(known: Known, settings: Settings | None = None, watch: Watch | None = None) -> Outcome:
     """Hold a part out, fit, and measure.
@@ -260,13 +255,10 @@ def learn(known: Known, settings: Settings | None = None, watch: Watch | None = 
     pairs: Pairs | None = None
     before, after = measures(fit.model, X)
     assert before is not None
-    if len(split.held_rows):
-        codes = known.codes
-        assert codes is not None
-        figures += evaluation.from_labels(
-            before, after, codes, split.held_rows, split.learned_rows, settings.seed
-        )
-        pairs = evaluation.labelled_pairs(codes, split.held_rows, evaluation.PAIRS, settings.seed)
+    if known.codes is not None and len(split.held_rows):
+        codes, held, seed = known.codes, split.held_rows, settings.seed
+        figures += evaluation.from_labels(before, after, codes, held, split.learned_rows, seed)
+        pairs = evaluation.labelled_pairs(codes, held, evaluation.PAIRS, seed)
     if len(split.held):
         figures += evaluation.from_constraints(before, after, split.held, len(X), settings.seed)
         pairs = pairs or _given_pairs(split)

@@ -131,11 +131,9 @@ def _side(file: File, constraints: Constraints, order: Index, answers: Answers, 
     """The result, for constraints whose rows in the file are `order`."""
     if not len(constraints):
         raise TableError(f"{file.source}: nothing is left of it")
-    unit = "row" if file.lines is None else "line"
-    notices = [*file.notices, answers.sentence()]
-    said = tuple(notice for notice in notices if notice)
+    said = tuple(notice for notice in (*file.notices, answers.sentence()) if notice)
     roles = tuple(role for role, name in how.roles.items() if name in file.titles.values())
-    return Side(constraints, file.place_of_rows[order], file.source, unit, said, answers, roles)
+    return Side(constraints, file.places[order], file.source, file.unit, said, answers, roles)
 
 
 def _part(weights: Array | None, rows: Index) -> Array | None:

@@ -158,7 +158,7 @@ def settle(
         conflicts=conflicts or "keep",
         n_left_out=int(np.sum(~kept)),
         annotators=_annotators(file, rows, repeated[group] & ~is_tie[group], with_most),
-        conflicting_lines=tuple(file.place_of_rows[rows][conflicting[group]].tolist()),
+        conflicting_lines=tuple(file.places[rows][conflicting[group]].tolist()),
     )
     return kept, found
 

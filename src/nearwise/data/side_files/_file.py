@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -15,7 +15,7 @@ from nearwise._common.types import Array, Index, Mask
 from nearwise.data.side_files._answers import Answers
 from nearwise.data.side_files._roles import OBJECTS, Layout, asked_for, by_position, by_title, named_role
 from nearwise.data.tables import TableError, open_file
-from nearwise.data.tables._table import place, shown
+from nearwise.data.tables._table import shown
 from nearwise.data.tables._text import TextFile
 from nearwise.data.tables.numerals import PLAIN, Numerals, Wanted, decide, number
 from nearwise.model.blocks import Constraints
@@ -100,41 +100,38 @@ class Objects:
 
 @dataclass(eq=False)
 class File:
-    """The cells of a file, by role. Rows that are about objects left out are not in it."""
+    """The cells of a file, by role. Rows that are about objects left out are not in it.
+
+    `places` are the lines (of a text file) or rows of the file, which `unit` says.
+    """
 
     source: str
     cells: dict[str, Cells]
     titles: dict[str, str]
-    lines: NDArray[np.int64] | None
+    places: Index
+    unit: str
     separator: str
     objects: Objects
     known: dict[str, int] | None
     alike: dict[str, int]
     notices: list[str]
     matched: str = ""
-    _rows: Index = field(default_factory=lambda: np.empty(0, np.int64))
 
     def __len__(self) -> int:
         return len(next(iter(self.cells.values())))
-
-    @property
-    def place_of_rows(self) -> Index:
-        """The line, or row, of the file of every row."""
-        return self._rows if self.lines is None else self.lines
 
     def at(self, row: int) -> str:
         """The file and the place of a row, for messages."""
         return f"{self.source}, {self.where(row)}"
 
     def where(self, row: int) -> str:
-        return place(self.lines, row) if self.lines is not None else f"row {self._rows[row]}"
+        return f"{self.unit} {self.places[row]}"
 
     def keep(self, kept: Mask) -> None:
         """Forget the other rows."""
         if not kept.all():
             self.cells = {role: cells[kept] for role, cells in self.cells.items()}
-            self.lines = None if self.lines is None else self.lines[kept]
-            self._rows = self._rows[kept]
+            self.places = self.places[kept]
 
     def objects_and_weights(self) -> tuple[Index, Array | None]:
         """The objects of every row as row numbers of the data, and how much it counts, if the file says it.
@@ -165,11 +162,10 @@ class File:
 
     def numerals(self, role: str, wish: Wanted) -> Numerals:
         """How the numbers of a column of a text file are written."""
-        if self.lines is None:
+        if self.unit == "row":
             return PLAIN
-        name = self.titles[role]
-        places = [f"line {line}" for line in self.lines]
-        cells = {name: [cell or "" for cell in self.cells[role]]}
+        places = [f"line {line}" for line in self.places]
+        cells = {self.titles[role]: [cell or "" for cell in self.cells[role]]}
         numerals, notices = decide(self.source, cells, places, self.separator, wish)
         self.notices.extend(notices)
         return numerals
@@ -276,13 +272,13 @@ def open_side(
         source=opened.source,
         cells={role: columns[column] for role, column in assigned.columns.items()},
         titles={role: titles[k] if titles else f"x{k}" for role, k in assigned.columns.items()},
-        lines=lines,
+        places=np.arange(len(columns[0])) if lines is None else lines,
+        unit="row" if lines is None else "line",
         separator=opened.separator if isinstance(opened, TextFile) else "",
         objects=objects,
         known=known,
         alike=alike,
         notices=notices,
-        _rows=np.arange(len(columns[0])),
     )
 
 

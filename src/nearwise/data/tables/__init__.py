@@ -29,7 +29,7 @@ from nearwise.data.tables._table import (
     TableError,
     as_texts,
     checked,
-    column_names,
+    find_columns,
     select,
     some_of,
 )
@@ -119,7 +119,8 @@ def read(
     """
     file = open_file(source, wanted=wanted(decimal, thousands))
     choice = select(file, labels, ids, ids_optional, ids_hint, drop, features, known)
-    wishes = handling(missing, categorical, convert, column_names(file, categories))
+    named = [file.columns[column] for column in find_columns(file, categories)]
+    wishes = handling(missing, categorical, convert, named)
     plain = wishes == Handling() and (kinds is None or all(kind == NUMBER for kind in kinds.values()))
     loaded = None if plain else prepared(file, choice, wishes, kinds)
     try:

@@ -198,11 +198,6 @@ def select(
     return Choice(tuple(chosen), label, identifier, notices)
 
 
-def column_names(file: Opened, wanted: Sequence[str]) -> list[str]:
-    """The names of columns that the user gave by name or number."""
-    return [file.columns[column] for column in find_columns(file, wanted)]
-
-
 def checked(file: Opened, choice: Choice, loaded: Loaded, least: int) -> Table:
     """The table of the chosen columns, after the checks that are the same for every format."""
     table, n = loaded.table, len(loaded.table.X)

@@ -132,7 +132,7 @@ def from_estimator(
         raise ValueError(f"images has {len(images)} entries, but X has {n} rows")
     shares = _part(lambda: inspection.feature_shares(model, X, names))
     objects = Objects(called, labels, shown, Pictures(images), _some_features(X, shares, names))
-    codes, classes = _codes(labels)
+    codes, classes = (None, ()) if labels is None else inspection.label_codes(labels)
     held, learned = _held(held_rows, codes, n)
     distances, pairs = _distances(model, X, labels, held_out)
     drawn = _drawn_pairs(held_out) if labels is None else None
@@ -196,15 +196,6 @@ def _recall(
     if len(found.names) < 2:
         raise Missing("Only one class was asked for.")
     return found
-
-
-def _codes(labels: Sequence[Any] | None) -> tuple[Index | None, tuple[str, ...]]:
-    """Labels as numbers, -1 for none, and their names."""
-    if labels is None:
-        return None, ()
-    known = [label if inspection.has_label(label) else None for label in labels]
-    codes, classes = labelling.coded_objects(known)
-    return codes.astype(np.int64), tuple(inspection.label_text(label) for label in classes)
 
 
 def _held(rows: ArrayLike | None, codes: Index | None, n: int) -> tuple[Index | None, Index | None]:

@@ -22,8 +22,8 @@ from nearwise.show.report._svg import (
     legend,
     linear_ticks,
     log_ticks,
-    mark,
     outline,
+    series,
     ticks,
 )
 from nearwise.show.report._text import LINE, count, html, number, percent, shown, tick_percent
@@ -131,12 +131,8 @@ def penalties(found: PenaltyPath) -> str:
     if math.isfinite(found.start):
         content += f'<path class="before line" d="M{LEFT} {y(found.start)}H{RIGHT}"/>'
     places = [(x(math.log10(p)), y(s)) for p, s in zip(found.penalties, found.scores, strict=True)]
-    content += f'<polyline class="after line" points="{" ".join(f"{a},{b}" for a, b in places)}"/>'
-    dots = "".join(
-        mark(a, b, f"penalty {number(p)}: score {percent(s)}")
-        for (a, b), p, s in zip(places, found.penalties, found.scores, strict=True)
-    )
-    content += f'<g class="after dots">{dots}</g>'
+    tried = zip(found.penalties, found.scores, strict=True)
+    content += series("after", places, [f"penalty {number(p)}: score {percent(s)}" for p, s in tried])
     best = int(np.argmax(found.scores))
     if found.chosen is None:
         about = "None scores better on what was held out than the distance before, which was kept."
