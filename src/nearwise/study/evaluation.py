@@ -65,11 +65,8 @@ def from_labels(
         errors, hits = zip(*outcomes, strict=True)
         found.append(share(f"{NEIGHBORS}-NN error", errors, True, seed))
         found.append(share(f"recall@{NEIGHBORS}", hits, False, seed))
-    if (clustering := _clustering(before, after, codes, queries, rng)) is not None:
-        found.append(clustering)
-    if (order := _order_of_labels(before, after, codes, queries, rng)) is not None:
-        found.append(order)
-    return found
+    others = [grade(before, after, codes, queries, rng) for grade in (_clustering, _order_of_labels)]
+    return found + [figure for figure in others if figure is not None]
 
 
 def from_constraints(

@@ -106,22 +106,16 @@ def from_files(
     similar_above: float | None = None,
     conflicts: str | None = None,
     roles: Mapping[str, str] | None = None,
-    ids: str | None = None,
-    drop: Sequence[str] = (),
-    features: Sequence[str] = (),
     decimal: str | None = None,
     thousands: str | None = None,
-    missing: str = "refuse",
-    categorical: str = "refuse",
-    convert: Sequence[str] = (),
-    categories: Sequence[str] = (),
+    **columns: Any,
 ) -> Known:
     """A data file and files of side information, which name objects by id or by row number from 0.
 
     Parameters
     ----------
-    data, labels, ids, drop, features, decimal, thousands, missing, categorical, convert, categories : as in
-        `nearwise.tables.read`
+    data, labels, decimal, thousands : as in `nearwise.tables.read`
+    columns : further parameters of it: ids, drop, features, missing, categorical, convert, categories
     pairs, triplets, distances : files with two objects a line and 1 or 0 (similar or not); with three, the
         first nearer to the second than to the third; with two and their distance
     squared : whether these distances are squared ones
@@ -131,19 +125,7 @@ def from_files(
     roles : columns of these files whose names do not say what they are, by role: "first", "second", "third",
         "fourth" (objects), "similar", "rating", "distance", "relation", "weight", "annotator"
     """
-    table = tables.read(
-        data,
-        labels=labels,
-        ids=ids,
-        drop=drop,
-        features=features,
-        decimal=decimal,
-        thousands=thousands,
-        missing=missing,
-        categorical=categorical,
-        convert=convert,
-        categories=categories,
-    )
+    table = tables.read(data, labels=labels, decimal=decimal, thousands=thousands, **columns)
     return with_files(
         table,
         pairs=pairs,

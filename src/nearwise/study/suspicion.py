@@ -90,17 +90,15 @@ def left_out(known: Known) -> str | None:
 
 def as_columns(found: Iterable[Suspect], known: Known) -> dict[str, NDArray[np.object_]]:
     """Suspects as columns of a table file, in the user's names; no cell is a formula to a spreadsheet."""
-    names = ("kind", "object_1", "object_2", "object_3", "object_4", "given", "suggested", "score", "reason")
+    objects = ("object_1", "object_2", "object_3", "object_4")
+    names = ("kind", *objects, "given", "suggested", "score", "reason", "source", "held_out")
     lines = []
     for suspect in found:
-        objects = [known.name(row) for row in suspect.rows] + [""] * (4 - len(suspect.rows))
-        texts = [suspect.kind, *objects, suspect.given, suspect.suggested]
+        called = [known.name(row) for row in suspect.rows] + [""] * (4 - len(suspect.rows))
+        texts = [suspect.kind, *called, suspect.given, suspect.suggested]
         ends = [suspect.why, suspect.where, "yes" if suspect.held_out else "no"]
         lines.append([*map(inert, texts), round(suspect.score, 3), *map(inert, ends)])
-    table = np.empty((len(lines), len(names) + 2), dtype=object)
-    for row, line in enumerate(lines):
-        table[row] = line
-    return dict(zip((*names, "source", "held_out"), table.T, strict=True))
+    return {name: np.array([line[k] for line in lines], dtype=object) for k, name in enumerate(names)}
 
 
 def _labels(after: Measured, codes: Index, classes: tuple[str, ...], held: Index) -> Iterable[Suspect]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -93,9 +95,20 @@ class Objects:
     ids: NDArray[Any] | None = None
     left_out: frozenset[str] = frozenset()
 
-    def numbered(self) -> dict[str, int] | None:
+    @cached_property
+    def known(self) -> dict[str, int]:
         """The row of every name."""
-        return None if self.ids is None else {str(name): row for row, name in enumerate(self.ids.tolist())}
+        return {} if self.ids is None else {str(name): row for row, name in enumerate(self.ids.tolist())}
+
+    @cached_property
+    def alike(self) -> dict[str, int]:
+        """The rows of names, written as whole numbers; without those that two rows share then."""
+        counts = Counter(map(whole, self.known))
+        return {whole(name): row for name, row in self.known.items() if counts[whole(name)] == 1}
+
+    def has(self, name: str) -> bool:
+        """Whether an object is called so, with or without decimals."""
+        return name in self.known or whole(name) in self.alike
 
 
 @dataclass(eq=False)
@@ -112,8 +125,6 @@ class File:
     unit: str
     separator: str
     objects: Objects
-    known: dict[str, int] | None
-    alike: dict[str, int]
     notices: list[str]
     matched: str = ""
 
@@ -200,12 +211,12 @@ class File:
     def _row_number(self, row: int, cell: str | None) -> int:
         if cell is None:
             raise TableError(f"{self.at(row)}: an object is missing")
-        if self.known is not None:
-            if cell in self.known:
-                return self.known[cell]
-            if whole(cell) in self.alike:
+        if self.objects.ids is not None:
+            if cell in self.objects.known:
+                return self.objects.known[cell]
+            if whole(cell) in self.objects.alike:
                 self.matched = self.matched or f"as {shown(cell)} in {self.where(row)}"
-                return self.alike[whole(cell)]
+                return self.objects.alike[whole(cell)]
             raise TableError(f"{self.at(row)}: the id {shown(cell)} is not one of the data's ids")
         value = number(cell)
         if value is None or not value.is_integer():
@@ -240,13 +251,11 @@ def open_side(
     raw = opened.raw((), opened.features)
     assert raw is not None  # no column is read as numbers or vectors
     columns, lines = [raw.texts[k] for k in opened.features], raw.lines
-    known = objects.numbered()
-    alike = _alike(known)
     titles = [opened.columns[k] for k in opened.features] if opened.named else []
     notices = list(opened.notices)
     if isinstance(opened, TextFile) and len(columns[0]):
         first = [column[0] or "" for column in columns]
-        if _are_titles(first, known, alike, is_value):
+        if _are_titles(first, objects, is_value):
             titles = first
             columns, lines = [column[1:] for column in columns], None if lines is None else lines[1:]
     if titles:
@@ -257,7 +266,7 @@ def open_side(
         certain = (assigned.by_name and not numbered) or any(
             named_role(title) is not None and not is_value(title) for title in titles
         )
-        if known is not None and not certain and isinstance(opened, TextFile):
+        if objects.ids is not None and not certain and isinstance(opened, TextFile):
             line = opened.first + 1
             notices.append(f"{opened.source}: line {line} is read as column names, not as ids")
         used = assigned.columns.values()
@@ -276,8 +285,6 @@ def open_side(
         unit="row" if lines is None else "line",
         separator=opened.separator if isinstance(opened, TextFile) else "",
         objects=objects,
-        known=known,
-        alike=alike,
         notices=notices,
     )
 
@@ -296,23 +303,8 @@ def whole(cell: str) -> str:
     return cell.partition(".")[0] if _WHOLE.fullmatch(cell) else cell
 
 
-def _alike(known: dict[str, int] | None) -> dict[str, int]:
-    """The rows of names, written as whole numbers; without those that two rows share then."""
-    found: dict[str, int] = {}
-    twice = set()
-    for name, row in (known or {}).items():
-        if whole(name) in found:
-            twice.add(whole(name))
-        found[whole(name)] = row
-    return {name: row for name, row in found.items() if name not in twice}
-
-
-def _are_titles(
-    first: list[str], known: dict[str, int] | None, alike: dict[str, int], is_value: Callable[[str], bool]
-) -> bool:
+def _are_titles(first: list[str], objects: Objects, is_value: Callable[[str], bool]) -> bool:
     """Whether a first line holds names: no number, no id of the data, no answer but one that is a name."""
-    if any(number(cell) is not None for cell in first):
-        return False
-    if known is not None and any(cell in known or whole(cell) in alike for cell in first):
+    if any(number(cell) is not None or objects.has(cell) for cell in first):
         return False
     return len(first) == 2 or not any(is_value(cell) and named_role(cell) is None for cell in first)

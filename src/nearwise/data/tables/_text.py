@@ -13,7 +13,7 @@ import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -143,11 +143,8 @@ class TextFile:
         if start == len(self.lines) or decimal == self.separator:
             return None
         wanted = set(numbers)
-        runs: list[tuple[bool, list[int]]] = []  # neighbouring columns that are numbers, or are not
-        for column in range(len(self.columns)):
-            if not runs or runs[-1][0] != (column in wanted):
-                runs.append((column in wanted, []))
-            runs[-1][1].append(column)
+        # neighbouring columns that are numbers, or are not
+        runs = [(key, list(run)) for key, run in groupby(range(len(self.columns)), wanted.__contains__)]
         kinds = [
             (f"f{k}", "f8" if is_number else "O", (len(run),)) for k, (is_number, run) in enumerate(runs)
         ]

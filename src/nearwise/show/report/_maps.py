@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nearwise._common.types import Array, Index, Mask
-from nearwise.show.report._svg import WIDTH, figure, mark
+from nearwise.show.report._svg import WIDTH, figure, legend, mark
 from nearwise.show.report._text import LABEL, count, html, percent, shown
 from nearwise.study.inspection import COLOURS, Classes, Maps
 
@@ -169,9 +169,7 @@ def _legend(look: Look) -> str:
         for slot, name in known.names.items():
             entries += _key(f"c{slot}", _style(slot, known), _shape(slot, known), name, known.sizes[slot])
     if look.pairs is not None:
-        kinds = (("near", "similar pair"), ("far", "dissimilar pair"))
-        keys = "".join(f'<li class="{kind}">{name}</li>' for kind, name in kinds)
-        lines = f'<ul class="legend">{keys}</ul>'
+        lines = legend([("near", "similar pair"), ("far", "dissimilar pair")])
     if not entries:
         return kept + lines
     found = f'<ul class="classes" aria-label="Classes">{entries}</ul>'
