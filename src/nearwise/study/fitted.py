@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -193,8 +193,10 @@ def facts(fitted: Fitted) -> dict[str, str]:
             said[name] = f"column {column!r}"
     said["missing values"] = _FILLED[memory.missing]
     said["learned from"] = f"{study['learned_from']}"
-    said["how"] = _how(memory)
-    said["outcome"] = _outcome(memory)
+    said["how"] = _how(study)
+    kept = "; the distance before is kept" if study["kept_prior"] else ""
+    gap = "" if study["gap"] is None else f", relative gap {study['gap']:.1e}"
+    said["outcome"] = f"{study['status']} after {study['iterations']:,} iterations{gap}{kept}"
     said["measured on"] = study["measured_on"] or "nothing"
     return said
 
@@ -216,8 +218,7 @@ def _columns(fitted: Fitted) -> str:
     return f"{len(names):,}: {', '.join(listed)}"
 
 
-def _how(memory: Memory) -> str:
-    study = memory.study
+def _how(study: Mapping[str, Any]) -> str:
     parts = [f"method {study['method']}"]
     if study["kernel"] is not None:
         chosen = f" ({study['choice']})" if study.get("choice") else ""
@@ -226,10 +227,3 @@ def _how(memory: Memory) -> str:
         parts.append(f"penalty {study['penalty']:.3g}")
     parts += [f"{study['rank']:,} dimensions", "standardised" if study["scaled"] else "not scaled"]
     return ", ".join([*parts, f"seed {study['seed']}"])
-
-
-def _outcome(memory: Memory) -> str:
-    study = memory.study
-    kept = "; the distance before is kept" if study["kept_prior"] else ""
-    gap = "" if study["gap"] is None else f", relative gap {study['gap']:.1e}"
-    return f"{study['status']} after {study['iterations']:,} iterations{gap}{kept}"
