@@ -178,7 +178,7 @@ class File:
         places = [f"line {line}" for line in self.places]
         cells = {self.titles[role]: [cell or "" for cell in self.cells[role]]}
         numerals, notices = decide(self.source, cells, places, self.separator, wish)
-        self.notices.extend(notices)
+        self.notices.extend(notice for notice in notices if notice not in self.notices)
         return numerals
 
     def _weight(self, row: int, cell: str | None) -> float:
