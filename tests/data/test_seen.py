@@ -14,7 +14,8 @@ from sklearn.datasets import load_iris
 
 import nearwise as nw
 from nearwise import cli
-from nearwise.data.tables import Seen, _seen
+from nearwise.data import memory
+from nearwise.data.memory import Seen
 
 X, y = load_iris(return_X_y=True)
 X = X + np.arange(150)[:, np.newaxis] * 1e-9  # so that all rows differ
@@ -129,7 +130,7 @@ def test_models_without_fingerprints_are_read_as_before(run: Run, capsys: pytest
 def test_of_very_many_rows_a_sample_is_kept_and_that_is_said(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_seen, "MOST", 30)
+    monkeypatch.setattr(memory, "MOST", 30)
     run("learn learned.csv --labels kind --penalty 1 --held-out 0 -o sampled")
     model = nw.load("sampled")
     assert len(model[-1].row_fingerprints_) == 30

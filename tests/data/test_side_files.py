@@ -244,6 +244,12 @@ def test_ratings_need_a_threshold(write: Write) -> None:
         side_files.read_pairs(write("a,b\n0,1\n"), FIVE, Reading(similar_above=3))
 
 
+def test_how_ratings_are_read_is_told_once(write: Write) -> None:
+    path = write("a;b;rating\n0;1;4.500\n2;3;1.250\n")
+    notices = side_files.read_pairs(path, FIVE, Reading(similar_above=3)).notices
+    assert sum("'4.500' is read with a decimal point" in notice for notice in notices) == 1
+
+
 CONFLICTING = "a,b,similar,annotator\n0,1,1,x\n1,0,1,y\n0,1,0,z\n2,3,1,x\n2,3,0,y\n3,4,0,z\n"
 
 

@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 import nearwise as nw
 from nearwise import constraints as c
 from nearwise.learners.coordinate_metrics import DiagonalMetric
-from nearwise.study import structure
+from nearwise.study import by_kind, fitting
 from nearwise.study.inspection import Missing, feature_shares, spectrum
 
 
@@ -130,7 +130,7 @@ def test_blocks_by_name_by_number_and_by_array() -> None:
     assert spoken.groups_.tolist() == [0, 2, 0, 1, 1, 3]
     assert (M[np.not_equal.outer(spoken.groups_, spoken.groups_)] == 0).all()
     assert M[0, 2] != 0
-    found = structure.weights(spoken)
+    found = by_kind.weights(spoken)
     assert found.names == ("first", "rest", "b", "f")
     assert found.columns[0] == ("a", "c")
     np.testing.assert_allclose(found.after[0], (M[0, 0] + M[2, 2]) / 2)
@@ -208,7 +208,7 @@ def test_weights_in_figures_and_report() -> None:
     data = load_wine(as_frame=True)
     X = StandardScaler().set_output(transform="pandas").fit_transform(data.data)
     learner = nw.MetricLearner(structure="diagonal", penalty=4.0, random_state=0).fit(X, data.target)
-    found = structure.weights(learner)
+    found = by_kind.weights(learner)
     assert found.names == tuple(data.feature_names)
     np.testing.assert_array_equal(found.after, learner.weights_)
     shares = feature_shares(learner, X)
@@ -223,7 +223,7 @@ def test_weights_in_figures_and_report() -> None:
     full = nw.MetricLearner(penalty=1.0, random_state=0).fit(X, data.target)
     assert "<h2>Weights</h2>" not in nw.report.render(nw.report.from_estimator(full, X, data.target))
     with pytest.raises(Missing, match="structure"):
-        structure.weights(full)
+        by_kind.weights(full)
     assert repr(learner.metric_) == "<DiagonalMetric: weights of 13 features>"
     assert "13" in learner.metric_._repr_html_()
     with pytest.raises(AttributeError, match="structure='diagonal'"):
@@ -236,6 +236,6 @@ def test_weights_in_figures_and_report() -> None:
 
 def test_names_of_columns_become_groups() -> None:
     names = ["age", "sex_f", "sex_m", "bmi"]
-    assert structure.column_groups([["age", "sex"], ["bmi"]], names) == [[0, 1, 2], [3]]
+    assert fitting.column_groups([["age", "sex"], ["bmi"]], names) == [[0, 1, 2], [3]]
     with pytest.raises(ValueError, match="no column 'weight'"):
-        structure.column_groups([["weight"]], names)
+        fitting.column_groups([["weight"]], names)

@@ -22,7 +22,7 @@ import nearwise as nw
 from nearwise.show import report
 from nearwise.show.report import Report, _charts, _maps, _svg, _text
 from nearwise.study import inspection
-from nearwise.study.evaluation import Figure, Interval
+from nearwise.study.resampling import Figure, Interval
 
 HOSTILE = [
     "<script>document.title='owned'</script>",

@@ -15,7 +15,7 @@ from nearwise import constraints as c, report, study
 from nearwise.show.report import _graded, _maps
 from nearwise.study import inspection
 from nearwise.study.by_kind import ClassRecall, Margins, MeasuredDistances, PenaltyPath
-from nearwise.study.evaluation import Figure, Interval
+from nearwise.study.resampling import Figure, Interval
 from nearwise.study.suspicion import Suspect
 
 X, y = load_iris(return_X_y=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from sklearn.datasets import load_iris
 
 import nearwise as nw
 from nearwise import constraints as c, report, study
+from nearwise.study import fitting
 
 X, y = load_iris(return_X_y=True)
 KINDS = np.array(["setosa", "versicolor", "virginica"])[y]
@@ -115,3 +118,10 @@ def test_weights_of_answers_count_with_every_method(method: str) -> None:
         side = c.similar(pairs[same], weights[same]) + c.dissimilar(pairs[~same], weights[~same])
         found.append(study.learn(study.from_arrays(X, constraints=side), settings).fit.model.transform(X))
     assert not np.allclose(*found)
+
+
+def test_what_json_tells_of_a_fit_is_finite_or_null() -> None:
+    result = SimpleNamespace(certificate=SimpleNamespace(gap=math.inf), cost=2.0)
+    told = fitting.facts_of(SimpleNamespace(result_=result, penalty_=None, n_iter_=3), "LIMIT")
+    numbers = {"gap": None, "cost": 2.0, "penalty": None}
+    assert told == {"status": "LIMIT", **numbers, "kept_prior": False, "iterations": 3}

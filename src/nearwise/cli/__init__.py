@@ -30,18 +30,16 @@ __all__ = ["BAD_INPUT", "COMMANDS", "DONE", "INTERRUPTED", "NOT_CONVERGED", "Bad
 
 
 class Command(NamedTuple):
-    """One command: a line of help, examples of its use, and the module that has its options and runs it."""
+    """A line of help and examples; the module of the same name has the options of the command and runs it."""
 
     help: str
     examples: tuple[str, ...]
-    module: str
 
 
 COMMANDS = {
     "demo": Command(
         "learn on scikit-learn's digits, show before and after, write report.html",
         ("demo --seed 1 -o digits.html",),
-        "demo",
     ),
     "learn": Command(
         "learn a distance from labels, pairs, triplets or measured distances",
@@ -50,7 +48,6 @@ COMMANDS = {
             "learn embeddings.npy --pairs feedback.csv -o better.safetensors",
             "learn dataset:iris --labels target --kernel rbf",
         ),
-        "learn",
     ),
     "apply": Command(
         "write the coordinates of data under a model",
@@ -59,7 +56,6 @@ COMMANDS = {
             "apply model.safetensors flowers.csv --id name --drop species -o coordinates.parquet",
             "apply model.safetensors embeddings.npy -o better.npy",
         ),
-        "apply",
     ),
     "evaluate": Command(
         "measure a model on other data, before and after",
@@ -67,7 +63,6 @@ COMMANDS = {
             "evaluate flowers.safetensors garden.csv --labels species",
             "evaluate better.safetensors embeddings.npy --pairs more.csv",
         ),
-        "evaluate",
     ),
     "neighbors": Command(
         "list the nearest rows of data, by the learned distance",
@@ -75,7 +70,6 @@ COMMANDS = {
             "neighbors model.safetensors flowers.csv --id name",
             "neighbors model.safetensors flowers.csv -k 10 --query new.csv -o neighbors.csv",
         ),
-        "neighbors",
     ),
     "decide": Command(
         "say which pairs of rows are the same, by a threshold of the learned distance",
@@ -83,7 +77,6 @@ COMMANDS = {
             "decide model.safetensors people.csv --id name --pairs asked.csv --calibrate known.csv",
             "decide model.safetensors people.csv --pairs asked.csv --threshold 0.8 -o decisions.csv",
         ),
-        "decide",
     ),
     "duplicates": Command(
         "list the rows that are nearer to each other than a threshold, and how many of them are the same",
@@ -91,22 +84,18 @@ COMMANDS = {
             "duplicates model.safetensors people.csv --id name --calibrate known.csv",
             "duplicates model.safetensors people.csv --threshold 0.8 -o duplicates.csv",
         ),
-        "duplicates",
     ),
     "info": Command(
         "show what a model is, what it was learned from, and how good it was found to be",
         ("info model.safetensors",),
-        "info",
     ),
     "bench": Command(
         "measure against other solvers and packages in one run; without a name, list the benchmarks",
         ("bench solver",),
-        "bench",
     ),
     "reproduce": Command(
         "run the papers' experiments, with the published figures beside ours; without a name, list them",
         ("reproduce digits", "reproduce uci clustering --quick --out results"),
-        "reproduce",
     ),
     "completion": Command(
         "print a script that completes commands, options and files in a shell",
@@ -115,7 +104,6 @@ COMMANDS = {
             "completion zsh > _nearwise   # in a folder of $fpath",
             "completion fish > ~/.config/fish/completions/nearwise.fish",
         ),
-        "completion",
     ),
 }
 
@@ -173,7 +161,7 @@ def parser(configured: Collection[str] = COMMANDS) -> argparse.ArgumentParser:
             epilog=_epilog(command.examples),
         )
         if name in configured:
-            module = importlib.import_module(f"{__name__}.{command.module}")
+            module = importlib.import_module(f"{__name__}.{name}")
             module.configure(sub)
             sub.set_defaults(run=module.run)
     return program

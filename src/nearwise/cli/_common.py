@@ -149,6 +149,13 @@ def columns(arguments: argparse.Namespace) -> dict[str, Any]:
     return {"ids": arguments.id, **{name: getattr(arguments, name) for name in names}}
 
 
+def settings(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What the options of `nearwise learn` say, as parameters of `study.Settings`, whatever the data are."""
+    names = ("method", "structure", "rank", "penalty", "seed", "max_iter", "held_out", "checkpoint")
+    found = {name: getattr(arguments, name) for name in names}
+    return {"max_seconds": arguments.max_seconds or math.inf, **found}
+
+
 def whole_number(smallest: int, largest: float = math.inf) -> Callable[[str], int]:
     """A type of argument: a whole number within bounds."""
 
@@ -182,7 +189,7 @@ positive_number = number_that(lambda value: 0.0 < value < math.inf, "a number gr
 
 
 def check_output(
-    target: str | Path,
+    target: str | Path | None,
     force: bool,
     replaceable: Callable[[Path], bool] | None = None,
     kind: str = "a nearwise report",
@@ -192,7 +199,7 @@ def check_output(
     A file that exists is replaced only with `force`, or where `replaceable` says that it may be, which are
     files of that kind.
     """
-    if str(target) == STANDARD:
+    if target is None or str(target) == STANDARD:
         return
     if not str(target):
         raise BadInput("the name of the file to write is empty")
@@ -260,6 +267,13 @@ def tell(notices: Iterable[str], quiet: bool) -> None:
             print(f"nearwise: note: {notice}", file=sys.stderr)
 
 
+def status(text: str, quiet: bool) -> Any:
+    """A line on standard error that says what is done while a block runs; `update` changes it."""
+    from rich.console import Console
+
+    return Console(stderr=True, quiet=quiet, markup=False).status(text)
+
+
 @contextlib.contextmanager
 def telling_of_compilation(quiet: bool) -> Iterator[None]:
     """Say so before loops are compiled, which takes long enough for a user to wonder."""
@@ -269,6 +283,12 @@ def telling_of_compilation(quiet: bool) -> Iterator[None]:
         yield
     finally:
         loops.announce = before
+
+
+def as_rows(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Arrays by name as one dictionary for every row, as JSON has them."""
+    values = zip(*(column.tolist() for column in columns.values()), strict=True)
+    return [dict(zip(columns, row, strict=True)) for row in values]
 
 
 def one_line(text: str, longest: int | None = _LONGEST) -> str:

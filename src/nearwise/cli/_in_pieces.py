@@ -14,18 +14,16 @@ from typing import Any
 
 from nearwise.cli import _side
 from nearwise.cli._common import (
-    DONE,
-    NOT_CONVERGED,
     BadInput,
     limit_threads,
     refusing_bad_input,
+    settings as told_settings,
+    status,
     tell,
     whole_number,
 )
 
 _FILES = (".parquet", ".pq", ".npy")
-_SHOWN = ("show", "image", "color_by")  # for a report
-_PREPARED = ("category", "convert")
 _SECONDS_FOR_WORKERS = 60
 
 
@@ -69,29 +67,20 @@ def _is_said(arguments: argparse.Namespace) -> bool:
 def run(arguments: argparse.Namespace, target: str) -> int:
     """Learn, write the model, and show what came out."""
     _check(arguments)
-    from rich.console import Console
-
     import nearwise as nw
     from nearwise import study
 
     paths = [arguments.data, *arguments.more]
-    settings = study.Settings(
-        method=arguments.method,
-        rank=arguments.rank,
-        penalty=arguments.penalty,
-        seed=arguments.seed,
-        max_seconds=arguments.max_seconds or math.inf,
-        max_iter=arguments.max_iter,
-        checkpoint=arguments.checkpoint,
-    )
+    settings = study.Settings(**told_settings(arguments))
     with (
-        Console(stderr=True, quiet=arguments.quiet, markup=False).status("starting") as line,
+        status("starting", arguments.quiet) as line,
         _refusing_lost_clusters(),
         _client(arguments) as client,
         limit_threads(arguments.threads),
     ):
         line.update("reading")
-        from nearwise.data.side_files import Reading
+        from nearwise.cli._lines import exit_code
+        from nearwise.data.side_files import READERS, Reading
         from nearwise.study import in_pieces
 
         with refusing_bad_input():
@@ -101,42 +90,31 @@ def run(arguments: argparse.Namespace, target: str) -> int:
             if settings.rank is not None and settings.rank > vectors.shape[1]:
                 raise BadInput(f"--rank {settings.rank}: the data have {vectors.shape[1]} features")
             found = _side.files(arguments)
-            kinds = {name: found.pop(name) for name in ("pairs", "triplets", "distances")}
-            side, notices = in_pieces.side_information(vectors, **kinds, how=Reading(**found))
+            kinds = {name: found.pop(name) for name in READERS}
+            side, notices = in_pieces.side_information(vectors, kinds, Reading(**found))
             fit = in_pieces.fit_in_pieces(vectors, side, settings, study.Watch(settings, line.update))
             told = in_pieces.story(fit, vectors, side, settings, " ".join(paths))
             model = in_pieces.remembering(fit.model, vectors, told, arguments.id, arguments.labels)
             nw.save(model, target)
     _tell(arguments, fit, told | {"model": target}, notices)
-    return DONE if told["status"] in ("SOLVED", "STATIONARY") else NOT_CONVERGED
+    return exit_code(told["status"])
 
 
 def _check(arguments: argparse.Namespace) -> None:
     """Refuse what needs all data at once, by name."""
     if arguments.workers is not None and arguments.dask is not None:
         raise BadInput("--workers makes a cluster and --dask names one: give one of them")
+    options = ["structure", "group", "kernel", "report", "suspects", "held_out", "drop", "decimal"]
+    options += ["thousands", "show", "image", "color_by", "category", "convert"]
+    given = [option for option in options if getattr(arguments, option)]
+    given += [option for option in ("missing", "categorical") if getattr(arguments, option) != "refuse"]
+    if arguments.rank is not None and arguments.method != "fixed-rank":
+        given.insert(0, "rank")
     if arguments.method == "online":
-        raise BadInput("--method online needs data in memory: one file, without --workers and --dask")
-    for option in (
-        *(() if arguments.method == "fixed-rank" else ("rank",)),
-        "structure",
-        "group",
-        "kernel",
-        "report",
-        "suspects",
-        "held_out",
-        "drop",
-        "decimal",
-        "thousands",
-        *_SHOWN,
-        *_PREPARED,
-    ):
-        if getattr(arguments, option):
-            name = option.replace("_", "-")
-            raise BadInput(f"--{name} needs data in memory: one file, without --workers and --dask")
-    for option in ("missing", "categorical"):
-        if getattr(arguments, option) != "refuse":
-            raise BadInput(f"--{option} needs data in memory: one file, without --workers and --dask")
+        given.insert(0, "method online")
+    if given:
+        name = given[0].replace("_", "-")
+        raise BadInput(f"--{name} needs data in memory: one file, without --workers and --dask")
     if arguments.scale == "standard":
         raise BadInput(
             "--scale standard needs data in memory; scale the columns before, or give --scale none"

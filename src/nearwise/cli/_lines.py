@@ -18,8 +18,8 @@ _VISIBLE = 0.005  # relative violations from here on; smaller ones are rounding,
 _WIDE = 1000  # more places than a line can have, so that none is cut or broken
 
 
-def exit_code(outcome: Outcome) -> int:
-    return DONE if outcome.status in ("SOLVED", "STATIONARY", "DONE") else NOT_CONVERGED
+def exit_code(status: str) -> int:
+    return DONE if status in ("SOLVED", "STATIONARY", "DONE") else NOT_CONVERGED
 
 
 def figure_lines(figures: Sequence[Figure]) -> list[str]:

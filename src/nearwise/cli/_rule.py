@@ -12,6 +12,7 @@ from nearwise.cli._common import (
     BadInput,
     add_columns,
     add_options as add_running,
+    as_rows,
     check_distinct,
     check_output,
     columns,
@@ -24,7 +25,7 @@ from nearwise.cli.neighbors import FORMATS
 
 if TYPE_CHECKING:
     from nearwise.data.tables import Table
-    from nearwise.study import Fitted, Rule
+    from nearwise.study import Decisions, Duplicates, Fitted, Rule
 
 # as in learners.calibration, which imports numerical libraries
 _STRATEGIES = ("accuracy", "f_beta", "max_tpr", "max_tnr")
@@ -94,12 +95,11 @@ def check(arguments: argparse.Namespace, rows: str, inputs: dict[str, str | None
     outputs = {"-o": arguments.output, "--save": arguments.save}
     check_distinct({"MODEL": arguments.model, **files}, outputs)
     for target in outputs.values():
-        if target is not None:
-            check_output(target, arguments.force)
+        check_output(target, arguments.force)
 
 
 def opened(arguments: argparse.Namespace) -> tuple[Fitted, Table, Rule, list[str]]:
-    """Model and data, the rule, and what the user should know about it."""
+    """Model and data, the rule, which is saved if asked, and what the user should know about it."""
     from nearwise import study
     from nearwise.data import tables
 
@@ -108,61 +108,57 @@ def opened(arguments: argparse.Namespace) -> tuple[Fitted, Table, Rule, list[str
             tables.check_target(arguments.output, FORMATS)
         fitted = study.load(arguments.model)
         table = fitted.read(arguments.data, least=2, **columns(arguments))
-        return fitted, table, *_chosen(arguments, fitted, table)
-
-
-def _chosen(arguments: argparse.Namespace, fitted: Fitted, table: Table) -> tuple[Rule, list[str]]:
-    """The rule that the options ask for, and what the user should know about it; it is saved if asked."""
-    from nearwise import study
-
-    if arguments.calibrate is not None:
-        rule = study.calibrated(
-            fitted,
-            table,
-            arguments.calibrate,
-            strategy=arguments.strategy,
-            beta=arguments.beta,
-            min_rate=arguments.min_rate,
-            probability=None if arguments.probability == "none" else arguments.probability,
-        )
-    elif arguments.threshold is not None:
-        rule = study.Rule(arguments.threshold)
-    else:
-        rule = study.rule_of_model(fitted)
-    notes = []
+        if arguments.calibrate is not None:
+            rule = study.calibrated(
+                fitted,
+                table,
+                arguments.calibrate,
+                strategy=arguments.strategy,
+                beta=arguments.beta,
+                min_rate=arguments.min_rate,
+                probability=None if arguments.probability == "none" else arguments.probability,
+            )
+        elif arguments.threshold is not None:
+            rule = study.Rule(arguments.threshold)
+        else:
+            rule = study.rule_of_model(fitted)
+        if arguments.save is not None:
+            study.keep(arguments.model, rule, arguments.save)
+    notices = list(table.notices)
     if rule.rates is not None:
-        notes.append(
+        notices.append(
             f"of the pairs of the calibration, {rule.rates.tpr:.1%} of the same and {rule.rates.fpr:.1%} of "
             f"the others are at most {rule.threshold:.6g} apart"
         )
-    if arguments.save is not None:
-        study.keep(arguments.model, rule, arguments.save)
-    return rule, notes
-
-
-def summary(rule: Rule) -> dict[str, Any]:
-    """The rule for JSON."""
-    found: dict[str, Any] = {"threshold": rule.threshold}
-    if rule.rates is not None:
-        found |= {"true_positive_rate": rule.rates.tpr, "false_positive_rate": rule.rates.fpr}
-    return found
+    return fitted, table, rule, notices
 
 
 def write(
     arguments: argparse.Namespace,
-    columns: dict[str, Any],
-    facts: dict[str, Any],
+    table: Table,
+    rule: Rule,
+    found: Decisions | Duplicates,
+    more: dict[str, Any],
     rows: str,
+    facts: dict[str, Any],
     notices: list[str],
     summary: str,
 ) -> None:
-    """The columns as a table and a summary, or as JSON: facts, and the rows by the name `rows`."""
+    """The pairs as a table and a summary, or as JSON: rule, facts, and the pairs by the name `rows`.
+
+    `more` are columns that the command adds to those of all pairs.
+    """
     from nearwise.data import tables
 
+    named = table.ids[found.pairs] if table.ids is not None else found.pairs
+    columns = {"first": named[:, 0], "second": named[:, 1], "distance": found.distances, **more}
+    if found.probability is not None:
+        columns["probability"] = found.probability
     if arguments.json:
-        lines = zip(*(column.tolist() for column in columns.values()), strict=True)
-        facts = facts | {rows: [dict(zip(columns, line, strict=True)) for line in lines], "notices": notices}
-        print(json.dumps(facts, indent=2))
+        told: dict[str, Any] = {"threshold": rule.threshold}
+        if rule.rates is not None:
+            told |= {"true_positive_rate": rule.rates.tpr, "false_positive_rate": rule.rates.fpr}
+        print(json.dumps(told | facts | {rows: as_rows(columns), "notices": notices}, indent=2))
         return
     tell([*notices, summary], arguments.quiet)
     with refusing_bad_input():

@@ -60,12 +60,12 @@ def read_if_there(arguments: argparse.Namespace, source: str) -> Beside | None:
     """The same columns of a file that may be without them, as a file of queries may."""
     if not arguments.show and not arguments.image:
         return None
-    from nearwise.data.tables import TableError
+    from nearwise.data.tables import NoColumn
 
     try:
         return read(arguments, source)
     except BadInput as error:
-        if isinstance(error.__cause__, TableError) and "has no column" in str(error):
+        if isinstance(error.__cause__, NoColumn):
             return None
         raise
 

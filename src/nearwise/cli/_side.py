@@ -8,18 +8,8 @@ from typing import Any
 from nearwise.cli._common import STANDARD, BadInput, number
 
 KINDS = ("labels", "pairs", "triplets", "distances")
-ROLES = (
-    "first",
-    "second",
-    "third",
-    "fourth",
-    "similar",
-    "rating",
-    "distance",
-    "relation",
-    "weight",
-    "annotator",
-)
+_OBJECTS = ("first", "second", "third", "fourth")
+ROLES = (*_OBJECTS, "similar", "rating", "distance", "relation", "weight", "annotator")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

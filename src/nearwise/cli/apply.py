@@ -50,21 +50,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_options(parser.add_argument_group("running"), "threads", "force", "quiet", "json")
 
 
-def _in_pieces(arguments: argparse.Namespace) -> bool:
-    """Whether the data are a folder, or a file so large that it is transformed a part at a time."""
+def _written_in_pieces(arguments: argparse.Namespace, fitted: Fitted) -> tuple[int, list[str]] | None:
+    """Write the coordinates of a folder or a large file a part at a time; None for other data.
+
+    Returns how many rows there are, and the names of the coordinates.
+    """
     path = Path(arguments.data)
-    if path.is_dir():
-        return True
-    large = path.suffix in (".npy", ".parquet", ".pq") and path.is_file() and path.stat().st_size >= _LARGE
-    return large and arguments.output.lower().endswith((".npy", ".parquet")) and not arguments.drop
-
-
-def _written_in_pieces(arguments: argparse.Namespace, fitted: Fitted) -> tuple[int, list[str]]:
-    """Write the coordinates a part at a time; how many rows there are, and the names of the coordinates."""
+    possible = arguments.output.lower().endswith((".npy", ".parquet")) and not arguments.drop
+    if not path.is_dir():
+        is_file = path.suffix in (".npy", ".parquet", ".pq") and path.is_file()
+        if not possible or not is_file or path.stat().st_size < _LARGE:
+            return None
+    elif not possible:
+        raise BadInput("a folder is transformed in parts, to a .npy or .parquet file and without --drop")
     from nearwise.study import in_pieces
 
-    if not arguments.output.lower().endswith((".npy", ".parquet")) or arguments.drop:
-        raise BadInput("a folder is transformed in parts, to a .npy or .parquet file and without --drop")
     vectors = in_pieces.open_files(
         [arguments.data], ids=arguments.id, features=arguments.features, known=fitted.columns
     )
@@ -86,19 +86,15 @@ def run(arguments: argparse.Namespace) -> int:
             if arguments.id is not None and arguments.output.lower().endswith(".npy"):
                 raise BadInput(f"{arguments.output} cannot hold ids; write .npz, .parquet or .csv")
             fitted = study.load(arguments.model)
-            if _in_pieces(arguments):
-                rows, names = _written_in_pieces(arguments, fitted)
-                notices: list[str] = []
-            else:
+            written, notices = _written_in_pieces(arguments, fitted), []
+            if written is None:
                 has_ids = not arguments.output.lower().endswith(".npy")
                 table = fitted.read(arguments.data, remembered_ids=has_ids, **columns(arguments))
-                coordinates = fitted.transform(table.X, arguments.whole)
-                notices = list(table.notices)
-                rows = len(coordinates)
-                names = [f"{type(fitted.learner).__name__.lower()}{k}" for k in range(coordinates.shape[1])]
-                notices += tables.write(
-                    arguments.output, names, coordinates, ids=table.ids, force=arguments.force
-                )
+                found = fitted.transform(table.X, arguments.whole)
+                written = len(found), fitted.names_of(found)
+                said = tables.write(arguments.output, written[1], found, ids=table.ids, force=arguments.force)
+                notices += [*table.notices, *said]
+            rows, names = written
         if not arguments.whole and getattr(fitted.metric, "basis", None) is not None:
             notices.append(
                 "the model was learned in a subspace: the coordinates are those in it, and distances between "

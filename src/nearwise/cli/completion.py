@@ -78,16 +78,16 @@ def _bash(general: list[Argument], helps: dict[str, str], commands: _Commands) -
     def flags_of(arguments: Iterable[Argument]) -> list[str]:
         return [flag for argument in arguments for flag in argument.flags]
 
-    anywhere = [
+    anywhere = "\n".join(
         may_follow(command, flags_of(arguments), [a for a in arguments if not a.flags])
         for command, arguments in commands.items()
-    ]
-    after_options = [
+    )
+    after_options = "\n".join(
         may_follow("|".join(f"{command},{flag}" for flag in argument.flags), (), [argument])
         for command, arguments in commands.items()
         for argument in arguments
         if argument.flags and argument.takes_value
-    ]
+    )
     return f"""# Completion of nearwise for bash; in ~/.bashrc: eval "$(nearwise completion bash)"
 _nearwise() {{
     local word="${{COMP_WORDS[COMP_CWORD]}}" previous="${{COMP_WORDS[COMP_CWORD-1]}}"
@@ -105,10 +105,10 @@ _nearwise() {{
     done
     case "$command" in
         "") flags={_quoted(flags_of(general))} words={_quoted(commands)} ;;
-{_lines(anywhere)}
+{anywhere}
     esac
     case "$command,$previous" in
-{_lines(after_options)}
+{after_options}
     esac
     if [[ $word == -* ]]; then
         COMPREPLY=($(compgen -W "$flags" -- "$word"))
@@ -209,10 +209,6 @@ def _fish_argument(argument: Argument) -> str:
 
 def _fish_text(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def _lines(lines: Iterable[str]) -> str:
-    return "\n".join(lines)
 
 
 def _quoted(words: Iterable[str]) -> str:

@@ -5,12 +5,7 @@ from __future__ import annotations
 import argparse
 
 from nearwise.cli import _rule
-from nearwise.cli._common import (
-    DONE,
-    add_model_and_data,
-    limit_threads,
-    refusing_bad_input,
-)
+from nearwise.cli._common import DONE, add_model_and_data, limit_threads, refusing_bad_input
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -31,24 +26,15 @@ def run(arguments: argparse.Namespace) -> int:
     with limit_threads(arguments.threads):
         from nearwise import study
 
-        fitted, table, rule, notes = _rule.opened(arguments)
+        fitted, table, rule, notices = _rule.opened(arguments)
         with refusing_bad_input():
             found = study.decide(fitted, table, arguments.pairs, rule)
-    named = table.ids[found.pairs] if table.ids is not None else found.pairs
-    written = {
-        "first": named[:, 0],
-        "second": named[:, 1],
-        "distance": found.distances,
-        "same": found.same.astype(int),
-    }
-    if found.probability is not None:
-        written["probability"] = found.probability
     count, n = int(found.same.sum()), len(found.same)
     summary = f"{count} of {n} pairs are at most {rule.threshold:.6g} apart and count as the same"
     agreed = None
     if found.known is not None:
         agreed = int((found.known == found.same).sum())
         summary += f"; {agreed} of {n} decisions are as {arguments.pairs} says"
-    facts = {**_rule.summary(rule), "same": count, "agreed": agreed}
-    _rule.write(arguments, written, facts, "decisions", [*table.notices, *notes], summary)
+    facts, same = {"same": count, "agreed": agreed}, {"same": found.same.astype(int)}
+    _rule.write(arguments, table, rule, found, same, "decisions", facts, notices, summary)
     return DONE

@@ -10,7 +10,15 @@ import json
 import shlex
 from pathlib import Path
 
-from nearwise.cli._common import add_options, check_output, limit_threads, program, refusing_bad_input, tell
+from nearwise.cli._common import (
+    add_options,
+    check_output,
+    limit_threads,
+    program,
+    refusing_bad_input,
+    status,
+    tell,
+)
 
 _NEXT = "learn dataset:iris --labels target -o iris.safetensors --report iris.html"
 
@@ -29,16 +37,14 @@ def run(arguments: argparse.Namespace) -> int:
 
     output: Path = arguments.output
     check_output(output, arguments.force, is_report)
-    from rich.console import Console
-
     from nearwise import study
     from nearwise._common.files import write_whole
     from nearwise.cli._lines import exit_code, outcome_lines
     from nearwise.show.report import from_outcome, render
 
     settings = study.Settings(scale=True, seed=arguments.seed, held_out=0.5)
-    status = Console(stderr=True, quiet=arguments.quiet, markup=False).status("learning")
-    with limit_threads(1), status as line:  # for data of this size, more only wait for each other
+    # for data of this size, more threads only wait for each other
+    with limit_threads(1), status("learning", arguments.quiet) as line:
         known = study.from_files("dataset:digits", labels="target")
         outcome = study.learn(known, settings, study.Watch(settings, line.update))
         command = shlex.join(["nearwise", *arguments.words])
@@ -54,4 +60,4 @@ def run(arguments: argparse.Namespace) -> int:
     elif not arguments.quiet:
         print(*outcome_lines(outcome), f"report: {output}", f"next:   {next_command}", sep="\n")
     tell(outcome.notices, arguments.quiet)
-    return exit_code(outcome)
+    return exit_code(outcome.status)

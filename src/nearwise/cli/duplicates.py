@@ -5,11 +5,7 @@ from __future__ import annotations
 import argparse
 
 from nearwise.cli import _rule
-from nearwise.cli._common import (
-    DONE,
-    add_model_and_data,
-    limit_threads,
-)
+from nearwise.cli._common import DONE, add_model_and_data, limit_threads, status
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -22,20 +18,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Load, calibrate, search, write."""
     _rule.check(arguments, "pairs")
     with limit_threads(arguments.threads):
-        from rich.console import Console
-
         from nearwise import study
 
-        fitted, table, rule, notes = _rule.opened(arguments)
-        console = Console(stderr=True, quiet=arguments.quiet or arguments.json, markup=False)
-        with console.status("searching") as line:
+        fitted, table, rule, notices = _rule.opened(arguments)
+        with status("searching", arguments.quiet or arguments.json) as line:
             found = study.near_duplicates(
                 fitted, table, rule, lambda share: line.update(f"searching: {share:.0%}")
             )
-    named = table.ids[found.pairs] if table.ids is not None else found.pairs
-    written = {"first": named[:, 0], "second": named[:, 1], "distance": found.distances}
-    if found.probability is not None:
-        written["probability"] = found.probability
     summary = f"{len(found.pairs):,} of {found.n_pairs:,} pairs are at most {rule.threshold:.6g} apart"
     if found.precision is not None:
         estimate, low, high = found.precision
@@ -46,6 +35,6 @@ def run(arguments: argparse.Namespace) -> int:
     elif rule.calibration is None:
         summary += "; how many of them are the same is not known without --calibrate"
     precision = found.precision and dict(zip(("estimate", "low", "high"), found.precision, strict=True))
-    facts = {**_rule.summary(rule), "n_pairs": found.n_pairs, "precision": precision}
-    _rule.write(arguments, written, facts, "pairs", [*table.notices, *notes], summary)
+    facts = {"n_pairs": found.n_pairs, "precision": precision}
+    _rule.write(arguments, table, rule, found, {}, "pairs", facts, notices, summary)
     return DONE

@@ -16,6 +16,7 @@ from nearwise.cli._common import (
     columns,
     limit_threads,
     refusing_bad_input,
+    status,
     tell,
 )
 
@@ -47,8 +48,6 @@ def run(arguments: argparse.Namespace) -> int:
     if STANDARD in (arguments.model, arguments.train):
         raise BadInput("MODEL and --train are files; standard input is for DATA and side files")
     with limit_threads(arguments.threads):
-        from rich.console import Console
-
         from nearwise import study
         from nearwise.cli._lines import figure_lines
 
@@ -59,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
             known = study.with_files(table, **_side.files(arguments))
             if arguments.train is not None:
                 train = fitted.read(arguments.train, ids_optional=True, **wanted)
-        with Console(stderr=True, quiet=arguments.quiet, markup=False).status("measuring"):
+        with status("measuring", arguments.quiet):
             found = study.measure(
                 fitted, known, train=train, unseen_only=arguments.unseen_only, seed=arguments.seed
             )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +25,8 @@ from nearwise.cli._common import (
     preparation,
     program,
     refusing_bad_input,
+    settings,
+    status,
     tell,
     whole_number,
 )
@@ -38,15 +39,8 @@ if TYPE_CHECKING:
 METHODS = ("logdet", "vonneumann", "fixed-rank", "online")
 KERNELS = ("auto", "linear", "rbf", "polynomial", "laplacian", "cosine")
 _SUFFIX = ".safetensors"
-_PROGRAMS = (
-    ".pkl",
-    ".pickle",
-    ".joblib",
-    ".pt",
-    ".pth",
-    ".onnx",
-    ".h5",
-)  # what other programs write models as
+# what other programs write models as, and what holds tables
+_PROGRAMS = (".pkl", ".pickle", ".joblib", ".pt", ".pth", ".onnx", ".h5")
 _TABLES = (".csv", ".tsv", ".txt", ".json", ".npy", ".npz", ".parquet", ".xlsx", ".html", ".gz")
 _SMALL = 500_000  # numbers in the data up to which threads only wait for each other
 _LARGE = 10_000_000  # bytes of a model file from which on its size is worth a word
@@ -142,13 +136,11 @@ def run(arguments: argparse.Namespace) -> int:
     if _in_pieces.wanted(arguments):
         _check_outputs(arguments, target)
         return _in_pieces.run(arguments, target)
-    from rich.console import Console
-
     from nearwise import study
     from nearwise.cli._lines import exit_code
     from nearwise.data import tables
 
-    with Console(stderr=True, quiet=arguments.quiet, markup=False).status("reading") as line:
+    with status("reading", arguments.quiet) as line:
         with existing_told_last(lambda: _check_outputs(arguments, target)), refusing_bad_input():
             beside = _shown.read(arguments)
             wanted = {"labels": arguments.labels, **columns(arguments), **preparation(arguments)}
@@ -157,14 +149,14 @@ def run(arguments: argparse.Namespace) -> int:
         beside = _shown.of_rows(beside, table)
         small = table.X.size <= _SMALL
         with limit_threads(1 if arguments.threads is None and small else arguments.threads):
-            settings = _settings(arguments, table)
-            outcome = study.learn(known, settings, study.Watch(settings, line.update))
+            how = _settings(arguments, table)
+            outcome = study.learn(known, how, study.Watch(how, line.update))
             _write(arguments, outcome, target, beside)
     _tell(arguments, outcome, target)
     if only_shown := [name for name in learned["drop"] if name not in arguments.drop]:
         names = ", ".join(map(repr, only_shown))
         tell([f"shown, and not learned from, because not all are numbers: {names}"], arguments.quiet)
-    return exit_code(outcome)
+    return exit_code(outcome.status)
 
 
 def default_output(data: str) -> str:
@@ -211,21 +203,15 @@ def _check_outputs(arguments: argparse.Namespace, target: str) -> None:
     outputs = {"-o": target, "--report": arguments.report, "--suspects": arguments.suspects}
     outputs["--checkpoint"] = arguments.checkpoint
     check_distinct(inputs, outputs)
-    if arguments.checkpoint is not None and Path(arguments.checkpoint).is_file():
-        # the command that left the checkpoint wrote what it had: the same command goes on
-        check_output(target, arguments.force, _is_unfinished, "the model of an unfinished fit")
-        if arguments.report is not None:
-            check_output(arguments.report, arguments.force, _is_report)
-    else:
-        check_output(target, arguments.force)
-        if arguments.report is not None:
-            check_output(arguments.report, arguments.force)
-    if arguments.suspects is not None:
-        check_output(arguments.suspects, arguments.force)
-        if not arguments.suspects.lower().endswith((".csv", ".tsv")):
-            raise BadInput(f"cannot write {arguments.suspects}: the name must end in .csv or .tsv")
-    if arguments.checkpoint is not None:
-        check_output(arguments.checkpoint, force=True)
+    # the command that left a checkpoint wrote what it had: the same command goes on
+    goes_on = arguments.checkpoint is not None and Path(arguments.checkpoint).is_file()
+    unfinished = "the model of an unfinished fit"
+    check_output(target, arguments.force, _is_unfinished if goes_on else None, unfinished)
+    check_output(arguments.report, arguments.force, _is_report if goes_on else None)
+    check_output(arguments.suspects, arguments.force)
+    if arguments.suspects is not None and not arguments.suspects.lower().endswith((".csv", ".tsv")):
+        raise BadInput(f"cannot write {arguments.suspects}: the name must end in .csv or .tsv")
+    check_output(arguments.checkpoint, force=True)
 
 
 def _is_unfinished(path: Path) -> bool:
@@ -255,27 +241,10 @@ def _settings(arguments: argparse.Namespace, table: Table) -> Settings:
     if arguments.rank is not None and arguments.rank > largest and not grows:
         raise BadInput(f"--rank {arguments.rank}: {table.source} has {largest} {what}, and no higher rank")
     scale = table.scalars if arguments.scale == "auto" else arguments.scale == "standard"
-    return Settings(
-        method=arguments.method,
-        structure=arguments.structure,
-        groups=tuple(arguments.group),
-        rank=arguments.rank,
-        kernel=_kernel(arguments),
-        penalty=arguments.penalty,
-        scale=scale,
-        seed=arguments.seed,
-        max_seconds=arguments.max_seconds or math.inf,
-        max_iter=arguments.max_iter,
-        held_out=arguments.held_out,
-        checkpoint=arguments.checkpoint,
-    )
-
-
-def _kernel(arguments: argparse.Namespace) -> str | None:
-    """The kernel that was asked for, or the choice of one where nothing that was asked for needs another."""
-    batch = arguments.method in ("logdet", "vonneumann")
-    plain = arguments.rank is None and arguments.structure is None
-    return "auto" if arguments.kernel is None and batch and plain else arguments.kernel
+    # a kernel is chosen where nothing that was asked for needs another
+    chosen = arguments.kernel is None and arguments.rank is None and arguments.structure is None
+    kernel = "auto" if chosen and arguments.method in ("logdet", "vonneumann") else arguments.kernel
+    return Settings(**settings(arguments), groups=tuple(arguments.group), kernel=kernel, scale=scale)
 
 
 def _write(arguments: argparse.Namespace, outcome: Outcome, target: str, beside: Beside | None) -> None:
@@ -327,16 +296,12 @@ def _tell(arguments: argparse.Namespace, outcome: Outcome, target: str) -> None:
 def _next(arguments: argparse.Namespace, target: str) -> str:
     """The command that most people want now: the learned coordinates of the same data."""
     words = ["apply", target, arguments.data, "-o", f"{Path(target).stem}-coordinates.csv"]
-    left_out = [*_given(arguments.labels), *arguments.drop]
-    options = {"--id": _given(arguments.id), "--drop": left_out, "--features": arguments.features}
-    options |= {"--decimal": _given(arguments.decimal), "--thousands": _given(arguments.thousands)}
+    options = {"--id": [arguments.id], "--drop": [arguments.labels, *arguments.drop]}
+    options |= {"--features": arguments.features}
+    options |= {"--decimal": [arguments.decimal], "--thousands": [arguments.thousands]}
     for option, chosen in options.items():
-        words += [word for column in chosen for word in (option, column)]
+        words += [word for name in chosen if name is not None for word in (option, name)]
     return f"{program()} {shlex.join(words)}{' < DATA' if arguments.data == STANDARD else ''}"
-
-
-def _given(value: str | None) -> list[str]:
-    return [] if value is None else [value]
 
 
 _given_penalty = number_that(lambda value: value > 0.0, "auto, inf or a number greater than 0")

@@ -15,6 +15,7 @@ from nearwise.cli._common import (
     add_columns,
     add_model_and_data,
     add_options,
+    as_rows,
     check_distinct,
     check_output,
     columns,
@@ -22,6 +23,7 @@ from nearwise.cli._common import (
     limit_threads,
     one_line,
     refusing_bad_input,
+    status,
     tell,
     whole_number,
 )
@@ -98,8 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
     found |= _shown.beside_neighbours(beside, asked, rows)
     notices = [*data.notices, *(queries.notices if queries is not None else ())]
     if arguments.json:
-        listed = _rows(found)
-        print(json.dumps({"k": arguments.k, "neighbors": listed, "notices": notices}, indent=2))
+        print(json.dumps({"k": arguments.k, "neighbors": as_rows(found), "notices": notices}, indent=2))
         return DONE
     tell(notices, arguments.quiet)
     if is_page:
@@ -123,7 +124,6 @@ def _search(
 ) -> tuple[dict[str, NDArray[Any]], NDArray[Any]]:
     """The columns of the result (query, rank, neighbor, distance), and the row numbers of the neighbors."""
     import numpy as np
-    from rich.console import Console
 
     from nearwise.study import nearest
 
@@ -131,9 +131,8 @@ def _search(
     if k > most:
         others = "other rows" if queries is None else "rows"
         raise BadInput(f"-k {k} is too large: {data.source} has {most} {others}")
-    quiet = arguments.quiet or arguments.json
-    console = Console(stderr=True, quiet=quiet, markup=False)
-    with console.status("searching") as line, np.errstate(over="ignore", invalid="ignore"):
+    searching = status("searching", arguments.quiet or arguments.json)
+    with searching as line, np.errstate(over="ignore", invalid="ignore"):
         rows, distances = nearest(
             fitted.metric,
             fitted.entered(data.X),
@@ -154,11 +153,6 @@ def _search(
     return found, rows
 
 
-def _rows(columns: dict[str, NDArray[Any]]) -> list[dict[str, Any]]:
-    values = zip(*(column.tolist() for column in columns.values()), strict=True)
-    return [dict(zip(columns, row, strict=True)) for row in values]
-
-
 def _show(columns: dict[str, NDArray[Any]], k: int) -> None:
     """A table of the first queries."""
     from rich.box import SIMPLE
@@ -173,8 +167,7 @@ def _show(columns: dict[str, NDArray[Any]], k: int) -> None:
     texts = [name for name in columns if name.startswith(_shown.NEIGHBOR)]
     for name in texts:
         table.add_column(name.removeprefix(_shown.NEIGHBOR))
-    shown = {name: values[: SHOWN * k] for name, values in columns.items()}
-    for row in _rows(shown):
+    for row in as_rows({name: values[: SHOWN * k] for name, values in columns.items()}):
         first = Text(one_line(str(row["query"])) if row["rank"] == 1 else "")
         neighbor = Text(one_line(str(row["neighbor"])))
         said = [Text(one_line(row[name])) for name in texts]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nearwise.cli._common import (
-    BAD_INPUT,
     DONE,
     BadInput,
     add_options,
@@ -16,6 +16,7 @@ from nearwise.cli._common import (
     first_line,
     public_modules,
     refusing_bad_input,
+    status,
     tell,
 )
 
@@ -67,8 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     for name in names:
         for ending in (".json", ".svg", ".png"):
             check_output(folder / f"{name}{ending}", arguments.force or arguments.resume)
-    if arguments.page is not None:
-        check_output(arguments.page, arguments.force or arguments.resume)
+    check_output(arguments.page, arguments.force or arguments.resume)
     done: list[Outcome] = []
     left_out: list[str] = []
     for name in names:
@@ -87,13 +87,11 @@ def run(arguments: argparse.Namespace) -> int:
     if not done:
         raise BadInput("; ".join(left_out))
     tell([f"left out: {reason}" for reason in left_out], arguments.quiet)
-    return DONE if done else BAD_INPUT
+    return DONE
 
 
 def _measured(name: str, arguments: argparse.Namespace) -> Outcome | str:
     """What the experiment found, now or in an earlier run, or why it cannot run here."""
-    from rich.console import Console
-
     from nearwise.data.datasets import DatasetUnavailable
     from nearwise.reproduction import finished, measure
 
@@ -101,8 +99,7 @@ def _measured(name: str, arguments: argparse.Namespace) -> Outcome | str:
     if before is not None:
         tell([f"{name}: as an earlier run found it"], arguments.quiet)
         return before
-    status = Console(stderr=True, quiet=arguments.quiet, markup=False).status(name)
-    with status as line:
+    with status(name, arguments.quiet) as line:
 
         def progress(what: str, done: int, total: int) -> None:
             line.update(f"{name}   {what}   {done} of {total}")
@@ -130,8 +127,6 @@ def _print(outcome: Outcome, written: Sequence[Path]) -> None:
 
 
 def _write_page(page: Path, folder: Path, done: Sequence[Outcome], left_out: Sequence[str]) -> None:
-    import os
-
     from nearwise._common.files import write_whole
 
     pictures = Path(os.path.relpath(folder, page.parent)).as_posix()

@@ -34,10 +34,11 @@ class Beside:
     color_by: tuple[str, Texts] | None = None
     words: tuple[str, ...] = ()
     _lines: Index | None = None
+    _n_rows: int = 0
 
     def of(self, table: Table) -> Beside:
         """The same for the rows of a table of that file, some of whose lines may have been left out."""
-        n = next((len(texts) for texts in self._columns()), len(table.X))
+        n = self._n_rows
         if self._lines is not None and table.lines is not None:
             rows = np.searchsorted(self._lines, table.lines)
         elif table.rows is not None:
@@ -61,11 +62,6 @@ class Beside:
         """Where a row is in the file, for messages."""
         return place(self._lines, row)
 
-    def _columns(self) -> list[Texts]:
-        found = [*self.show.values()]
-        found += [] if self.image is None else [self.image]
-        return found + ([] if self.color_by is None else [self.color_by[1]])
-
 
 def read(
     source: str, show: Sequence[str] = (), image: str | None = None, color_by: str | None = None
@@ -86,14 +82,15 @@ def read(
     single = [None if name is None else find_columns(file, [name])[0] for name in (image, color_by)]
     wanted = list(dict.fromkeys([*beside, *(column for column in single if column is not None)]))
     loaded = file.load((), wanted)
-    texts = {column: present(loaded.texts[column]) for column in wanted}
+    texts, lines = {column: present(loaded.texts[column]) for column in wanted}, loaded.table.lines
     picture, colour = single
     return Beside(
         {file.columns[column]: texts[column] for column in beside},
-        None if picture is None else _paths(source, texts[picture], loaded.lines),
+        None if picture is None else _paths(source, texts[picture], lines),
         None if colour is None else (file.columns[colour], texts[colour]),
         tuple(file.columns[column] for column in wanted if not _all_numbers(texts[column])),
-        loaded.lines,
+        lines,
+        len(loaded.table.X),
     )
 
 
@@ -104,9 +101,7 @@ def _paths(source: str, texts: Texts, lines: Index | None) -> Texts:
         if text is not None and "://" in text:
             where = f"{source}, {place(lines, row)}"
             raise TableError(f"{where}: pictures are read from files, not from {shown(text)}")
-    found = np.empty(len(texts), dtype=object)
-    found[:] = [None if text is None else str(folder / text) for text in texts]
-    return found
+    return np.array([None if text is None else str(folder / text) for text in texts], dtype=object)
 
 
 def _all_numbers(texts: Texts) -> bool:

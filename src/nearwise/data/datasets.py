@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -67,7 +67,7 @@ def load(name: str, fetch: bool | None = None) -> Dataset:
         )
     path = _path(name)
     if path is not None and path.is_file():
-        return _FILES[name](name, path)
+        return _read_texts(name, path) if name in _LABEL_FIELDS else _read_arrays(name, path)
     if fetch or (fetch is None and os.environ.get(FETCH_VARIABLE) == "1"):
         return _fetch(name)
     ask = f", or ask for it: {FETCH_VARIABLE}=1 fetches it from OpenML" if name in openml.SOURCES else ""
@@ -125,19 +125,15 @@ def _read_bundled(name: str) -> Dataset:
 def _read_arrays(name: str, path: Path) -> Dataset:
     with np.load(path, allow_pickle=False) as stored:
         arrays = {key: stored[key] for key in stored.files}
-    return _from_arrays(name, arrays.pop("X", None), arrays)
-
-
-def _read_sparse(name: str, path: Path) -> Dataset:
+    if "indptr" not in arrays:
+        return _from_arrays(name, arrays.pop("X", None), arrays)
     from scipy.sparse import csr_array
 
-    with np.load(path, allow_pickle=False) as stored:
-        arrays = {key: stored[key] for key in stored.files}
     parts = arrays.pop("data"), arrays.pop("indices"), arrays.pop("indptr")
     return _from_arrays(name, csr_array(parts, shape=tuple(map(int, arrays.pop("shape")))), arrays)
 
 
-def _from_arrays(name: str, rows: Any, arrays: dict[str, NDArray[Any]]) -> Dataset:
+def _from_arrays(name: str, rows: Any, arrays: dict[str, Any]) -> Dataset:
     """A data set of those rows; `arrays` are its other members by their stored name."""
     names = {
         key: tuple(map(str, arrays.pop(key))) if key in arrays else None
@@ -161,23 +157,14 @@ def _read_texts(name: str, path: Path) -> Dataset:
         records = [json.loads(line) for line in lines]
     target = {record["label"]: record[_LABEL_FIELDS[name]] for record in records}
     others = [key for key in records[0] if key not in ("text", "label", "split", _LABEL_FIELDS[name])]
-    columns: dict[str, NDArray[Any]] = {}
-    texts: dict[str, tuple[str, ...]] = {}
+    arrays: dict[str, Any] = {"target_names": [target[label] for label in sorted(target)]}
     for part, suffix in (("train", ""), ("test", "_test")):
         chosen = [record for record in records if record.get("split", "train") == part]
         if chosen:
-            texts[f"X{suffix}"] = tuple(record["text"] for record in chosen)
-            columns[f"y{suffix}"] = np.array([record["label"] for record in chosen], dtype=np.int64)
-            columns |= {key + suffix: np.array([record[key] for record in chosen]) for key in others}
-    return Dataset(
-        name,
-        X=texts["X"],
-        y=columns.pop("y"),
-        X_test=texts.get("X_test"),
-        y_test=columns.pop("y_test", None),
-        target_names=tuple(target[label] for label in sorted(target)),
-        extra=MappingProxyType(columns),
-    )
+            arrays[f"X{suffix}"] = tuple(record["text"] for record in chosen)
+            arrays[f"y{suffix}"] = np.array([record["label"] for record in chosen], dtype=np.int64)
+            arrays |= {key + suffix: np.array([record[key] for record in chosen]) for key in others}
+    return _from_arrays(name, arrays.pop("X"), arrays)
 
 
 def _length(rows: Any) -> int:
@@ -189,22 +176,9 @@ _BUNDLED = ("breast_cancer", "digits", "iris", "wine")
 # the text sets, and the field that names the label
 _LABEL_FIELDS = {"banking77": "intent", "classic3": "collection", "newsgroups20": "group"}
 
-# every set read from a file, and how
-_FILES: dict[str, Callable[[str, Path], Dataset]] = {
-    "balance_scale": _read_arrays,
-    "banking77": _read_texts,
-    "banking77_minilm": _read_arrays,
-    "classic3": _read_texts,
-    "classic3_counts": _read_sparse,
-    "corr_invalid_bccd16": _read_arrays,
-    "corr_invalid_small": _read_arrays,
-    "ionosphere": _read_arrays,
-    "isolet": _read_arrays,
-    "mnist": _read_arrays,
-    "newsgroups20": _read_texts,
-    "nursery": _read_arrays,
-    "pendigits": _read_arrays,
-    "soybean_large": _read_arrays,
-    "spambase": _read_arrays,
-    "usps": _read_arrays,
+# every set read from a file: the text sets, those that OpenML has too, and others
+_FILES = {
+    *_LABEL_FIELDS,
+    *openml.SOURCES,
+    *("banking77_minilm", "classic3_counts", "corr_invalid_bccd16", "corr_invalid_small"),
 }

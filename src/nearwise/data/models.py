@@ -3,8 +3,8 @@
 A file is in the safetensors format: the arrays as tensors, bit by bit, and in its header, as JSON text, a
 schema version and a tree that says what the arrays belong to. The tree holds numbers, texts, lists, dicts,
 arrays, and objects of the classes in `_CLASSES`; a class that is to be saved needs its line there, and
-        unlisted = listed is not None and name not in listed
-        if unlisted or name.startswith("__") or callable(getattr(kind, name, None)):
+nothing else; of scikit-learn's classes `_storable` lists the attributes. A file cannot name any other class,
+nor run code. Equal models give equal files, and a file that was damaged, by one bit or more, is refused.
 """
 
 from __future__ import annotations

@@ -15,6 +15,12 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 _DIGITS = tuple("0123456789")
+_DISEASES = (
+    "diaporthe-stem-canker charcoal-rot rhizoctonia-root-rot phytophthora-rot brown-stem-rot powdery-mildew "
+    "downy-mildew brown-spot bacterial-blight bacterial-pustule purple-seed-stain anthracnose "
+    "phyllosticta-leaf-spot alternarialeaf-spot frog-eye-leaf-spot diaporthe-pod-&-stem-blight cyst-nematode "
+    "2-4-d-injury herbicide-injury"
+)
 
 
 @dataclass(frozen=True)
@@ -102,27 +108,7 @@ SOURCES: Mapping[str, Source] = {
         "soybean",
         1,
         35,
-        (
-            "diaporthe-stem-canker",
-            "charcoal-rot",
-            "rhizoctonia-root-rot",
-            "phytophthora-rot",
-            "brown-stem-rot",
-            "powdery-mildew",
-            "downy-mildew",
-            "brown-spot",
-            "bacterial-blight",
-            "bacterial-pustule",
-            "purple-seed-stain",
-            "anthracnose",
-            "phyllosticta-leaf-spot",
-            "alternarialeaf-spot",
-            "frog-eye-leaf-spot",
-            "diaporthe-pod-&-stem-blight",
-            "cyst-nematode",
-            "2-4-d-injury",
-            "herbicide-injury",
-        ),
+        tuple(_DISEASES.split()),
         [(20, 20, 20, 88, 44, 20, 20, 92, 20, 20, 20, 44, 20, 91, 91, 15, 14, 16, 8)],
         dtype=np.float32,
         gaps=True,

@@ -21,9 +21,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from nearwise._common.errors import Refused
-from nearwise.data.tables import Table
+from nearwise.data.tables import CATEGORY, Table
 
-CATEGORY = "category"
 Steps = list[tuple[str, Any]]
 
 
@@ -60,9 +59,9 @@ def fitted(steps: Steps, X: Any, names: Sequence[str]) -> tuple[Pipeline | None,
     """The steps, fitted to rows, and what they make of them; `names` of the columns are for messages."""
     if not steps:
         return None, X
-    empty = [name for name, column in zip(names, X.T, strict=True) if _all_missing(column)]
-    if empty:
-        raise Refused(f"column {empty[0]!r} has no value in the rows learned from; leave it out with --drop")
+    for name, column in zip(names, X.T, strict=True):
+        if all(isinstance(cell, float) and np.isnan(cell) for cell in column.tolist()):
+            raise Refused(f"column {name!r} has no value in the rows learned from; leave it out with --drop")
     pipeline = Pipeline(steps)
     rows = pipeline.fit_transform(X)
     return pipeline, np.asarray(rows, dtype=np.float64)
@@ -112,7 +111,3 @@ def _name(step: Any, names: NDArray[np.object_] | None) -> None:
                 _name(part, None if names is None else names[list(columns)])
             parts.append((name, part, columns))
         step.transformers_ = parts
-
-
-def _all_missing(column: Any) -> bool:
-    return all(isinstance(cell, float) and np.isnan(cell) for cell in column.tolist())

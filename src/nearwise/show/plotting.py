@@ -139,12 +139,13 @@ class _SideBySide(ABC):
 
     ax_: Any
     figure_: Any
+    _shown: Distances | Maps  # with the numbers `before`, where there are any, and `after`
 
     def plot(self, ax: Any = None, *, when: str = "both", **style: Any) -> Self:
         """Draw; arguments as for `from_estimator`."""
         if when not in WHEN:
             raise ValueError(f"when must be one of {', '.join(map(repr, WHEN))}, got {when!r}")
-        found = self._found()
+        found = self._shown
         if when == "before" and found.before is None:
             raise Missing("The learner starts from no distance that could be shown.")
         known = {"before": found.before, "after": found.after}
@@ -157,10 +158,6 @@ class _SideBySide(ABC):
         self.ax_ = targets[0] if len(parts) == 1 else np.array(targets, dtype=object)
         self.figure_ = targets[0].figure
         return self
-
-    @abstractmethod
-    def _found(self) -> Distances | Maps:
-        """What is drawn, with the numbers `before`, where there are any, and `after`."""
 
     @abstractmethod
     def _draw(self, ax: Any, of: Array, style: dict[str, Any]) -> None:
@@ -186,7 +183,7 @@ class DistanceDisplay(_SideBySide):
     """
 
     def __init__(self, distances: Distances) -> None:
-        self.distances = distances
+        self.distances = self._shown = distances
 
     @classmethod
     def from_estimator(
@@ -222,9 +219,6 @@ class DistanceDisplay(_SideBySide):
         found = inspection.pair_distances(estimator, X, pairs, is_similar)
         return cls(found).plot(ax, when=when, **style)
 
-    def _found(self) -> Distances:
-        return self.distances
-
     def _draw(self, ax: Any, of: Array, style: dict[str, Any]) -> None:
         plain = np.sqrt(of)
         end = min(float(plain.max()), _FARTHEST * float(np.median(plain))) or 1.0
@@ -258,7 +252,7 @@ class EmbeddingDisplay(_SideBySide):
     """
 
     def __init__(self, maps: Maps, classes: Classes | None = None) -> None:
-        self.maps = maps
+        self.maps = self._shown = maps
         self.classes = classes
 
     @classmethod
@@ -290,9 +284,6 @@ class EmbeddingDisplay(_SideBySide):
         if known is not None and len(known.slots) <= int(found.rows.max()):
             raise ValueError(f"y has {len(known.slots)} labels, which are fewer than there are rows")
         return cls(found, known).plot(ax, when=when, **style)
-
-    def _found(self) -> Maps:
-        return self.maps
 
     def _draw(self, ax: Any, of: Array, style: dict[str, Any]) -> None:
         slots = np.array([self.classes.slots[row] if self.classes else "0" for row in self.maps.rows])

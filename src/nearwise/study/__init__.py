@@ -18,8 +18,7 @@ from nearwise.study.deciding import (
     near_duplicates,
     rule_of_model,
 )
-from nearwise.study.description import describe, facts
-from nearwise.study.fitted import Fitted, load
+from nearwise.study.fitted import Fitted, describe, facts, load
 from nearwise.study.fitting import Fit, Settings, Watch
 from nearwise.study.holding_out import Split, hold_out
 from nearwise.study.known import Known, from_arrays, from_files, with_files

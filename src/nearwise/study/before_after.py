@@ -35,9 +35,13 @@ class Missing(ValueError):
 def learner_of(model: Any) -> Any:
     """The learner in a model: the last step of a Pipeline, or the model itself."""
     learner = model.steps[-1][1] if isinstance(model, Pipeline) else model
-    if not isinstance(learner, Learner) and not isinstance(learner, _without_metric()):
-        kind = type(learner).__name__
-        raise TypeError(f"expected a learner of nearwise, or a Pipeline that ends with one, got {kind}")
+    if not isinstance(learner, Learner):
+        from nearwise.learners.fixed_rank_embedding import FixedRankEmbedding  # slow to import, rarely needed
+        from nearwise.learners.fixed_rank_regressor import FixedRankRegressor
+
+        if not isinstance(learner, FixedRankRegressor | FixedRankEmbedding):  # which have no metric
+            kind = type(learner).__name__
+            raise TypeError(f"expected a learner of nearwise, or a Pipeline that ends with one, got {kind}")
     check_is_fitted(learner)
     return learner
 
@@ -154,13 +158,6 @@ class Given:
 
     def between(self, rows: Index, others: Index) -> Array:
         return self.squared[np.ix_(rows, others)]
-
-
-def _without_metric() -> tuple[type, type]:
-    from nearwise.learners.fixed_rank_embedding import FixedRankEmbedding  # slow to import, and rarely needed
-    from nearwise.learners.fixed_rank_regressor import FixedRankRegressor
-
-    return FixedRankRegressor, FixedRankEmbedding
 
 
 def _given(learner: Any, X: Any) -> Given | None:

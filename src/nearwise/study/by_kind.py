@@ -1,4 +1,4 @@
-"""What single figures summarise: every class, every measured distance, every triplet, before and after."""
+"""What single figures summarise, before and after: every class, measured distance, triplet and weight."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 
 from nearwise._common.types import Array, Index
-from nearwise.model.blocks import Block, Constraints
-from nearwise.study.before_after import Missing, learner_of, measures
-from nearwise.study.evaluation import (
-    LARGEST_SAMPLE,
-    Distance,
-    best_multiple,
-    nearest_outcomes,
-)
+from nearwise.learners.coordinate_metrics import DiagonalMetric
+from nearwise.learners.metric import Metric
+from nearwise.model.blocks import Constraints
+from nearwise.study.before_after import Missing, learner_of, measures, start_metric
+from nearwise.study.evaluation import LARGEST_SAMPLE, Distance, best_multiple, nearest_outcomes, sample
+from nearwise.study.inspection import input_names
 
 POINTS = 1_000  # measured distances that are shown; of more, a sample
 
@@ -71,6 +69,25 @@ class PenaltyPath:
     chosen: float | None
 
 
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """How much every feature, or every block of features, weighs: its entries on the diagonal of M, averaged.
+
+    Attributes
+    ----------
+    names : of the features or blocks
+    columns : the names of the features of every block
+    before, after : the weights that the fit started from and ended with
+    of_blocks : whether the features are in blocks
+    """
+
+    names: tuple[str, ...]
+    columns: tuple[tuple[str, ...], ...]
+    before: Array
+    after: Array
+    of_blocks: bool
+
+
 def class_recall(
     model: Any,
     X: Any,
@@ -85,8 +102,7 @@ def class_recall(
     labelled = np.flatnonzero(codes >= 0)
     asked = labelled if queries is None or not len(queries) else queries
     others = None if among is None or not len(among) else among
-    if len(asked) > LARGEST_SAMPLE:
-        asked = np.sort(np.random.RandomState(seed).permutation(asked)[:LARGEST_SAMPLE])
+    asked = sample(asked, LARGEST_SAMPLE, np.random.RandomState(seed))
     known = asked if others is None else others
     if len(known) < 2:
         raise Missing("There are too few labelled rows to have neighbours.")
@@ -102,15 +118,13 @@ def class_recall(
 
 def measured_distances(model: Any, X: Any, constraints: Constraints, seed: int = 0) -> MeasuredDistances:
     """Known distances beside the learned ones; constraints by row number."""
-    blocks = [block for block in constraints.blocks if _is_measured(block)]
+    blocks = [b for b in constraints.blocks if b.of_kind.n_distances == 1 and b.relation == 0]
     if not blocks:
         raise Missing("No distances were measured.")
     before, after = _both(model, X)
     pairs = np.concatenate([block.object_ids for block in blocks])
-    given = np.sqrt(np.concatenate([block.bounds for block in blocks]))
-    if len(given) > POINTS:
-        rows = np.sort(np.random.RandomState(seed).permutation(len(given))[:POINTS])
-        pairs, given = pairs[rows], given[rows]
+    rows = sample(np.arange(len(pairs)), POINTS, np.random.RandomState(seed))
+    pairs, given = pairs[rows], np.sqrt(np.concatenate([block.bounds for block in blocks])[rows])
     old, new = (np.sqrt(np.maximum(distance.pairs(*pairs.T), 0.0)) for distance in (before, after))
     sizes = np.where(given > 0, given, 1.0)
     return MeasuredDistances(given, old * best_multiple(old / sizes, given / sizes), new)
@@ -146,6 +160,28 @@ def penalty_path(model: Any) -> PenaltyPath:
     return PenaltyPath(penalties, found, float(start), getattr(learner, "penalty_", None))
 
 
+def weights(model: Any, names: Sequence[str] | None = None) -> Weights:
+    """Of a `MetricLearner` with a `structure`; `names` are those of the features of the data."""
+    learner = learner_of(model)
+    if getattr(learner, "structure", None) is None:
+        raise Missing("Only a learner with structure='diagonal' or 'blocks' has weights of its own.")
+    metric = learner.metric_
+    named = input_names(model, names, metric.n_features)
+    before, after = (_diagonal(found) for found in (start_metric(learner, None), metric))
+    if isinstance(metric, DiagonalMetric):
+        return Weights(named, tuple((name,) for name in named), before, after, of_blocks=False)
+    groups = learner.groups_
+    columns = [np.flatnonzero(groups == group) for group in range(int(groups.max()) + 1)]
+    lists = tuple(tuple(named[k] for k in part) for part in columns)
+    given = learner.groups if isinstance(learner.groups, dict) else {}
+    called = tuple(
+        str(name) if name is not None else " + ".join(part)
+        for name, part in zip([*given, *[None] * (len(lists) - len(given))], lists, strict=True)
+    )
+    old, new = (np.array([values[part].mean() for part in columns]) for values in (before, after))
+    return Weights(called, lists, old, new, of_blocks=True)
+
+
 def _both(model: Any, X: Any) -> tuple[Distance, Distance]:
     before, after = measures(model, X)
     if before is None:
@@ -153,5 +189,10 @@ def _both(model: Any, X: Any) -> tuple[Distance, Distance]:
     return before, after
 
 
-def _is_measured(block: Block) -> bool:
-    return block.of_kind.n_distances == 1 and block.relation == 0
+def _diagonal(metric: Any) -> Array:
+    if isinstance(metric, DiagonalMetric):
+        return metric.weights
+    assert isinstance(metric, Metric)
+    if metric.basis is not None:
+        return np.ones(metric.n_features)  # the Euclidean distance
+    return np.einsum("ij,ij->i", metric.factor, metric.factor)

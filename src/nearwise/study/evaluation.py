@@ -19,29 +19,7 @@ from nearwise.linalg.scaling import principal_coordinates
 from nearwise.model import drawing
 from nearwise.model.blocks import Block, Constraints
 from nearwise.model.kinds import Grade, Measure
-from nearwise.study.resampling import (
-    UNCLEAR,
-    VERDICTS,
-    Figure,
-    Interval,
-    Statistic,
-    figure,
-    mean,
-    share,
-)
-
-__all__ = [
-    "UNCLEAR",
-    "VERDICTS",
-    "Distance",
-    "Figure",
-    "Interval",
-    "best_multiple",
-    "from_constraints",
-    "from_labels",
-    "labelled_pairs",
-    "nearest_outcomes",
-]
+from nearwise.study.resampling import Figure, Statistic, figure, mean, share
 
 NEIGHBORS = 5
 LARGEST_SAMPLE = 5_000  # queries and constraints measured; of more, a sample says as much
@@ -78,8 +56,7 @@ def from_labels(
     """
     rng = np.random.RandomState(seed)
     among = queries if known is None else known
-    if len(queries) > LARGEST_SAMPLE:
-        queries = np.sort(rng.permutation(queries)[:LARGEST_SAMPLE])
+    queries = sample(queries, LARGEST_SAMPLE, rng)
     found: list[Figure] = []
     if len(among) > 1:
         outcomes = [
@@ -88,11 +65,8 @@ def from_labels(
         errors, hits = zip(*outcomes, strict=True)
         found.append(share(f"{NEIGHBORS}-NN error", errors, True, seed))
         found.append(share(f"recall@{NEIGHBORS}", hits, False, seed))
-    if (clustering := _clustering(before, after, codes, queries, rng)) is not None:
-        found.append(clustering)
-    if (order := _order_of_labels(before, after, codes, queries, rng)) is not None:
-        found.append(order)
-    return found
+    others = [grade(before, after, codes, queries, rng) for grade in (_clustering, _order_of_labels)]
+    return found + [figure for figure in others if figure is not None]
 
 
 def from_constraints(
@@ -116,7 +90,9 @@ def from_constraints(
         if grade.by == "order":
             found.append(_order_of_pairs(before, after, grade.figure, blocks, n_rows, rng))
         elif grade.by == "share":
-            holds = [_holds(distance, blocks).astype(float) for distance in (before, after)]
+            graded = Constraints(tuple(blocks))
+            off = [_values(distance, blocks) - graded.bounds for distance in (before, after)]
+            holds = [(graded.relations * part >= 0.0).astype(float) for part in off]
             found.append(share(grade.figure, holds, False, seed))
         else:
             found.append(_error(before, after, grade, blocks, seed))
@@ -134,21 +110,31 @@ def nearest_outcomes(
     distance: Distance, codes: Index, queries: Index, among: Index, leave_out: bool
 ) -> tuple[Array, Array]:
     """Whether five nearest neighbours err on every query, and whether one of them is of its class."""
-    own = np.full(int(max(queries.max(), among.max())) + 1, -1)
-    own[among] = np.arange(len(among))
-    found = nearest(
-        lambda rows, others: distance.between(queries[rows], among[others]),
-        len(queries),
-        len(among),
-        min(NEIGHBORS, len(among) - leave_out),
-        own[queries] if leave_out else None,
-    )
-    near = among[found]
+    near = nearest_rows(distance, queries, among, min(NEIGHBORS, len(among) - leave_out), leave_out)
     votes = np.zeros((len(queries), int(codes.max()) + 1), dtype=np.int64)
     np.add.at(votes, (np.arange(len(queries))[:, np.newaxis], codes[near]), 1)
     wrong = votes.argmax(axis=1) != codes[queries]  # of classes with equal votes, the first one
     hit = (codes[near] == codes[queries][:, np.newaxis]).any(axis=1)
     return wrong.astype(float), hit.astype(float)
+
+
+def nearest_rows(distance: Distance, rows: Index, among: Index, k: int, leave_out: bool = True) -> Index:
+    """The k of the rows `among` that are nearest to every row, in any order; with `leave_out`, not itself."""
+    own = np.full(int(max(rows.max(), among.max())) + 1, -1)
+    own[among] = np.arange(len(among))
+    found = nearest(
+        lambda part, rest: distance.between(rows[part], among[rest]),
+        len(rows),
+        len(among),
+        k,
+        own[rows] if leave_out else None,
+    )
+    return among[found]
+
+
+def sample(rows: Index, most: int, rng: np.random.RandomState) -> Index:
+    """The rows, or of more than `most` so many, drawn and sorted."""
+    return rows if len(rows) <= most else np.sort(rng.permutation(rows)[:most])
 
 
 def _clustering(
@@ -157,7 +143,7 @@ def _clustering(
     """How well k-means, asked for as many clusters as there are classes, finds the classes again."""
     from scipy import sparse
 
-    rows = queries if len(queries) <= _CLUSTERED else np.sort(rng.permutation(queries)[:_CLUSTERED])
+    rows = sample(queries, _CLUSTERED, rng)
     labels = _dense(codes[rows])
     n_classes = int(labels.max()) + 1
     if n_classes < 2 or len(rows) <= n_classes:
@@ -250,8 +236,7 @@ def _order_of_pairs(
     found = figure(name, statistics, [len(similar), len(dissimilar)], False, seed)
     if min(len(similar), len(dissimilar)) >= _FEWEST_PAIRS or found.change is None:
         return found
-    value, low, high = found.change
-    return replace(found, change=Interval(value, min(low, 0.0), max(high, 0.0)))
+    return replace(found, change=found.change.with_zero())
 
 
 def _area(values: Array, is_similar: NDArray[np.bool_]) -> Statistic:
@@ -275,22 +260,15 @@ def _area(values: Array, is_similar: NDArray[np.bool_]) -> Statistic:
     return statistic
 
 
-def _holds(distance: Distance, blocks: list[Block]) -> NDArray[np.bool_]:
-    """Whether each constraint does."""
-    values = [block.of_kind.values(block, distance) for block in blocks]
-    kept = [
-        block.relation * (value - block.bounds) >= 0.0 for block, value in zip(blocks, values, strict=True)
-    ]
-    return np.concatenate(kept)
+def _values(distance: Distance, blocks: list[Block]) -> Array:
+    """Of the constraints, under a distance."""
+    return np.concatenate([block.of_kind.values(block, distance) for block in blocks])
 
 
 def _error(before: Distance, after: Distance, grade: Grade, blocks: list[Block], seed: int) -> Figure:
     """The mean of |v - t| / s of values v and targets t, with s = t for distances, else the mean of |t|."""
     targets = np.concatenate([block.bounds for block in blocks])
-    old, new = (
-        np.concatenate([block.of_kind.values(block, distance) for block in blocks])
-        for distance in (before, after)
-    )
+    old, new = (_values(distance, blocks) for distance in (before, after))
     if grade.root:
         old, new, targets = np.sqrt(old), np.sqrt(new), np.sqrt(targets)
     sizes = targets if grade.root else np.full(len(targets), np.mean(np.abs(targets)) or 1.0)
@@ -316,9 +294,7 @@ def _sampled(blocks: list[Block], rng: np.random.RandomState) -> list[Block]:
     for relation in dict.fromkeys(block.relation for block in blocks):
         mine = [block for block in blocks if block.relation == relation]
         count = sum(map(len, mine))
-        chosen = np.arange(count)
-        if count > LARGEST_SAMPLE:
-            chosen = np.sort(rng.permutation(count)[:LARGEST_SAMPLE])
+        chosen = sample(np.arange(count), LARGEST_SAMPLE, rng)
         ends = np.cumsum([0, *map(len, mine)])
         for block, low, high in zip(mine, ends[:-1], ends[1:], strict=True):
             rows = chosen[(chosen >= low) & (chosen < high)] - low

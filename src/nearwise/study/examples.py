@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from nearwise._common.types import Array, Index
-from nearwise.linalg.nearest import nearest
 from nearwise.study.before_after import Missing, measures
-from nearwise.study.evaluation import Distance
+from nearwise.study.evaluation import Distance, nearest_rows
 
 EXAMPLES, NEIGHBORS = 6, 5
 _ASKED = 400  # objects whose neighbours are looked at, to find those that changed most
@@ -73,10 +72,8 @@ def examples(
     if len(others) < 2:
         raise Missing("There are too few rows to have neighbours.")
     order = np.random.RandomState(seed).permutation(rows)[:_ASKED]
-    own = np.full(len(every), -1)
-    own[others] = np.arange(len(others))
-    k = min(NEIGHBORS, len(others) - int((own[order] >= 0).any()))
-    old, new = (_nearest(distance, order, others, own, k) for distance in (before, after))
+    k = min(NEIGHBORS, len(others) - int(np.isin(order, others).any()))
+    old, new = (_nearest(distance, order, others, k) for distance in (before, after))
     if new is None:
         raise Missing("Some distances are unknown or too large for a floating-point number.")
     chosen = [(place, "drawn at random") for place in range(min(_RANDOM, len(order)))]
@@ -94,29 +91,17 @@ def examples(
     return Examples(found, len(order), kept, held_out)
 
 
-def _nearest(distance: Distance | None, rows: Index, others: Index, own: Index, k: int) -> Index | None:
+def _nearest(distance: Distance | None, rows: Index, others: Index, k: int) -> Index | None:
     """The k nearest of the others, nearest first; None where there is no such distance."""
     if distance is None:
         return None
     with np.errstate(over="ignore", invalid="ignore"):
-        found = nearest(
-            lambda part, rest: distance.between(rows[part], others[rest]),
-            len(rows),
-            len(others),
-            k,
-            own[rows],
-        )
-        near = others[found]
-        squared = distance_of(distance, rows, near)
+        near = nearest_rows(distance, rows, others, k)
+        squared = distance.pairs(np.repeat(rows, k), near.ravel()).reshape(near.shape)
     if not np.isfinite(squared).all():
         return None
     order = np.lexsort((near, squared), axis=1)
     return np.take_along_axis(near, order, axis=1)
-
-
-def distance_of(distance: Distance, rows: Index, near: Index) -> Array:
-    """Squared distances of every row to each of its neighbours."""
-    return distance.pairs(np.repeat(rows, near.shape[1]), near.ravel()).reshape(near.shape)
 
 
 def _own_shares(codes: Index | None, rows: Index, near: Index) -> Array | None:

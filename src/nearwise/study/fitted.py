@@ -1,9 +1,9 @@
-"""A model and the data that it is applied to: loading, matching of columns, coordinates in blocks."""
+"""A model, what it says of itself, and the data that it is applied to: loading, columns, coordinates."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,12 +13,17 @@ from sklearn.pipeline import make_pipeline
 from nearwise._common.errors import Refused
 from nearwise._common.types import Array
 from nearwise.data import models, tables
-from nearwise.data.memory import Memory
+from nearwise.data.memory import Memory, Seen
 from nearwise.data.steps import unknown_levels, with_names
-from nearwise.data.tables import Table
+from nearwise.data.tables import Table, some_of
 from nearwise.learners.metric import Metric
 
 _BLOCK = 4096  # rows that are transformed at a time: a kernel with many points needs memory for each
+_FILLED = {
+    "impute": "filled: numbers by the median, categories by the most frequent text",
+    "drop": "rows with one are left out",
+    "refuse": "refused",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,36 +53,27 @@ class Fitted:
         self,
         source: str,
         *,
-        labels: str | None = None,
-        ids: str | None = None,
-        ids_optional: bool = False,
-        drop: Sequence[str] = (),
         features: Sequence[str] = (),
         least: int = 1,
-        decimal: str | None = None,
-        thousands: str | None = None,
         remembered_ids: bool = False,
+        **columns: Any,
     ) -> Table:
         """A data file with the columns of the model, in its order, read as those of the data learned from.
 
-        Parameters as in `tables.read`; with `remembered_ids`, ids are those of the column that had them
-        there, where none is named and the file has it.
+        Parameters as in `tables.read`, also labels, ids, ids_optional, drop, decimal and thousands; with
+        `remembered_ids`, ids are those of the column that had them there, where none is named and the file
+        has it.
         """
         memory = self.memory
         table = tables.read(
             source,
-            labels=labels,
-            ids=ids,
-            ids_optional=ids_optional,
             ids_hint=memory.id_column if memory is not None and remembered_ids else None,
-            drop=drop,
             features=features,
             known=() if features else self.columns,
             least=least,
-            decimal=decimal,
-            thousands=thousands,
             missing="refuse" if memory is None else memory.missing,
             kinds=dict.fromkeys(self.names, "number") if memory is None else memory.kind_of,
+            **columns,
         )
         return self._matched(table)
 
@@ -104,20 +100,27 @@ class Fitted:
             raise Refused(f"row {wrong[0]} of the data has numbers so large that the coordinates overflow")
         return coordinates
 
+    def names_of(self, coordinates: Array) -> list[str]:
+        """What the columns of coordinates are called in a file."""
+        return [f"{type(self.learner).__name__.lower()}{k}" for k in range(coordinates.shape[1])]
+
     def _matched(self, table: Table) -> Table:
         """The table with its columns in the model's order; columns that are not the model's are refused."""
         if self.names and table.named and table.scalars:
             missing = [name for name in self.names if name not in table.names]
             others = [name for name in table.names if name not in self.names]
             if missing or others:
-                wrong = f"lacks {_some(missing)}" if missing else f"has {_some(others)} too"
-                raise Refused(f"{table.source} {wrong}; {self.path} was learned with {_some(self.names)}")
+                wrong = f"lacks {some_of(missing, 8)}" if missing else f"has {some_of(others, 8)} too"
+                learned = f"{self.path} was learned with {some_of(self.names, 8)}"
+                raise Refused(f"{table.source} {wrong}; {learned}")
             order = [table.names.index(name) for name in self.names]
             kinds = tuple(table.kinds[k] for k in order) if table.kinds else ()
             table = replace(table, X=table.X[:, order], names=self.names, kinds=kinds)
         if self.n_features is not None and table.X.shape[1] != self.n_features:
+            count = table.X.shape[1]
+            found = "1 column of numbers" if count == 1 else f"{count} columns of numbers"
             raise Refused(
-                f"{table.source} has {_count(table.X.shape[1])}, but {self.path} was learned with "
+                f"{table.source} has {found}, but {self.path} was learned with "
                 f"{self.n_features}; leave out the columns that are no features"
             )
         if self.scaler is None:
@@ -144,10 +147,83 @@ def load(model: Any) -> Fitted:
     return Fitted(path, scaler, learner, metric, n_features, names, Memory.in_model(learner))
 
 
-def _some(names: Any, most: int = 8) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(map(repr, names[:most])) + more
+def describe(fitted: Fitted) -> dict[str, Any]:
+    """Everything that a model says about itself, as numbers and texts; what it does not say is left out."""
+    steps = [] if fitted.scaler is None else [type(step).__name__ for _, step in fitted.scaler.steps]
+    found: dict[str, Any] = {
+        "model": type(fitted.learner).__name__,
+        "parameters": repr(fitted.learner),
+        "steps": steps,
+        "n_features": fitted.n_features,
+        "columns": list(fitted.names),
+    }
+    if (seen := Seen.in_model(fitted.learner)) is not None:
+        found["rows_learned_from"] = seen.n_rows
+    memory = fitted.memory
+    if memory is None:
+        return found
+    return found | {
+        "data": memory.source,
+        "columns": list(memory.columns),
+        "kinds": list(memory.kinds),
+        "missing": memory.missing,
+        "vector_column": memory.vector_column,
+        "id_column": memory.id_column,
+        "label_column": memory.label_column,
+        "study": {name: value for name, value in memory.study.items() if name != "figures_as_text"},
+    }
 
 
-def _count(columns: int) -> str:
-    return "1 column of numbers" if columns == 1 else f"{columns} columns of numbers"
+def facts(fitted: Fitted) -> dict[str, str]:
+    """The same in words, by what they are about."""
+    found = describe(fitted)
+    before = f" after {', '.join(found['steps'])}" if found["steps"] else ""
+    said = {"model": f"{found['model']}{before}"}
+    memory = fitted.memory
+    if memory is None:
+        said["columns"] = _columns(fitted)
+        said["remembers"] = "nothing of its data; models of nearwise learn do"
+        return said
+    study = memory.study
+    known_by = "" if study["fingerprint"] is None else f", fingerprint {study['fingerprint']}"
+    said["data"] = f"{memory.source}, {study['rows']:,} rows{known_by}"
+    said["columns"] = _columns(fitted)
+    for name, column in (("ids", memory.id_column), ("labels", memory.label_column)):
+        if column is not None:
+            said[name] = f"column {column!r}"
+    said["missing values"] = _FILLED[memory.missing]
+    said["learned from"] = f"{study['learned_from']}"
+    said["how"] = _how(study)
+    kept = "; the distance before is kept" if study["kept_prior"] else ""
+    gap = "" if study["gap"] is None else f", relative gap {study['gap']:.1e}"
+    said["outcome"] = f"{study['status']} after {study['iterations']:,} iterations{gap}{kept}"
+    said["measured on"] = study["measured_on"] or "nothing"
+    return said
+
+
+def _columns(fitted: Fitted) -> str:
+    memory = fitted.memory
+    if memory is not None and memory.vector_column is not None:
+        return f"vectors of {fitted.n_features:,} numbers in column {memory.vector_column!r}"
+    names = fitted.names if memory is None else memory.columns
+    if not names:
+        return (
+            f"{fitted.n_features:,} numbers without names" if fitted.n_features is not None else "not known"
+        )
+    kinds = [""] * len(names) if memory is None else memory.kinds
+    listed = (
+        f"{name!r}{f' ({kind})' if kind not in ('', 'number') else ''}"
+        for name, kind in zip(names, kinds, strict=True)
+    )
+    return f"{len(names):,}: {', '.join(listed)}"
+
+
+def _how(study: Mapping[str, Any]) -> str:
+    parts = [f"method {study['method']}"]
+    if study["kernel"] is not None:
+        chosen = f" ({study['choice']})" if study.get("choice") else ""
+        parts.append(f"kernel {study['kernel']}{chosen}")
+    if study["penalty"] is not None:
+        parts.append(f"penalty {study['penalty']:.3g}")
+    parts += [f"{study['rank']:,} dimensions", "standardised" if study["scaled"] else "not scaled"]
+    return ", ".join([*parts, f"seed {study['seed']}"])

@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,6 @@ from nearwise.learners.coordinate_metrics import JoinedMetric
 from nearwise.learners.metric import KernelMetric
 from nearwise.model.blocks import Constraints
 from nearwise.solving.result import Status
-from nearwise.study.structure import column_groups
 
 CHOOSING, LEARNING = "choosing the penalty", "learning"
 FIXED_RANK, HIGHEST_RANK = 10, 30  # of the method "fixed-rank", unless a rank is given
@@ -211,34 +210,40 @@ def fit(
     rows, labels = _training(codes, rows, constraints) if codes is not None else (np.arange(len(X)), None)
     wanted = preparation(table.kinds, table.missing, settings.scale)
     steps, part = fitted(wanted, X[rows], table.names)
+
+    def learned() -> Any:
+        if settings.method == "online":
+            from nearwise.study import stream
+
+            return stream.learn(part, labels, constraints, rows, settings, watch)
+        n_classes = 0 if labels is None else len(set(labels.tolist()) - {None})
+        learner = estimator(settings, part.shape[1], n_classes).set_params(callback=watch)
+        if settings.structure == "blocks":
+            names = table.names if steps is None else steps.get_feature_names_out(table.names)
+            learner.set_params(groups=column_groups(settings.groups, list(map(str, names))))
+        learner.fit(part, labels, constraints=constraints, sample_ids=rows)
+        return learner.set_params(callback=None, checkpoint=None)
+
+    found = watched(learned, rows, settings, watch, labels is not None)
+    return found if steps is None else replace(found, model=Pipeline([*steps.steps, ("learn", found.model)]))
+
+
+def watched(
+    learned: Callable[[], Any], rows: Index, settings: Settings, watch: Watch, from_labels: bool
+) -> Fit:
+    """What a function learns from rows of a table, and why it was ended early, where it was.
+
+    A learner says itself when its time ran out.
+    """
     with watch.interruptible(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         watch.started = time.perf_counter()
         try:
-            if settings.method == "online":
-                from nearwise.study import stream
-
-                learner = stream.learn(part, labels, constraints, rows, settings, watch)
-            else:
-                n_classes = 0 if labels is None else len(set(labels.tolist()) - {None})
-                learner = estimator(settings, part.shape[1], n_classes).set_params(callback=watch)
-                if settings.structure == "blocks":
-                    names = table.names if steps is None else steps.get_feature_names_out(table.names)
-                    learner.set_params(groups=column_groups(settings.groups, list(map(str, names))))
-                learner.fit(part, labels, constraints=constraints, sample_ids=rows)
-                learner.set_params(callback=None, checkpoint=None)
+            learner = learned()
         except ValueError as error:
             raise Contradiction(error, rows) from error
-        seconds = watch.seconds
-    model = learner if steps is None else Pipeline([*steps.steps, ("learn", learner)])
-    fit = Fit(model, rows, seconds, "", False, notices_of(caught, learner))
-    return told_how_it_ended(fit, settings, watch, labels is not None)
-
-
-def told_how_it_ended(fit: Fit, settings: Settings, watch: Watch, from_labels: bool) -> Fit:
-    """The same with why it was ended early, where it was; its learner says when time ran out."""
+        fit = Fit(learner, rows, watch.seconds, "", False, _notices(caught, learner))
     # a fit that was asked to end with its last iteration has reached its end
-    learner = fit.learner
     ended = getattr(learner, "status_", None) in (Status.SOLVED, Status.STATIONARY)
     if ended or not watch.stopped:
         return fit
@@ -246,7 +251,9 @@ def told_how_it_ended(fit: Fit, settings: Settings, watch: Watch, from_labels: b
         _restate(learner, f"{settings.max_seconds:g} seconds")
     choosing = watch.phase == CHOOSING and not learner.penalty_scores_
     if choosing and from_labels and learner.result_ is not None:
-        learner.result_ = _unnamed(learner.result_)
+        # of a part of the rows, drawn to choose the penalty: its certificate cannot say which rows
+        unnamed = replace(learner.result_.certificate, worst=())
+        learner.result_ = replace(learner.result_, certificate=unnamed)
     # where the scale of a kernel was being chosen there is none yet
     kept = settings.checkpoint is not None and Path(settings.checkpoint).exists()
     resume = f", and {settings.checkpoint} to go on from" if kept else ""
@@ -261,6 +268,23 @@ def forget_times(learner: Any) -> None:
     if result is not None:
         history = tuple(replace(record, seconds=0.0) for record in result.history)
         learner.result_ = replace(result, history=history)
+
+
+def facts_of(learner: Any, status: str) -> dict[str, Any]:
+    """How a fit ended, as numbers and texts for JSON, which has no infinity."""
+    result = getattr(learner, "result_", None)
+    certificate = getattr(result, "certificate", None)
+    numbers = {
+        "gap": getattr(certificate, "gap", None),
+        "cost": getattr(result, "cost", None),
+        "penalty": getattr(learner, "penalty_", None),
+    }
+    return {
+        "status": status,
+        **{name: float(x) if x is not None and math.isfinite(x) else None for name, x in numbers.items()},
+        "kept_prior": bool(getattr(learner, "kept_prior_", False)),
+        "iterations": int(getattr(learner, "n_iter_", 0)),
+    }
 
 
 def estimator(settings: Settings, n_features: int, n_classes: int = 0) -> Any:
@@ -294,6 +318,22 @@ def estimator(settings: Settings, n_features: int, n_classes: int = 0) -> Any:
     return MetricLearner(**common, structure=settings.structure)
 
 
+def column_groups(groups: Sequence[Sequence[str]], names: Sequence[str]) -> list[list[int]]:
+    """Column numbers of groups of names; one that became several columns, as `colour_red`, means all."""
+    found = []
+    for group in groups:
+        places: list[int] = []
+        for name in group:
+            exact = [k for k, known in enumerate(names) if known == name]
+            made = exact or [k for k, known in enumerate(names) if known.startswith(f"{name}_")]
+            if not made:
+                known_names = ", ".join(map(repr, names[:8]))
+                raise Refused(f"no column {name!r} is learned from; there are {known_names}")
+            places += made
+        found.append(places)
+    return found
+
+
 def _training(codes: Index, rows: Index, constraints: Constraints) -> tuple[Index, NDArray[np.object_]]:
     """The rows of the fit, also those that only constraints speak of, and their labels, as texts or None."""
     named = np.unique(np.concatenate([rows, *(block.object_ids.ravel() for block in constraints.blocks)]))
@@ -313,12 +353,7 @@ def _restate(learner: Any, limit: str) -> None:
         learner.result_ = replace(result, status=Status.LIMIT, limit="time", message=message)
 
 
-def _unnamed(result: Any) -> Any:
-    """A result of a part of the rows, drawn to choose the penalty: its certificate cannot say which rows."""
-    return replace(result, certificate=replace(result.certificate, worst=()))
-
-
-def notices_of(caught: list[warnings.WarningMessage], learner: Any) -> tuple[str, ...]:
+def _notices(caught: list[warnings.WarningMessage], learner: Any) -> tuple[str, ...]:
     """Warnings as sentences, each once. Those on convergence say what the status says."""
     found: dict[str, None] = {}
     for warning in caught:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise._common.types import Index, Mask
+from nearwise.data.side_files import equal_rows, questions_of
 from nearwise.model.blocks import Block, Constraints
 from nearwise.study.evaluation import LARGEST_SAMPLE
 
@@ -111,9 +112,6 @@ def _some_of_every_kind(
     """Which constraints of every block are held out, and the numbers of the kinds that are too few."""
     groups = _groups(constraints)
     kinds = np.concatenate([np.empty(0, dtype="U9"), *(_kinds(block) for block in constraints.blocks)])
-    relations = np.concatenate(
-        [np.empty(0, np.int64), *(np.full(len(block), block.relation) for block in constraints.blocks)]
-    )
     is_held = np.zeros(groups.max(initial=-1) + 1, dtype=bool)
     few: dict[str, int] = {}
     for kind in dict.fromkeys(kinds.tolist()):
@@ -123,7 +121,7 @@ def _some_of_every_kind(
             few[kind] = count
             continue
         for relation in (-1, 0, 1):
-            mine = np.unique(groups[(kinds == kind) & (relations == relation)])
+            mine = np.unique(groups[(kinds == kind) & (constraints.relations == relation)])
             free = rng.permutation(mine[~is_held[mine]])
             wanted = round(part * len(mine)) - int(is_held[mine].sum())
             is_held[free[: max(wanted, 0)]] = True
@@ -145,22 +143,9 @@ def _groups(constraints: Constraints) -> Index:
             alone = np.stack([np.full(len(block), -2 - number), np.arange(len(block))], axis=1)
             keys.append(np.pad(alone, ((0, 0), (0, 2))))
             continue
-        ids = block.object_ids.reshape(len(block), -1, 2)
-        pairs = np.sort(ids, axis=2)
-        if pairs.shape[1] == 2:
-            swapped = (pairs[:, 0] > pairs[:, 1])[:, 0] | (
-                (pairs[:, 0, 0] == pairs[:, 1, 0]) & (pairs[:, 0, 1] > pairs[:, 1, 1])
-            )
-            pairs[swapped] = pairs[swapped][:, ::-1]
-        key = np.full((len(block), 4), -1, np.int64)
-        key[:, : 2 * pairs.shape[1]] = pairs.reshape(len(block), -1)
-        keys.append(key)
-    stacked = np.concatenate(keys)
-    order = np.lexsort(stacked.T[::-1])  # much faster than np.unique of rows
-    is_new = (np.diff(stacked[order], axis=0, prepend=stacked[order[:1]]) != 0).any(axis=1)
-    groups = np.empty(len(stacked), np.int64)
-    groups[order] = np.cumsum(is_new)
-    return groups
+        asked, _ = questions_of(block.object_ids)
+        keys.append(np.pad(asked, ((0, 0), (0, 4 - asked.shape[1])), constant_values=-1))
+    return equal_rows(np.concatenate(keys))
 
 
 def _kinds(block: Block) -> NDArray[np.str_]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import time
-import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +13,8 @@ from numpy.typing import NDArray
 from nearwise._common.errors import Refused
 from nearwise._common.files import whole_file
 from nearwise._common.types import Array
-from nearwise.data import side_files
 from nearwise.data.memory import Memory
-from nearwise.data.side_files import Objects, Reading
+from nearwise.data.side_files import READERS, Objects, Reading, read_many_pairs
 from nearwise.data.steps import with_names
 from nearwise.distributed.files import files_of, open_vectors
 from nearwise.distributed.pairs import is_large
@@ -25,16 +22,7 @@ from nearwise.distributed.vectors import NotFiniteError, Stacked, refuse_not_fin
 from nearwise.model import labelling
 from nearwise.model.blocks import Constraints
 from nearwise.study.fitted import Fitted
-from nearwise.study.fitting import (
-    Contradiction,
-    Fit,
-    Settings,
-    Watch,
-    estimator,
-    forget_times,
-    notices_of,
-    told_how_it_ended,
-)
+from nearwise.study.fitting import Fit, Settings, Watch, estimator, facts_of, forget_times, watched
 
 _NUMBERS = 1 << 22  # of vectors that are transformed at a time
 
@@ -61,19 +49,14 @@ def open_files(
 
 
 def side_information(
-    vectors: Stacked, *, pairs: str | None, triplets: str | None, distances: str | None, how: Reading
+    vectors: Stacked, files: Mapping[str, str | None], how: Reading
 ) -> tuple[Constraints, tuple[str, ...]]:
-    """What files of pairs, triplets and distances say about the rows, by id or row number, and notices."""
+    """What files say about the rows, by id or row number, and notices; `files` by the names of `READERS`."""
     objects = Objects(len(vectors), vectors.ids)
     found, notices = Constraints(), tuple[str, ...]()
-    for source, read in (
-        (pairs, side_files.read_pairs),
-        (triplets, side_files.read_triplets),
-        (distances, side_files.read_distances),
-    ):
+    for kind, source in files.items():
         if source is not None:
-            if read is side_files.read_pairs and is_large(source):
-                read = side_files.read_many_pairs
+            read = read_many_pairs if kind == "pairs" and is_large(source) else READERS[kind]
             side = read(source, objects, how)
             found, notices = found + side.constraints, notices + side.notices
     return found, notices
@@ -92,7 +75,7 @@ def write_coordinates(fitted: Fitted, vectors: Stacked, target: str, whole: bool
     blocks = ((low, fitted.transform(_part(vectors, low, low + step), whole)) for low in starts)
     first = next(blocks)
     width = first[1].shape[1]
-    names = [f"{type(fitted.learner).__name__.lower()}{k}" for k in range(width)]
+    names = fitted.names_of(first[1])
     with whole_file(target) as path:
         if target.lower().endswith(".npy"):
             _write_npy(path, (n, width), itertools.chain([first], blocks))
@@ -146,35 +129,26 @@ def fit_in_pieces(vectors: Stacked, constraints: Constraints, settings: Settings
     Nothing is held out and nothing standardised: that needs all rows at once.
     """
     every = np.arange(len(vectors))
-    with watch.interruptible(), warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        watch.started = time.perf_counter()
+
+    def learned() -> Any:
         watch.show(watch.phase)
-        try:
-            n_classes = _labelled(vectors)[1] if settings.method == "fixed-rank" else 0
-            learner = estimator(settings, vectors.shape[1], n_classes).set_params(callback=watch)
-            learner.fit(
-                vectors,
-                vectors.labels,
-                constraints=constraints if len(constraints) else None,
-                sample_ids=every if len(constraints) else None,
-            )
-        except ValueError as error:
-            raise Contradiction(error, every) from error
-    learner.set_params(callback=None, checkpoint=None)
-    fit = Fit(learner, every, watch.seconds, "", False, notices_of(caught, learner))
-    return told_how_it_ended(fit, settings, watch, vectors.labels is not None)
+        n_classes = _labelled(vectors)[1] if settings.method == "fixed-rank" else 0
+        learner = estimator(settings, vectors.shape[1], n_classes).set_params(callback=watch)
+        given, ids = (constraints, every) if len(constraints) else (None, None)
+        learner.fit(vectors, vectors.labels, constraints=given, sample_ids=ids)
+        return learner.set_params(callback=None, checkpoint=None)
+
+    return watched(learned, every, settings, watch, vectors.labels is not None)
 
 
 def story(
     fit: Fit, vectors: Stacked, constraints: Constraints, settings: Settings, source: str
 ) -> dict[str, Any]:
     """What there is to tell of a fit, by the names that `Outcome.as_json` has for it."""
-    learner, result = fit.learner, fit.learner.result_
+    learner = fit.learner
     count, n_classes = _labelled(vectors)
     parts = [f"{count:,} labelled rows in {n_classes:,} classes"] if count else []
     parts += [constraints.counted()] if len(constraints) else []
-    certificate = getattr(result, "certificate", None)
     return {
         "data": source,
         "fingerprint": None,
@@ -188,12 +162,7 @@ def story(
         "kernel": None,
         "scaled": False,
         "seed": settings.seed,
-        "status": learner.status_.name,
-        "gap": None if certificate is None else certificate.gap,
-        "cost": getattr(result, "cost", None),
-        "penalty": getattr(learner, "penalty_", None),
-        "kept_prior": bool(learner.kept_prior_),
-        "iterations": int(learner.n_iter_),
+        **facts_of(learner, learner.status_.name),
     }
 
 

@@ -160,12 +160,17 @@ def convergence(model: Any) -> Convergence:
 
 def label_pairs(y: ArrayLike, n_pairs: int = PAIRS, seed: int = 0) -> tuple[Index, NDArray[np.bool_]]:
     """Random pairs of rows with a label, half of them of equal labels where possible, and which are those."""
-    labels = labelling.cleaned(np.asarray(y, dtype=object))
-    codes, _ = labelling.coded_objects([label if has_label(label) else None for label in labels])
+    codes, _ = label_codes(labelling.cleaned(np.asarray(y, dtype=object)))
     known = np.flatnonzero(codes >= 0)
     if known.size < 2:
         raise Missing("Fewer than two rows have a label.")
     return labelled_pairs(codes, known, n_pairs, seed)
+
+
+def label_codes(labels: Sequence[Any]) -> tuple[Index, tuple[str, ...]]:
+    """Labels as numbers, -1 for none, and the names of their classes."""
+    codes, found = labelling.coded_objects([label if has_label(label) else None for label in labels])
+    return codes.astype(np.int64), tuple(label_text(label) for label in found)
 
 
 def has_label(label: Any) -> bool:

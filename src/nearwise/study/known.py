@@ -12,10 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from nearwise._common.errors import Refused, RowsError
 from nearwise._common.reading import id_list
 from nearwise._common.types import Index
-from nearwise.data import side_files, tables
-from nearwise.data.side_files import CONFLICTS, Answers, Objects, Reading, Side
-from nearwise.data.steps import CATEGORY
-from nearwise.data.tables import Table
+from nearwise.data import tables
+from nearwise.data.side_files import CONFLICTS, READERS, Answers, Objects, Reading, Side
+from nearwise.data.tables import CATEGORY, Table
 from nearwise.data.tables.numerals import Numerals, number
 from nearwise.model import labelling
 from nearwise.model.blocks import Block, Constraints, Stated
@@ -107,22 +106,16 @@ def from_files(
     similar_above: float | None = None,
     conflicts: str | None = None,
     roles: Mapping[str, str] | None = None,
-    ids: str | None = None,
-    drop: Sequence[str] = (),
-    features: Sequence[str] = (),
     decimal: str | None = None,
     thousands: str | None = None,
-    missing: str = "refuse",
-    categorical: str = "refuse",
-    convert: Sequence[str] = (),
-    categories: Sequence[str] = (),
+    **columns: Any,
 ) -> Known:
     """A data file and files of side information, which name objects by id or by row number from 0.
 
     Parameters
     ----------
-    data, labels, ids, drop, features, decimal, thousands, missing, categorical, convert, categories : as in
-        `nearwise.tables.read`
+    data, labels, decimal, thousands : as in `nearwise.tables.read`
+    columns : further parameters of it: ids, drop, features, missing, categorical, convert, categories
     pairs, triplets, distances : files with two objects a line and 1 or 0 (similar or not); with three, the
         first nearer to the second than to the third; with two and their distance
     squared : whether these distances are squared ones
@@ -132,19 +125,7 @@ def from_files(
     roles : columns of these files whose names do not say what they are, by role: "first", "second", "third",
         "fourth" (objects), "similar", "rating", "distance", "relation", "weight", "annotator"
     """
-    table = tables.read(
-        data,
-        labels=labels,
-        ids=ids,
-        drop=drop,
-        features=features,
-        decimal=decimal,
-        thousands=thousands,
-        missing=missing,
-        categorical=categorical,
-        convert=convert,
-        categories=categories,
-    )
+    table = tables.read(data, labels=labels, decimal=decimal, thousands=thousands, **columns)
     return with_files(
         table,
         pairs=pairs,
@@ -181,12 +162,8 @@ def with_files(
     # rows that are numbered with those that are left out are called by these numbers
     ids = table.row_names if table.ids is not None or table.rows is not None else None
     objects = Objects(len(table.X), ids, table.left_out)
-    readers = (
-        (pairs, side_files.read_pairs),
-        (triplets, side_files.read_triplets),
-        (distances, side_files.read_distances),
-    )
-    sides = tuple(read(source, objects, how) for source, read in readers if source is not None)
+    files = {"pairs": pairs, "triplets": triplets, "distances": distances}
+    sides = tuple(READERS[kind](file, objects, how) for kind, file in files.items() if file is not None)
     used = {role for side in sides for role in side.roles}
     for role, column in how.roles.items():
         if role not in used:

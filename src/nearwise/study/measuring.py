@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from nearwise._common.errors import Refused
 from nearwise._common.types import Index
-from nearwise.data.tables import Seen, Table
+from nearwise.data.memory import Seen
+from nearwise.data.tables import Table
 from nearwise.model.blocks import Constraints
 from nearwise.study import evaluation
 from nearwise.study.before_after import StartUnknownWarning, measures, start_note
@@ -40,16 +41,6 @@ class Measurement:
     flattery: str = ""
 
 
-@dataclass(frozen=True, eq=False)
-class _Given:
-    """What there is enough of to measure on: rows with labels, constraints, both as text, and what is not."""
-
-    rows: Index
-    constraints: Constraints
-    text: str
-    notices: tuple[str, ...]
-
-
 def measure(
     fitted: Fitted, known: Known, *, train: Table | None = None, unseen_only: bool = False, seed: int = 0
 ) -> Measurement:
@@ -69,7 +60,7 @@ def measure(
         kind = type(fitted.learner).__name__
         raise Refused(f"{fitted.path} holds a {kind}, and no distance before learning to compare it with")
     measured, seen, about = _unseen(fitted, known, unseen_only)
-    given = _given(known, measured)
+    rows, constraints, text, few = _given(known, measured)
     codes, n = known.codes, len(known.table.X)
     X, among = known.table.X, None
     if train is not None:
@@ -87,12 +78,12 @@ def measure(
     if before is None:
         raise Refused(f"{fitted.path}: the model does not tell from which distance it started")
     figures: list[Figure] = []
-    if codes is not None and len(given.rows):
-        figures += evaluation.from_labels(before, after, codes, given.rows, among, seed)
-    figures += evaluation.from_constraints(before, after, given.constraints, n, seed)
-    start = start_note(fitted.learner)
-    notices = tuple(notice for notice in (*known.notices, about, *given.notices, start) if notice)
-    return Measurement(given.text, tuple(figures), seen, notices, "" if unseen_only else about)
+    if codes is not None and len(rows):
+        figures += evaluation.from_labels(before, after, codes, rows, among, seed)
+    figures += evaluation.from_constraints(before, after, constraints, n, seed)
+    said = (*known.notices, about, few, start_note(fitted.learner))
+    notices = tuple(notice for notice in said if notice)
+    return Measurement(text, tuple(figures), seen, notices, "" if unseen_only else about)
 
 
 def _unseen(fitted: Fitted, known: Known, unseen_only: bool) -> tuple[NDArray[np.bool_], int | None, str]:
@@ -117,7 +108,8 @@ def _unseen(fitted: Fitted, known: Known, unseen_only: bool) -> tuple[NDArray[np
     return left, count, "" if left.all() else f"{found}; {n - int(left.sum()):,} rows are left out"
 
 
-def _given(known: Known, measured: NDArray[np.bool_]) -> _Given:
+def _given(known: Known, measured: NDArray[np.bool_]) -> tuple[Index, Constraints, str, str]:
+    """What there is enough of: rows with labels, constraints, both as text; and a sentence on what is not."""
     known_constraints = known.constraints.restricted_to(np.flatnonzero(measured))[0]
     rows, found = np.empty(0, np.int64), []
     if known.codes is not None:
@@ -129,6 +121,6 @@ def _given(known: Known, measured: NDArray[np.bool_]) -> _Given:
     needed = f"{FEWEST} or more of a kind are needed"
     if not enough:
         raise Refused(f"too little to measure on: {listed(few or ['nothing is left'])}; {needed}")
-    notices = (f"too little to measure on, and left out: {listed(few)}; {needed}",) if few else ()
+    left_out = f"too little to measure on, and left out: {listed(few)}; {needed}" if few else ""
     rows = rows if len(rows) >= FEWEST else rows[:0]
-    return _Given(rows, with_enough(known_constraints), listed(enough), notices)
+    return rows, with_enough(known_constraints), listed(enough), left_out

@@ -48,7 +48,10 @@ def nearest(
         centre = data.mean(axis=0)
         data = data - centre
         queries = None if queries is None else queries - centre
-        candidates = partial(_among_coordinates, metric, _searched(metric, data))
+        from sklearn.neighbors import NearestNeighbors
+
+        search = NearestNeighbors(algorithm="brute").fit(metric.isometric(data))
+        candidates = partial(_among_coordinates, metric, search)
     itself = queries is None
     objects = data if queries is None else queries
     count = min(k + SPARE, len(data) - itself)
@@ -62,17 +65,10 @@ def nearest(
     return rows, distances
 
 
-def _searched(metric: Metric | DiagonalMetric, data: Array) -> Any:
-    """scikit-learn's search by all distances, among coordinates of the data."""
-    from sklearn.neighbors import NearestNeighbors
-
-    return NearestNeighbors(algorithm="brute").fit(metric.isometric(data))
-
-
 def _among_coordinates(
     metric: Metric | DiagonalMetric, search: Any, block: Array, count: int, itself: int | None
 ) -> Index:
-    """Candidates by Euclidean distances, which a linear metric's are."""
+    """Candidates by scikit-learn's search among coordinates: a linear metric's distances are Euclidean."""
     asked = metric.isometric(block)
     with threads.by_work(float(asked.size) * search.n_samples_fit_):
         found: Index = search.kneighbors(asked, count + (itself is not None), return_distance=False)

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,15 +16,14 @@ from sklearn.pipeline import Pipeline
 
 from nearwise._common.errors import Refused
 from nearwise._common.types import Index
-from nearwise.data.memory import Memory
+from nearwise.data.memory import Memory, Seen
 from nearwise.data.steps import with_names
-from nearwise.data.tables import Seen
 from nearwise.study import evaluation, fitting
 from nearwise.study.before_after import measures
-from nearwise.study.evaluation import VERDICTS, Figure
 from nearwise.study.fitting import Contradiction, Fit, Settings, Watch
 from nearwise.study.holding_out import Split, counts, hold_out, listed, numbered
 from nearwise.study.known import Known
+from nearwise.study.resampling import VERDICTS, Figure
 
 Pairs = tuple[Index, NDArray[np.bool_]]
 
@@ -107,8 +105,8 @@ class Outcome:
     def origin(self) -> str:
         """What was learned from, as text."""
         parts = []
-        if len(self.split.learned_rows):
-            n_classes = len(np.unique(self._codes[self.split.learned_rows]))
+        if self.known.codes is not None and len(self.split.learned_rows):
+            n_classes = len(np.unique(self.known.codes[self.split.learned_rows]))
             parts.append(f"{numbered(len(self.split.learned_rows), 'labelled rows')} in {n_classes} classes")
         parts += [numbered(count, kind) for kind, count in counts(self.split.learned).items()]
         return listed(parts) if parts else ""
@@ -202,8 +200,6 @@ class Outcome:
     def as_json(self) -> dict[str, Any]:
         """Everything as numbers and texts; equal for equal runs but for `seconds`."""
         learner, table = self.fit.learner, self.known.table
-        result = getattr(learner, "result_", None)
-        certificate = getattr(result, "certificate", None)
         return {
             "data": table.source,
             "fingerprint": table.fingerprint(),
@@ -220,12 +216,7 @@ class Outcome:
             "choice_scores": [list(pair) for pair in getattr(learner, "choice_scores_", ())],
             "scaled": self.settings.scale,
             "seed": self.settings.seed,
-            "status": self.status,
-            "gap": None if certificate is None else _finite(certificate.gap),
-            "cost": _finite(getattr(result, "cost", math.nan)),
-            "penalty": _finite(getattr(learner, "penalty_", None) or math.nan),
-            "kept_prior": bool(getattr(learner, "kept_prior_", False)),
-            "iterations": int(getattr(learner, "n_iter_", 0)),
+            **fitting.facts_of(learner, self.status),
             "seconds": self.fit.seconds,
             "figures": [figure.as_json() for figure in self.figures],
             "worst": [{key: item for key, item in found.items() if key != "row"} for found in self.worst],
@@ -238,11 +229,6 @@ class Outcome:
         if self.fit.choosing:
             return " (being tried)"
         return " (chosen)" if self.fit.learner.penalty_scores_ else " (too little is known to choose one)"
-
-    @property
-    def _codes(self) -> Index:
-        assert self.known.codes is not None
-        return self.known.codes
 
 
 def learn(known: Known, settings: Settings | None = None, watch: Watch | None = None) -> Outcome:
@@ -269,13 +255,10 @@ def learn(known: Known, settings: Settings | None = None, watch: Watch | None = 
     pairs: Pairs | None = None
     before, after = measures(fit.model, X)
     assert before is not None
-    if len(split.held_rows):
-        codes = known.codes
-        assert codes is not None
-        figures += evaluation.from_labels(
-            before, after, codes, split.held_rows, split.learned_rows, settings.seed
-        )
-        pairs = evaluation.labelled_pairs(codes, split.held_rows, evaluation.PAIRS, settings.seed)
+    if known.codes is not None and len(split.held_rows):
+        codes, held, seed = known.codes, split.held_rows, settings.seed
+        figures += evaluation.from_labels(before, after, codes, held, split.learned_rows, seed)
+        pairs = evaluation.labelled_pairs(codes, held, evaluation.PAIRS, seed)
     if len(split.held):
         figures += evaluation.from_constraints(before, after, split.held, len(X), settings.seed)
         pairs = pairs or _given_pairs(split)
@@ -295,7 +278,3 @@ def _change(figure: Figure) -> str:
     """A figure with its values, like "5-NN error (from 4.5 % to 3.1 %)"."""
     before, after = (text.partition(" (")[0] for text in figure.texts())
     return f"{figure.name} (from {before} to {after})"
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None

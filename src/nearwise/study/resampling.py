@@ -30,6 +30,10 @@ class Interval(NamedTuple):
     low: float
     high: float
 
+    def with_zero(self) -> Interval:
+        """The same, reaching to 0: what chance alone may explain."""
+        return Interval(self.value, min(self.low, 0.0), max(self.high, 0.0))
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -150,7 +154,7 @@ def _tested(change: Interval | None, before: Array, after: Array) -> Interval | 
     risen, fallen = int(np.sum(after > before)), int(np.sum(after < before))
     if change is None or (risen + fallen and binomtest(risen, risen + fallen).pvalue <= 0.05):
         return change
-    return Interval(change.value, min(change.low, 0.0), max(change.high, 0.0))
+    return change.with_zero()
 
 
 def _multiplicities(size: int, count: int, rng: np.random.Generator) -> Array:

@@ -22,7 +22,7 @@ from nearwise.learners.base import PriorKeptWarning
 from nearwise.learners.online_learner import OnlineLearner
 from nearwise.model import constraints as c
 from nearwise.model.blocks import Constraints
-from nearwise.online.feedback import Pieces, of_blocks
+from nearwise.online.feedback import of_blocks
 
 if TYPE_CHECKING:
     from nearwise.study.fitting import Settings, Watch
@@ -53,8 +53,9 @@ def learn(
     if labels is not None:
         side = c.from_labels(labels, random_state=settings.seed) + side
     pieces, _ = of_blocks(side.blocks).repeated()  # the learner counts repetitions
-    pieces = _shuffled(pieces, settings.seed)
-    note = _fingerprint(X, pieces, settings)
+    pieces = pieces.part(np.random.RandomState(settings.seed).permutation(len(pieces)))
+    parts = (pieces.rows, pieces.relation, pieces.bound, pieces.weights)
+    note = digest(X, settings.rank, settings.seed, *parts)[:SHORT]
     path = None if settings.checkpoint is None else Path(settings.checkpoint)
     learner = _resumed(path, note) if path is not None and path.exists() else _started(X, settings)
     stored, stop = time.perf_counter(), False
@@ -77,22 +78,11 @@ def learn(
     return learner
 
 
-def _shuffled(pieces: Pieces, seed: int) -> Pieces:
-    order = np.random.RandomState(seed).permutation(len(pieces))
-    return pieces.part(order)
-
-
 def _started(X: Array, settings: Settings) -> OnlineLearner:
     """A learner that has seen the data, for bounds and subspace, and no feedback yet."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PriorKeptWarning)
         return OnlineLearner(rank=settings.rank, random_state=settings.seed).fit(X)
-
-
-def _fingerprint(X: Array, pieces: Pieces, settings: Settings) -> str:
-    return digest(
-        X, settings.rank, settings.seed, pieces.rows, pieces.relation, pieces.bound, pieces.weights
-    )[:SHORT]
 
 
 def _store(learner: OnlineLearner, path: Path, note: str) -> None:

@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise._common.types import Array, Index
-from nearwise.linalg.nearest import nearest
 from nearwise.model.blocks import Block, Constraints
 from nearwise.study.before_after import Measured, measures
 from nearwise.study.by_kind import relative_margins
-from nearwise.study.evaluation import LARGEST_SAMPLE, Distance
+from nearwise.study.evaluation import LARGEST_SAMPLE, Distance, nearest_rows
 from nearwise.study.known import Known
 from nearwise.study.outcome import Outcome
 
@@ -91,17 +90,15 @@ def left_out(known: Known) -> str | None:
 
 def as_columns(found: Iterable[Suspect], known: Known) -> dict[str, NDArray[np.object_]]:
     """Suspects as columns of a table file, in the user's names; no cell is a formula to a spreadsheet."""
-    names = ("kind", "object_1", "object_2", "object_3", "object_4", "given", "suggested", "score", "reason")
+    objects = ("object_1", "object_2", "object_3", "object_4")
+    names = ("kind", *objects, "given", "suggested", "score", "reason", "source", "held_out")
     lines = []
     for suspect in found:
-        objects = [known.name(row) for row in suspect.rows] + [""] * (4 - len(suspect.rows))
-        texts = [suspect.kind, *objects, suspect.given, suspect.suggested]
+        called = [known.name(row) for row in suspect.rows] + [""] * (4 - len(suspect.rows))
+        texts = [suspect.kind, *called, suspect.given, suspect.suggested]
         ends = [suspect.why, suspect.where, "yes" if suspect.held_out else "no"]
         lines.append([*map(inert, texts), round(suspect.score, 3), *map(inert, ends)])
-    table = np.empty((len(lines), len(names) + 2), dtype=object)
-    for row, line in enumerate(lines):
-        table[row] = line
-    return dict(zip((*names, "source", "held_out"), table.T, strict=True))
+    return {name: np.array([line[k] for line in lines], dtype=object) for k, name in enumerate(names)}
 
 
 def _labels(after: Measured, codes: Index, classes: tuple[str, ...], held: Index) -> Iterable[Suspect]:
@@ -113,16 +110,12 @@ def _labels(after: Measured, codes: Index, classes: tuple[str, ...], held: Index
     if len(asked) > LARGEST_SAMPLE:  # of more, those that were held out, then others
         rest = np.random.RandomState(0).permutation(np.setdiff1d(labelled, held))
         asked = np.sort(np.concatenate([held, rest])[:LARGEST_SAMPLE])
-    own = np.searchsorted(labelled, asked)
-    found = nearest(
-        lambda part, rest: after.between(asked[part], labelled[rest]), len(asked), len(labelled), k, own
-    )
-    votes = np.zeros((len(asked), len(classes)))
-    np.add.at(votes, (np.arange(len(asked))[:, np.newaxis], codes[labelled[found]]), 1 / k)
-    mine = votes[np.arange(len(asked)), codes[asked]]
-    votes[np.arange(len(asked)), codes[asked]] = -1.0
+    every, votes = np.arange(len(asked)), np.zeros((len(asked), len(classes)))
+    np.add.at(votes, (every[:, np.newaxis], codes[nearest_rows(after, asked, labelled, k)]), 1 / k)
+    mine = votes[every, codes[asked]]
+    votes[every, codes[asked]] = -1.0
     best = votes.argmax(axis=1)
-    share = votes[np.arange(len(asked)), best]
+    share = votes[every, best]
     aside = np.isin(asked, held)
     for place in np.flatnonzero((share >= _OTHERS - 1e-9) & (mine <= _OWN + 1e-9)):
         other = classes[best[place]]

@@ -7,18 +7,13 @@ error names the file and its line (of a text file) or row (counted from 0, of th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
 from nearwise._common.types import Array, Index, Mask
-from nearwise.data.side_files._answers import CONFLICTS, Annotator, Answers, settle
-from nearwise.data.side_files._file import File, Objects, each, open_side
-from nearwise.data.side_files._many import many_pairs
-from nearwise.data.side_files._roles import DISTANCES, PAIRS, ROLES, TRIPLETS, named_role, plain
+from nearwise.data.side_files._answers import CONFLICTS, Annotator, Answers, equal_rows, questions_of, settle
+from nearwise.data.side_files._file import AS_IS, File, Objects, Reading, Side, each, open_side
+from nearwise.data.side_files._many import read_many_pairs
+from nearwise.data.side_files._roles import DISTANCES, PAIRS, ROLES, TRIPLETS, answer, plain, turns
 from nearwise.data.tables import TableError
 from nearwise.data.tables._table import shown
 from nearwise.data.tables.numerals import Numerals, is_numeral, number, wanted
@@ -28,74 +23,20 @@ from nearwise.model.relations import RELATIONS, SIGNS, sign_written
 
 __all__ = [
     "CONFLICTS",
+    "READERS",
     "ROLES",
     "Annotator",
     "Answers",
     "Objects",
     "Reading",
     "Side",
+    "equal_rows",
+    "questions_of",
     "read_distances",
     "read_many_pairs",
     "read_pairs",
     "read_triplets",
 ]
-
-_WORDS = {word: True for word in ("1", "yes", "y", "true", "similar", "same")} | {
-    word: False for word in ("0", "-1", "no", "n", "false", "dissimilar", "different")
-}
-_PLAIN_WORDS = ("1", "0", "-1", "yes", "no", "y", "n", "true", "false")  # whose meaning turns with the title
-
-
-class Reading(NamedTuple):
-    """How files of feedback are read.
-
-    Attributes
-    ----------
-    roles : names of columns by what they are, see `ROLES`, where their names do not say it
-    similar_above : pairs with a rating above it are similar, and those below are not
-    conflicts : what to do where answers to one question differ: "keep" all, those of the "majority", or
-        "drop" them; by default pairs and distances are refused, and triplets kept
-    squared : whether distances are squared ones
-    decimal, thousands : as in `tables.read`
-    """
-
-    roles: Mapping[str, str] = {}
-    similar_above: float | None = None
-    conflicts: str | None = None
-    squared: bool = False
-    decimal: str | None = None
-    thousands: str | None = None
-
-
-AS_IS = Reading()
-
-
-@dataclass(frozen=True, eq=False)
-class Side:
-    """Constraints that a file held, by row number of the data.
-
-    Attributes
-    ----------
-    constraints : by row number
-    lines : the line of the file (of a text file; else its row) of every constraint, in their order
-    source : the file, as the user named it
-    unit : "line" or "row": what `lines` counts
-    notices : what the user should know about how the file was read
-    answers : repetitions, conflicts and annotators, counted; None for constraints that are from no file
-    roles : those whose columns the file has
-    """
-
-    constraints: Constraints
-    lines: NDArray[np.int64]
-    source: str
-    unit: str = "line"
-    notices: tuple[str, ...] = ()
-    answers: Answers | None = None
-    roles: tuple[str, ...] = ()
-
-    def place(self, constraint: int) -> str:
-        """Where a constraint is in the file, for messages: "line 17"."""
-        return f"{self.unit} {self.lines[constraint]}"
 
 
 def read_pairs(source: str, objects: Objects, how: Reading = AS_IS) -> Side:
@@ -110,34 +51,21 @@ def read_pairs(source: str, objects: Objects, how: Reading = AS_IS) -> Side:
     objects : of the data
     how : what the user says about the files
     """
-    file = open_side(source, PAIRS, objects, how.roles, lambda cell: _word(cell) is not None)
+    file = open_side(source, PAIRS, objects, how.roles, lambda cell: answer(cell) is not None)
     if how.similar_above is not None:
         _leave_out_undecided(file, how)
     pairs, weights = file.objects_and_weights()
     file.refuse_self_pairs(pairs, "first")
     above = how.similar_above
     similar = _similar(file) if above is None else _ratings(file, how) > above
+    questions, _ = questions_of(pairs)
     both = "similar and dissimilar"
-    kept, answers = _settled(file, PAIRS.what, np.sort(pairs, axis=1), similar, weights, how, both)
+    kept, answers = settle(file, PAIRS.what, questions, similar, weights, how.conflicts, both)
     rows = np.flatnonzero(kept)
     order = rows[np.argsort(~similar[rows], kind="stable")]
     near, far = order[similar[order]], order[~similar[order]]
     found = c.similar(pairs[near], _part(weights, near)) + c.dissimilar(pairs[far], _part(weights, far))
     return _side(file, found, order, answers, how)
-
-
-def read_many_pairs(source: str, objects: Objects, how: Reading = AS_IS) -> Side:
-    """Pairs of Parquet files, or a folder of them, of which only a part is in memory at a time.
-
-    Parameters as in `read_pairs`. Repetitions and answers that differ are not looked for.
-    """
-
-    def word(cell: str, turned: bool) -> bool | None:
-        said = _word(cell)
-        return said if said is None or _written(cell) not in _PLAIN_WORDS else said is not turned
-
-    found, notices = many_pairs(source, objects, how, word, lambda title: named_role(title) == "dissimilar")
-    return Side(found, np.empty(0, np.int64), source, "row", notices)
 
 
 def read_triplets(source: str, objects: Objects, how: Reading = AS_IS) -> Side:
@@ -150,13 +78,11 @@ def read_triplets(source: str, objects: Objects, how: Reading = AS_IS) -> Side:
     near, far = (rows[:, [0, 1]], rows[:, [0, 2]]) if rows.shape[1] == 3 else (rows[:, :2], rows[:, 2:])
     file.refuse_self_pairs(near, "first")
     file.refuse_self_pairs(far, "first" if rows.shape[1] == 3 else "third")
-    near, far = np.sort(near, axis=1), np.sort(far, axis=1)
-    same = np.flatnonzero((near == far).all(axis=1))
+    questions, turned = questions_of(np.hstack([near, far]))
+    same = np.flatnonzero((questions[:, :2] == questions[:, 2:]).all(axis=1))
     if same.size:
         raise TableError(f"{file.at(same[0])}: a distance is compared with itself")
-    turned = (near[:, 0] > far[:, 0]) | ((near[:, 0] == far[:, 0]) & (near[:, 1] > far[:, 1]))
-    questions = np.where(turned[:, None], np.hstack([far, near]), np.hstack([near, far]))
-    kept, answers = _settled(file, TRIPLETS.what, questions, turned, weights, how, None)
+    kept, answers = settle(file, TRIPLETS.what, questions, turned, weights, how.conflicts)
     order = np.flatnonzero(kept)
     return _side(file, c.closer(rows[order], weights=_part(weights, order)), order, answers, how)
 
@@ -186,16 +112,9 @@ def read_distances(source: str, objects: Objects, how: Reading = AS_IS) -> Side:
         signs[:] = each(file.cells["relation"], lambda row, cell: _sign(file, row, cell))
     bounds, signs, told = _without_zeros(file, bounds, signs)
     exact = np.flatnonzero((signs == SIGNS["=="]) & told)
-    kept, answers = _settled(
-        file,
-        DISTANCES.what,
-        np.sort(pairs[exact], axis=1),
-        bounds[exact],
-        _part(weights, exact),
-        how,
-        "at two distances",
-        exact,
-    )
+    questions, _ = questions_of(pairs[exact])
+    counts, both = _part(weights, exact), "at two distances"
+    kept, answers = settle(file, DISTANCES.what, questions, bounds[exact], counts, how.conflicts, both, exact)
     told[exact[~kept]] = False
     found, orders = Constraints(), []
     for relation in RELATIONS:
@@ -205,48 +124,16 @@ def read_distances(source: str, objects: Objects, how: Reading = AS_IS) -> Side:
     return _side(file, found, np.concatenate(orders), answers, how)
 
 
-def _settled(
-    file: File,
-    what: str,
-    questions: Index,
-    said: NDArray[np.generic],
-    weights: Array | None,
-    how: Reading,
-    both: str | None,
-    rows: Index | None = None,
-) -> tuple[Mask, Answers]:
-    """Which answers are kept; `rows` are theirs in the file, `both` says what a pair cannot be."""
-    rows = np.arange(len(file)) if rows is None else rows
-
-    def refuse(second: int, first: int) -> None:
-        second, first = int(rows[second]), int(rows[first])
-        names = " and ".join(shown(file.cells[role][second]) for role in ("first", "second"))
-        help_ = "--conflicts keep, majority or drop says what to do"
-        raise TableError(f"{file.at(second)}: {names} are {both}; see {file.where(first)}; {help_}")
-
-    who = file.annotators()
-    return settle(
-        file.source,
-        what,
-        questions,
-        said,
-        conflicts=how.conflicts,
-        weights=weights,
-        annotators=None if who is None else [who[row] for row in rows],
-        lines=file.place_of_rows[rows],
-        refuse=None if both is None else refuse,
-    )
+READERS = {"pairs": read_pairs, "triplets": read_triplets, "distances": read_distances}
 
 
 def _side(file: File, constraints: Constraints, order: Index, answers: Answers, how: Reading) -> Side:
     """The result, for constraints whose rows in the file are `order`."""
     if not len(constraints):
         raise TableError(f"{file.source}: nothing is left of it")
-    unit = "row" if file.lines is None else "line"
-    notices = [*file.notices, answers.sentence()]
-    said = tuple(notice for notice in notices if notice)
+    said = tuple(notice for notice in (*file.notices, answers.sentence()) if notice)
     roles = tuple(role for role, name in how.roles.items() if name in file.titles.values())
-    return Side(constraints, file.place_of_rows[order], file.source, unit, said, answers, roles)
+    return Side(constraints, file.places[order], file.source, file.unit, said, answers, roles)
 
 
 def _part(weights: Array | None, rows: Index) -> Array | None:
@@ -258,7 +145,7 @@ def _similar(file: File) -> Mask:
     for role, turned in (("similar", False), ("dissimilar", True)):
         if role in file.cells:
             title = file.titles.get(role, "")
-            turned = turned or named_role(title) == "dissimilar"
+            turned = turned or turns(title)
             found = each(file.cells[role], lambda row, cell: _is_similar(file, row, cell, turned))  # noqa: B023
             if turned:
                 file.notices.append(f"{file.source}: 1 in column {title!r} is read as dissimilar")
@@ -274,15 +161,15 @@ def _similar(file: File) -> Mask:
 
 
 def _is_similar(file: File, row: int, cell: str | None, turned: bool) -> bool:
-    word = _word(cell)
-    if word is None:
+    said = answer(cell, turned)
+    if said is None:
         meant = "1 or 0, yes or no, similar or dissimilar, same or different"
         is_number = number(cell or "") is not None
         more = "; of ratings, --similar-above T says which are similar" if is_number else ""
         raise TableError(
             f"{file.at(row)}: {shown(cell or '')} does not say what the pair is; {meant} do{more}"
         )
-    return word is not turned if _written(cell) in _PLAIN_WORDS else word
+    return said
 
 
 def _leave_out_undecided(file: File, how: Reading) -> None:
@@ -335,17 +222,6 @@ def _sign(file: File, row: int, cell: str | None) -> int:
     if sign is None:
         raise TableError(f"{file.at(row)}: {shown(cell or '')} is not a relation; <=, >= and == are")
     return sign
-
-
-def _word(cell: str | None) -> bool | None:
-    """Whether a pair is similar, by what a cell says; None for a cell that does not say."""
-    return _WORDS.get(_written(cell))
-
-
-def _written(cell: str | None) -> str:
-    text = (cell or "").casefold()
-    value = number(text)
-    return str(int(value)) if value is not None and value.is_integer() else text
 
 
 def _squared_distance(file: File, row: int, cell: str | None, squared: bool, numerals: Numerals) -> float:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearwise._common.types import Array, Index, Mask
+from nearwise.data.tables import TableError
+from nearwise.data.tables._table import shown
+
+if TYPE_CHECKING:
+    from nearwise.data.side_files._file import File
 
 CONFLICTS = ("keep", "majority", "drop")
 _SHOWN = 3  # annotators in a sentence
@@ -89,32 +93,30 @@ class Answers:
 
 
 def settle(
-    source: str,
+    file: File,
     what: str,
-    questions: NDArray[Any],
-    answers: NDArray[Any],
-    *,
-    conflicts: str | None,
+    questions: Index,
+    answers: NDArray[np.generic],
     weights: Array | None,
-    annotators: Sequence[str] | None,
-    lines: Index,
-    refuse: Callable[[int, int], None] | None,
+    conflicts: str | None,
+    both: str | None = None,
+    rows: Index | None = None,
 ) -> tuple[Mask, Answers]:
     """Which answers are kept, and what there is to tell about them.
 
     Parameters
     ----------
-    source, what : as in `Answers`
+    file, what : where they are from, and what they are about, as in `Answers`
     questions : (m, k) whole numbers, equal rows for equal questions
     answers : (m,) what was answered
-    conflicts : what to do where answers to one question differ; None where the user does not say
     weights : of the answers, by which a majority counts; or None
-    annotators : who answered; or None
-    lines : of the file, one per answer
-    refuse : called with an answer and an earlier, different one to the same question, where the user does not
-        say what to do about it; None where such answers are kept then
+    conflicts : what to do where answers to one question differ; None where the user does not say
+    both : what a pair cannot be, which is refused where the user does not say what to do about it; None where
+        such answers are kept then
+    rows : of the file, one per answer; None for all
     """
-    group = _groups(questions)
+    rows = np.arange(len(file)) if rows is None else rows
+    group = equal_rows(questions)
     _, said = np.unique(answers, return_inverse=True)
     counted = np.ones(len(group)) if weights is None else weights
     order = np.lexsort((np.arange(len(group)), group))
@@ -124,9 +126,12 @@ def settle(
     n_groups = int(group.max(initial=-1)) + 1
     conflicting = np.zeros(n_groups, dtype=bool)
     conflicting[group[later[differ]]] = True
-    if conflicts is None and differ.any() and refuse is not None:
+    if conflicts is None and differ.any() and both is not None:
         worst = int(np.argmin(later[differ]))
-        refuse(int(later[differ][worst]), int(earlier[differ][worst]))
+        second, first = (int(rows[part[differ][worst]]) for part in (later, earlier))
+        names = " and ".join(shown(file.cells[role][second]) for role in ("first", "second"))
+        help_ = "--conflicts keep, majority or drop says what to do"
+        raise TableError(f"{file.at(second)}: {names} are {both}; see {file.where(first)}; {help_}")
     # the answer with the largest weight of every question, and whether no other has as much
     n_said = int(said.max(initial=-1)) + 1
     keys, place = np.unique(group * n_said + said, return_inverse=True)
@@ -143,7 +148,7 @@ def settle(
         kept = np.logical_not(conflicting[group])
     repeated = np.bincount(group, minlength=n_groups) > 1
     found = Answers(
-        source=source,
+        source=file.source,
         what=what,
         n_answers=len(group),
         n_questions=n_groups,
@@ -152,13 +157,27 @@ def settle(
         n_ties=int(is_tie.sum()),
         conflicts=conflicts or "keep",
         n_left_out=int(np.sum(~kept)),
-        annotators=_annotators(annotators, repeated[group] & ~is_tie[group], with_most),
-        conflicting_lines=tuple(lines[conflicting[group]].tolist()),
+        annotators=_annotators(file, rows, repeated[group] & ~is_tie[group], with_most),
+        conflicting_lines=tuple(file.places[rows][conflicting[group]].tolist()),
     )
     return kept, found
 
 
-def _groups(rows: NDArray[Any]) -> Index:
+def questions_of(ids: Index) -> tuple[Index, Mask]:
+    """Pairs, (m, 2), or two pairs that are compared, (m, 4), with the smaller object and pair first.
+
+    What asks the same, whichever way round, is the same row then; and whether the pairs changed places.
+    """
+    pairs = np.sort(ids.reshape(len(ids), ids.shape[1] // 2, 2), axis=2)
+    turned: Mask = np.zeros(len(ids), dtype=bool)
+    if pairs.shape[1] == 2:
+        (a, b), (c, d) = pairs[:, 0].T, pairs[:, 1].T
+        turned = (a > c) | ((a == c) & (b > d))
+        pairs[turned] = pairs[turned][:, ::-1]
+    return pairs.reshape(ids.shape), turned
+
+
+def equal_rows(rows: NDArray[Any]) -> Index:
     """A number for every row, equal for equal rows; much faster than np.unique of rows."""
     order = np.lexsort(rows.T[::-1])
     is_new = (np.diff(rows[order], axis=0) != 0).any(axis=1)
@@ -167,11 +186,13 @@ def _groups(rows: NDArray[Any]) -> Index:
     return found
 
 
-def _annotators(names: Sequence[str] | None, shared: Mask, with_most: Mask) -> tuple[Annotator, ...]:
-    if names is None:
+def _annotators(file: File, rows: Index, shared: Mask, with_most: Mask) -> tuple[Annotator, ...]:
+    """Those who answered; "" for rows that do not say who."""
+    if "annotator" not in file.cells:
         return ()
+    names = [cell or "" for cell in file.cells["annotator"][rows]]
     called, who = np.unique(np.asarray(names, dtype=str), return_inverse=True)
     counts = [np.bincount(who, weights=part, minlength=len(called)) for part in (shared, shared & with_most)]
     total = np.bincount(who, minlength=len(called))
-    rows = zip(called.tolist(), total.tolist(), *(part.astype(int).tolist() for part in counts), strict=True)
-    return tuple(Annotator(*row) for row in rows)
+    columns = (called.tolist(), total.tolist(), *(part.astype(int).tolist() for part in counts))
+    return tuple(Annotator(*line) for line in zip(*columns, strict=True))

@@ -1,27 +1,83 @@
-"""A file of feedback, opened: its cells by role, and how its objects are found in the data."""
+"""A file of feedback: how it is read, its cells by role, how its objects are found, and what came out."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearwise._common.reading import A_WEIGHT, is_weight
 from nearwise._common.types import Array, Index, Mask
+from nearwise.data.side_files._answers import Answers
 from nearwise.data.side_files._roles import OBJECTS, Layout, asked_for, by_position, by_title, named_role
 from nearwise.data.tables import TableError, open_file
-from nearwise.data.tables._table import place, shown
+from nearwise.data.tables._table import shown
 from nearwise.data.tables._text import TextFile
 from nearwise.data.tables.numerals import PLAIN, Numerals, Wanted, decide, number
+from nearwise.model.blocks import Constraints
 
 Cells = NDArray[np.object_]
 Read = TypeVar("Read")
 
 _WHOLE = re.compile(r"[+-]?\d+\.0+", re.ASCII)  # as pandas writes whole numbers in a column with gaps
+
+
+class Reading(NamedTuple):
+    """How files of feedback are read.
+
+    Attributes
+    ----------
+    roles : names of columns by what they are, see `ROLES`, where their names do not say it
+    similar_above : pairs with a rating above it are similar, and those below are not
+    conflicts : what to do where answers to one question differ: "keep" all, those of the "majority", or
+        "drop" them; by default pairs and distances are refused, and triplets kept
+    squared : whether distances are squared ones
+    decimal, thousands : as in `tables.read`
+    """
+
+    roles: Mapping[str, str] = {}
+    similar_above: float | None = None
+    conflicts: str | None = None
+    squared: bool = False
+    decimal: str | None = None
+    thousands: str | None = None
+
+
+AS_IS = Reading()
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """Constraints that a file held, by row number of the data.
+
+    Attributes
+    ----------
+    constraints : by row number
+    lines : the line of the file (of a text file; else its row) of every constraint, in their order
+    source : the file, as the user named it
+    unit : "line" or "row": what `lines` counts
+    notices : what the user should know about how the file was read
+    answers : repetitions, conflicts and annotators, counted; None for constraints that are from no file
+    roles : those whose columns the file has
+    """
+
+    constraints: Constraints
+    lines: NDArray[np.int64]
+    source: str
+    unit: str = "line"
+    notices: tuple[str, ...] = ()
+    answers: Answers | None = None
+    roles: tuple[str, ...] = ()
+
+    def place(self, constraint: int) -> str:
+        """Where a constraint is in the file, for messages: "line 17"."""
+        return f"{self.unit} {self.lines[constraint]}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,48 +95,54 @@ class Objects:
     ids: NDArray[Any] | None = None
     left_out: frozenset[str] = frozenset()
 
-    def numbered(self) -> dict[str, int] | None:
+    @cached_property
+    def known(self) -> dict[str, int]:
         """The row of every name."""
-        return None if self.ids is None else {str(name): row for row, name in enumerate(self.ids.tolist())}
+        return {} if self.ids is None else {str(name): row for row, name in enumerate(self.ids.tolist())}
+
+    @cached_property
+    def alike(self) -> dict[str, int]:
+        """The rows of names, written as whole numbers; without those that two rows share then."""
+        counts = Counter(map(whole, self.known))
+        return {whole(name): row for name, row in self.known.items() if counts[whole(name)] == 1}
+
+    def has(self, name: str) -> bool:
+        """Whether an object is called so, with or without decimals."""
+        return name in self.known or whole(name) in self.alike
 
 
 @dataclass(eq=False)
 class File:
-    """The cells of a file, by role. Rows that are about objects left out are not in it."""
+    """The cells of a file, by role. Rows that are about objects left out are not in it.
+
+    `places` are the lines (of a text file) or rows of the file, which `unit` says.
+    """
 
     source: str
     cells: dict[str, Cells]
     titles: dict[str, str]
-    lines: NDArray[np.int64] | None
+    places: Index
+    unit: str
     separator: str
     objects: Objects
-    known: dict[str, int] | None
-    alike: dict[str, int]
     notices: list[str]
     matched: str = ""
-    _rows: Index = field(default_factory=lambda: np.empty(0, np.int64))
 
     def __len__(self) -> int:
         return len(next(iter(self.cells.values())))
-
-    @property
-    def place_of_rows(self) -> Index:
-        """The line, or row, of the file of every row."""
-        return self._rows if self.lines is None else self.lines
 
     def at(self, row: int) -> str:
         """The file and the place of a row, for messages."""
         return f"{self.source}, {self.where(row)}"
 
     def where(self, row: int) -> str:
-        return place(self.lines, row) if self.lines is not None else f"row {self._rows[row]}"
+        return f"{self.unit} {self.places[row]}"
 
     def keep(self, kept: Mask) -> None:
         """Forget the other rows."""
         if not kept.all():
             self.cells = {role: cells[kept] for role, cells in self.cells.items()}
-            self.lines = None if self.lines is None else self.lines[kept]
-            self._rows = self._rows[kept]
+            self.places = self.places[kept]
 
     def objects_and_weights(self) -> tuple[Index, Array | None]:
         """The objects of every row as row numbers of the data, and how much it counts, if the file says it.
@@ -111,18 +173,13 @@ class File:
 
     def numerals(self, role: str, wish: Wanted) -> Numerals:
         """How the numbers of a column of a text file are written."""
-        if self.lines is None:
+        if self.unit == "row":
             return PLAIN
-        name = self.titles[role]
-        places = [f"line {line}" for line in self.lines]
-        cells = {name: [cell or "" for cell in self.cells[role]]}
+        places = [f"line {line}" for line in self.places]
+        cells = {self.titles[role]: [cell or "" for cell in self.cells[role]]}
         numerals, notices = decide(self.source, cells, places, self.separator, wish)
-        self.notices.extend(notices)
+        self.notices.extend(notice for notice in notices if notice not in self.notices)
         return numerals
-
-    def annotators(self) -> list[str] | None:
-        """Who answered, "" where a row does not say."""
-        return [cell or "" for cell in self.cells["annotator"]] if "annotator" in self.cells else None
 
     def _weight(self, row: int, cell: str | None) -> float:
         text = (cell or "").strip()
@@ -154,12 +211,12 @@ class File:
     def _row_number(self, row: int, cell: str | None) -> int:
         if cell is None:
             raise TableError(f"{self.at(row)}: an object is missing")
-        if self.known is not None:
-            if cell in self.known:
-                return self.known[cell]
-            if whole(cell) in self.alike:
+        if self.objects.ids is not None:
+            if cell in self.objects.known:
+                return self.objects.known[cell]
+            if whole(cell) in self.objects.alike:
                 self.matched = self.matched or f"as {shown(cell)} in {self.where(row)}"
-                return self.alike[whole(cell)]
+                return self.objects.alike[whole(cell)]
             raise TableError(f"{self.at(row)}: the id {shown(cell)} is not one of the data's ids")
         value = number(cell)
         if value is None or not value.is_integer():
@@ -191,14 +248,14 @@ def open_side(
     is_value : whether a text can be an answer, and so no name of a column
     """
     opened = open_file(source, header=False)
-    columns, lines = opened.cells()
-    known = objects.numbered()
-    alike = _alike(known)
+    raw = opened.raw((), opened.features)
+    assert raw is not None  # no column is read as numbers or vectors
+    columns, lines = [raw.texts[k] for k in opened.features], raw.lines
     titles = [opened.columns[k] for k in opened.features] if opened.named else []
     notices = list(opened.notices)
     if isinstance(opened, TextFile) and len(columns[0]):
         first = [column[0] or "" for column in columns]
-        if _are_titles(first, known, alike, is_value):
+        if _are_titles(first, objects, is_value):
             titles = first
             columns, lines = [column[1:] for column in columns], None if lines is None else lines[1:]
     if titles:
@@ -209,7 +266,7 @@ def open_side(
         certain = (assigned.by_name and not numbered) or any(
             named_role(title) is not None and not is_value(title) for title in titles
         )
-        if known is not None and not certain and isinstance(opened, TextFile):
+        if objects.ids is not None and not certain and isinstance(opened, TextFile):
             line = opened.first + 1
             notices.append(f"{opened.source}: line {line} is read as column names, not as ids")
         used = assigned.columns.values()
@@ -224,13 +281,11 @@ def open_side(
         source=opened.source,
         cells={role: columns[column] for role, column in assigned.columns.items()},
         titles={role: titles[k] if titles else f"x{k}" for role, k in assigned.columns.items()},
-        lines=lines,
+        places=np.arange(len(columns[0])) if lines is None else lines,
+        unit="row" if lines is None else "line",
         separator=opened.separator if isinstance(opened, TextFile) else "",
         objects=objects,
-        known=known,
-        alike=alike,
         notices=notices,
-        _rows=np.arange(len(columns[0])),
     )
 
 
@@ -248,23 +303,8 @@ def whole(cell: str) -> str:
     return cell.partition(".")[0] if _WHOLE.fullmatch(cell) else cell
 
 
-def _alike(known: dict[str, int] | None) -> dict[str, int]:
-    """The rows of names, written as whole numbers; without those that two rows share then."""
-    found: dict[str, int] = {}
-    twice = set()
-    for name, row in (known or {}).items():
-        if whole(name) in found:
-            twice.add(whole(name))
-        found[whole(name)] = row
-    return {name: row for name, row in found.items() if name not in twice}
-
-
-def _are_titles(
-    first: list[str], known: dict[str, int] | None, alike: dict[str, int], is_value: Callable[[str], bool]
-) -> bool:
+def _are_titles(first: list[str], objects: Objects, is_value: Callable[[str], bool]) -> bool:
     """Whether a first line holds names: no number, no id of the data, no answer but one that is a name."""
-    if any(number(cell) is not None for cell in first):
-        return False
-    if known is not None and any(cell in known or whole(cell) in alike for cell in first):
+    if any(number(cell) is not None or objects.has(cell) for cell in first):
         return False
     return len(first) == 2 or not any(is_value(cell) and named_role(cell) is None for cell in first)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearwise._common.errors import RowsError
-from nearwise.data.side_files._file import Objects
-from nearwise.data.side_files._roles import PAIRS, Assigned, asked_for, by_title
+from nearwise.data.side_files._file import AS_IS, Objects, Reading, Side
+from nearwise.data.side_files._roles import PAIRS, Assigned, answer, asked_for, by_title, turns
 from nearwise.data.tables import TableError
 from nearwise.data.tables._table import shown
 from nearwise.distributed.files import files_of, opened_parquet
@@ -18,13 +17,12 @@ from nearwise.distributed.pairs import PairTable, open_pairs
 from nearwise.model import constraints as c
 from nearwise.model.blocks import Constraints
 
-Word = Callable[[str, bool], bool | None]  # whether a cell says similar, and a column turns what 1 means
 
+def read_many_pairs(source: str, objects: Objects, how: Reading = AS_IS) -> Side:
+    """Pairs of Parquet files, or a folder of them, of which only a part is in memory at a time.
 
-def many_pairs(
-    source: str, objects: Objects, how: Any, word: Word, turns: Callable[[str], bool]
-) -> tuple[Constraints, tuple[str, ...]]:
-    """Constraints in files, by row number of the data, and what the user should know."""
+    Parameters as in `read_pairs`. Repetitions and answers that differ are not looked for.
+    """
     try:
         paths = files_of(source)
         if any(path.suffix == ".npy" for path in paths):
@@ -33,7 +31,7 @@ def many_pairs(
         roles = by_title(source, titles, PAIRS, asked_for(titles, how.roles))
         table = open_pairs(paths, [titles[roles.columns[role]] for role in ("first", "second")])
         weights = titles[roles.columns["weight"]] if "weight" in roles.columns else None
-        near, far = _sides(source, table, titles, roles, how, word, turns)
+        near, far = _sides(source, table, titles, roles, how)
         found = Constraints() if near is None else c.similar(near, weights)
         found += Constraints() if far is None else c.dissimilar(far, weights)
         ids = _alike(objects.ids, found)
@@ -48,17 +46,11 @@ def many_pairs(
     unused = [repr(title) for k, title in enumerate(titles) if k not in used]
     notices = [f"{source}: not used: {', '.join(unused)}"] if unused else []
     notices.append(f"{source}: among so many pairs, repetitions and answers that differ are not looked for")
-    return resolved, tuple(notices)
+    return Side(resolved, np.empty(0, np.int64), source, "row", tuple(notices))
 
 
 def _sides(
-    source: str,
-    table: PairTable,
-    titles: list[str],
-    roles: Assigned,
-    how: Any,
-    word: Word,
-    turns: Callable[[str], bool],
+    source: str, table: PairTable, titles: list[str], roles: Assigned, how: Reading
 ) -> tuple[PairTable | None, PairTable | None]:
     """The similar and the dissimilar pairs of a table."""
     if how.conflicts is not None:
@@ -86,11 +78,12 @@ def _sides(
     turned = role == "dissimilar" or turns(column)
     meant: dict[bool, list[Any]] = {True: [], False: []}
     for value, place in table.distinct(column).items():
-        said = word("" if value is None else str(value), turned)
+        text = "" if value is None else str(value)
+        said = answer(text, turned)
         if said is None:
             raise TableError(
-                f"{place}: {shown('' if value is None else str(value))} does not say what the pair is; 1 or "
-                "0, yes or no, similar or dissimilar, same or different do"
+                f"{place}: {shown(text)} does not say what the pair is; 1 or 0, yes or no, similar or "
+                "dissimilar, same or different do"
             )
         meant[said].append(value)
     near, far = (table.where(column, *meant[said]) if meant[said] else None for said in (True, False))

@@ -2,7 +2,8 @@
 
 Objects are two columns whose names differ as `item1` and `item2`, `left` and `right` or `one` and `other` do,
 or three with names like anchor, nearer and farther. What else is known by its name: an answer, a rating, a
-distance and its relation, a weight, an annotator. Other columns are not used.
+distance and its relation, a weight, an annotator. Other columns are not used. `answer` reads the words in a
+column of answers.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from nearwise.data.tables import TableError
+from nearwise.data.tables.numerals import number
 
 OBJECTS = ("first", "second", "third", "fourth")
 ROLES = (*OBJECTS, "similar", "rating", "distance", "relation", "weight", "annotator")
@@ -55,6 +57,11 @@ _TRIPLET = (
     ["farther", "far", "further", "negative", "neg", "loser", "rejected"],
 )
 
+_WORDS = {word: True for word in ("1", "yes", "y", "true", "similar", "same")} | {
+    word: False for word in ("0", "-1", "no", "n", "false", "dissimilar", "different")
+}
+_PLAIN_WORDS = ("1", "0", "-1", "yes", "no", "y", "n", "true", "false")  # whose meaning turns with the title
+
 
 class Layout(NamedTuple):
     """What a kind of file holds: how many objects a line, and which roles its other columns may have.
@@ -89,6 +96,20 @@ def plain(title: str) -> str:
 def named_role(title: str) -> str | None:
     """The role, other than an object, that a title names."""
     return _ROLE_OF.get(plain(title))
+
+
+def turns(title: str) -> bool:
+    """Whether a column of that title says what is dissimilar, so that 1 and yes mean just this."""
+    return named_role(title) == "dissimilar"
+
+
+def answer(cell: str | None, turned: bool = False) -> bool | None:
+    """Whether a pair is similar, by what a cell says; None for a cell that does not say."""
+    text = (cell or "").casefold()
+    value = number(text)
+    text = str(int(value)) if value is not None and value.is_integer() else text
+    said = _WORDS.get(text)
+    return said if said is None or text not in _PLAIN_WORDS else said is not turned
 
 
 def asked_for(titles: Sequence[str], roles: Mapping[str, str]) -> dict[str, int]:

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from nearwise.data.tables._binary import open_arrays, open_dataset, open_parquet
-from nearwise.data.tables._kinds import CONVERSIONS, NUMBER
-from nearwise.data.tables._output import check_target, json_text, write, write_columns
+from nearwise.data.tables._kinds import CATEGORY, CONVERSIONS, NUMBER
+from nearwise.data.tables._output import check_target, write, write_columns
 from nearwise.data.tables._preparing import (
     CATEGORICAL_CHOICES,
     MISSING_CHOICES,
@@ -21,32 +21,34 @@ from nearwise.data.tables._preparing import (
     handling,
     prepared,
 )
-from nearwise.data.tables._seen import Seen
 from nearwise.data.tables._sizes import decompressed
 from nearwise.data.tables._table import (
+    NoColumn,
     Opened,
     Table,
     TableError,
     as_texts,
     checked,
-    column_names,
+    find_columns,
     select,
+    some_of,
 )
 from nearwise.data.tables._text import open_text
 from nearwise.data.tables.numerals import NO_WISHES, Wanted, wanted
 
 __all__ = [
     "CATEGORICAL_CHOICES",
+    "CATEGORY",
     "CONVERSIONS",
     "MISSING_CHOICES",
-    "Seen",
+    "NoColumn",
     "Table",
     "TableError",
     "as_texts",
     "check_target",
-    "json_text",
     "open_file",
     "read",
+    "some_of",
     "write",
     "write_columns",
 ]
@@ -117,20 +119,16 @@ def read(
     """
     file = open_file(source, wanted=wanted(decimal, thousands))
     choice = select(file, labels, ids, ids_optional, ids_hint, drop, features, known)
-    wishes = handling(missing, categorical, convert, column_names(file, categories))
-    plain = kinds is None or all(kind == NUMBER for kind in kinds.values())
-    if plain and wishes == Handling():
-        texts = [column for column in (choice.labels, choice.ids) if column is not None]
-        try:
-            return checked(file, choice, file.load(choice.features, texts), least)
-        except TableError:
+    named = [file.columns[column] for column in find_columns(file, categories)]
+    wishes = handling(missing, categorical, convert, named)
+    plain = wishes == Handling() and (kinds is None or all(kind == NUMBER for kind in kinds.values()))
+    loaded = None if plain else prepared(file, choice, wishes, kinds)
+    try:
+        return checked(file, choice, loaded or file.load(choice.features, choice.texts), least)
+    except TableError:
+        if plain:
             prepared(file, choice, wishes, kinds)  # which tells all columns that cannot be used, not one
-            raise
-    loaded = prepared(file, choice, wishes, kinds)
-    if loaded is None:
-        texts = [column for column in (choice.labels, choice.ids) if column is not None]
-        loaded = file.load(choice.features, texts)
-    return checked(file, choice, loaded, least)
+        raise
 
 
 def open_file(source: str, *, header: bool = True, wanted: Wanted = NO_WISHES) -> Opened:

@@ -16,9 +16,9 @@ from nearwise.data.tables._sizes import check_arrays, check_parquet
 from nearwise.data.tables._table import (
     Loaded,
     Raw,
+    Table,
     TableError,
     as_texts,
-    missing_advice,
     not_a_number_advice,
     present,
     refuse_duplicate_names,
@@ -52,7 +52,8 @@ class Arrays:
         names = tuple(self.columns[column] for column in numbers)
         whole = tuple(numbers) == self.features
         X = np.array(self.matrix if whole else self.matrix[:, list(numbers)], dtype=np.float64, order="C")
-        return Loaded(X, names, self.scalars, {column: self._texts(column) for column in texts})
+        table = Table(self.source, X, names, scalars=self.scalars, named=self.named)
+        return Loaded(table, {column: self._texts(column) for column in texts})
 
     def holds_vectors(self, columns: Sequence[int]) -> bool:
         return not self.scalars
@@ -60,11 +61,7 @@ class Arrays:
     def raw(self, columns: Sequence[int], texts: Sequence[int]) -> Raw:
         """Those columns as numbers, and those as texts."""
         loaded = self.load(columns, texts)
-        return Raw(list(loaded.X.T), loaded.texts, self.scalars)
-
-    def cells(self) -> tuple[list[NDArray[np.object_]], None]:
-        """The columns of the matrix as texts."""
-        return [self._texts(column) for column in self.features], None
+        return Raw(list(loaded.table.X.T), loaded.texts, self.scalars)
 
     def _texts(self, column: int) -> NDArray[np.object_]:
         in_matrix = column < self.matrix.shape[1]
@@ -149,7 +146,7 @@ class ParquetFile:
             X = np.empty((self.table.num_rows, len(numbers)))
             for k, column in enumerate(numbers):
                 X[:, k] = self._numbers(column)
-            return Loaded(X, tuple(self.columns[column] for column in numbers), True, found)
+            return Loaded(Table(self.source, X, tuple(self.columns[column] for column in numbers)), found)
         if len(numbers) > 1:
             other = next(column for column in numbers if column != vectors[0])
             raise TableError(
@@ -158,7 +155,8 @@ class ParquetFile:
             )
         X = self._vectors(vectors[0])
         names = tuple(f"x{k}" for k in range(X.shape[1]))
-        return Loaded(X, names, False, found, vector_column=self.columns[vectors[0]])
+        table = Table(self.source, X, names, scalars=False, vector_column=self.columns[vectors[0]])
+        return Loaded(table, found)
 
     def holds_vectors(self, columns: Sequence[int]) -> bool:
         return any(map(self._is_list, columns))
@@ -172,10 +170,6 @@ class ParquetFile:
             values = _storage(self.table.column(column))
             found.append(_as_floats(values) if _is_numeric(values.type) else present(self._texts(column)))
         return Raw(found, {column: self._texts(column) for column in texts})
-
-    def cells(self) -> tuple[list[NDArray[np.object_]], None]:
-        """All columns but the index of pandas as texts."""
-        return [self._texts(column) for column in self.features], None
 
     def _texts(self, column: int) -> NDArray[np.object_]:
         return as_texts(self._values(self.table.column(column), column))
@@ -205,11 +199,8 @@ class ParquetFile:
         if not _is_numeric(values.type):
             found = enumerate(self._values(values, column))
             row, first = next(((k, value) for k, value in found if value is not None), (0, None))
-            advice = missing_advice(name) if first is None else not_a_number_advice(str(first), name)
+            advice = not_a_number_advice(str(first), name)
             raise TableError(f"{self.source}, row {row}, column {name!r}: {advice}")
-        if values.null_count:
-            row = values.is_null().to_pylist().index(True)
-            raise TableError(f"{self.source}, row {row}, column {name!r}: {missing_advice(name)}")
         return _as_floats(values)
 
     def _vectors(self, column: int) -> NDArray[np.float64]:

@@ -56,7 +56,8 @@ def kind_of(cells: Sequence[str | None]) -> str:
     currencies = {_currency(cell) for cell in found}
     if "" not in currencies:
         return f"{CURRENCY} {currencies.pop()}" if len(currencies) == 1 else TEXT
-    return _date_kind(found) or (CATEGORY if _is_category(len(found), cells) else TEXT)
+    few = len(found) <= _FEW or (len(found) <= _MOST_LEVELS and 2 * len(found) <= len(cells))
+    return _date_kind(found) or (CATEGORY if few else TEXT)
 
 
 def family(kind: str) -> str:
@@ -87,9 +88,7 @@ def values(cells: Sequence[str | None], kind: str, numerals: Numerals = PLAIN) -
 
 def levels(cells: Sequence[str | None]) -> NDArray[np.object_]:
     """Texts of a category, NaN where one is missing, as scikit-learn and pandas have it."""
-    found = np.empty(len(cells), dtype=object)
-    found[:] = [math.nan if cell is None else cell for cell in cells]
-    return found
+    return np.array([math.nan if cell is None else cell for cell in cells], dtype=object)
 
 
 def described(kind: str, cell: str) -> str:
@@ -130,10 +129,6 @@ def converted(kind: str, convert: Sequence[str]) -> str | None:
 def conversion(kind: str) -> str:
     """What a user says to have a kind converted."""
     return "dates-dmy" if kind == AMBIGUOUS else _WORDS[family(kind)]
-
-
-def _is_category(n_levels: int, cells: Sequence[str | None]) -> bool:
-    return n_levels <= _FEW or (n_levels <= _MOST_LEVELS and 2 * n_levels <= len(cells))
 
 
 def _is_finite(cell: str) -> bool:

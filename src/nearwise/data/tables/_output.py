@@ -93,7 +93,7 @@ def write_columns(target: str, columns: Mapping[str, NDArray[Any]], *, force: bo
     elif suffix == ".npz":
         _put(target, _npz(columns), force)
     elif suffix == ".json":
-        _put(target, json_text(columns).encode(), force)
+        _put(target, _json(columns).encode(), force)
     else:
         buffer = io.StringIO()
         changed = _write_text(buffer, columns, "\t" if suffix == ".tsv" else ",")
@@ -103,7 +103,7 @@ def write_columns(target: str, columns: Mapping[str, NDArray[Any]], *, force: bo
     return ()
 
 
-def json_text(columns: Mapping[str, NDArray[Any]]) -> str:
+def _json(columns: Mapping[str, NDArray[Any]]) -> str:
     """The rows as a JSON list of objects, one a line."""
     rows = zip(*(values.tolist() for values in columns.values()), strict=True)
     objects = (json.dumps(dict(zip(columns, row, strict=True)), allow_nan=False) for row in rows)

@@ -23,6 +23,7 @@ from nearwise.data.tables._table import (
     Loaded,
     Opened,
     Raw,
+    Table,
     TableError,
     as_texts,
     missing_advice,
@@ -96,8 +97,7 @@ def prepared(
     wishes : what to do about what is not a number
     known : the kind of every column in a model, by name; these are then read as that kind, or refused
     """
-    texts = [column for column in (choice.labels, choice.ids) if column is not None]
-    raw = file.raw(choice.features, texts)
+    raw = file.raw(choice.features, choice.texts)
     if raw is None:
         return None
     names = [file.columns[column] for column in choice.features]
@@ -156,16 +156,16 @@ class _Reading:
         if kind == CATEGORY:
             if self.wishes.categorical == "onehot":
                 return kind
-            self._problem(name, _kinds.described(kind, cell), first, cell, "--categorical onehot")
+            self._refuse_text(name, _kinds.described(kind, cell), first, cell, "--categorical onehot")
         elif kind == TEXT:
             count = len(set(values.tolist()) - {None})
-            self._problem(name, f"holds {count:,} different texts, as {shown(cell)}", first, cell, "")
+            self._refuse_text(name, f"holds {count:,} different texts, as {shown(cell)}", first, cell, "")
         else:
             wanted = _kinds.converted(kind, self.wishes.convert)
             if wanted is not None:
                 return wanted
             option = f"--convert {_kinds.conversion(kind)}"
-            self._problem(name, _kinds.described(kind, cell), first, cell, option)
+            self._refuse_text(name, _kinds.described(kind, cell), first, cell, option)
         if kind != TEXT:  # what is missing would be the next error
             gaps = np.array([cell is None for cell in values], dtype=bool)
             self._note_missing(_Read(name, kind, values, gaps))
@@ -202,7 +202,7 @@ class _Reading:
         return _Read(name, kind, numbers, np.isnan(numbers))
 
     def _wrong(self, name: str, kind: str, cell: Any, row: int, numerals: Numerals) -> None:
-        where, text = self._where(row), str(cell)
+        text = str(cell)
         value = number(text)
         if kind == NUMBER and value is not None and not np.isfinite(value):
             said = shown(cell) if isinstance(cell, str) else "the value"
@@ -215,8 +215,7 @@ class _Reading:
             what, _, tail = advice.partition("; ")
         else:
             what, tail = f"{shown(cell)} is not {_kinds.expected(kind)}", "correct it"
-        alone = f"{self.file.source}, {where}, column {name!r}: {what}; {tail}"
-        self.problems.append(_Problem(name, what, where, "", alone))
+        self._refuse(name, what, row, "", f"{what}; {tail}")
 
     def _note_missing(self, column: _Read) -> None:
         count = int(column.is_missing.sum())
@@ -228,34 +227,33 @@ class _Reading:
             what, option = "holds no value at all", ""
         elif self.wishes.missing != REFUSE:
             return
-        where = self._where(first)
         advice = "the value is missing, which the data learned from never are"
-        if not self.applying:
-            advice = missing_advice(column.name)
-        alone = f"{self.file.source}, {where}, column {column.name!r}: {advice}"
-        self.problems.append(_Problem(column.name, what, where, option, alone))
+        self._refuse(
+            column.name, what, first, option, advice if self.applying else missing_advice(column.name)
+        )
 
     def _note_missing_vectors(self, columns: Sequence[_Read]) -> None:
         """A vector with a gap is one problem, however many numbers it has."""
         gaps = np.stack([column.is_missing for column in columns], axis=1)
         rows = np.flatnonzero(gaps.any(axis=1))
         if rows.size and self.wishes.missing == REFUSE:
-            name, where = columns[int(np.argmax(gaps[rows[0]]))].name, self._where(int(rows[0]))
+            name = columns[int(np.argmax(gaps[rows[0]]))].name
             more = "" if len(rows) == 1 else f", as in {len(rows):,} rows"
             help_ = "" if self.applying else "; --missing drop leaves such rows out, impute fills them"
-            alone = f"{self.file.source}, {where}, column {name!r}: the value is missing{more}{help_}"
-            self.problems.append(_Problem(name, "lacks a value", where, "--missing drop", alone))
+            advice = f"the value is missing{more}{help_}"
+            self._refuse(name, "lacks a value", int(rows[0]), "--missing drop", advice)
 
-    def _problem(self, name: str, what: str, row: int, cell: str, option: str) -> None:
-        where = self._where(row)
+    def _refuse_text(self, name: str, what: str, row: int, cell: str, option: str) -> None:
         give = f", or give {option}" if option else ""
         if option.endswith("-dmy"):
             give = f"{give} or dates-mdy, which say whether the day or the month comes first"
-        alone = f"{self.file.source}, {where}, column {name!r}: {not_a_number_advice(cell, name)}{give}"
-        self.problems.append(_Problem(name, what, where, option, alone))
+        self._refuse(name, what, row, option, f"{not_a_number_advice(cell, name)}{give}")
 
-    def _where(self, row: int) -> str:
-        return place(self.raw.lines, row)
+    def _refuse(self, name: str, what: str, row: int, option: str, advice: str) -> None:
+        """Note what is wrong with a column, and what to say where nothing else is."""
+        where = place(self.raw.lines, row)
+        alone = f"{self.file.source}, {where}, column {name!r}: {advice}"
+        self.problems.append(_Problem(name, what, where, option, alone))
 
 
 def _refusal(source: str, problems: Sequence[_Problem], n_columns: int, applying: bool) -> str:
@@ -267,10 +265,7 @@ def _refusal(source: str, problems: Sequence[_Problem], n_columns: int, applying
         by_column.setdefault(problem.column, []).append(problem)
     said = []
     for name, found in list(by_column.items())[:_MOST_SHOWN]:
-        parts = [
-            f"{problem.what} ({', '.join(filter(None, (problem.where, problem.option)))})"
-            for problem in found
-        ]
+        parts = [f"{problem.what} ({problem.hint})" for problem in found]
         said.append(f"{name!r} {' and '.join(parts)}")
     more = len(by_column) - len(said)
     listed = "; ".join(said) + (f"; and {more} more" if more else "")
@@ -335,11 +330,12 @@ def _with_rows(
     X = np.empty((n, len(columns)), dtype=object if mixed else np.float64)
     for k, column in enumerate(columns):
         X[:, k] = column.values if column.kind == CATEGORY else column.values + 0.0  # -0.0 is 0.0
-    return Loaded(
+    table = Table(
+        source=file.source,
         X=X[kept],
         names=tuple(column.name for column in columns),
         scalars=raw.scalars,
-        texts={column: cells[kept] for column, cells in raw.texts.items()},
+        named=file.named,
         lines=None if raw.lines is None else raw.lines[kept],
         notices=tuple(notices),
         kinds=tuple(column.kind for column in columns),
@@ -347,3 +343,4 @@ def _with_rows(
         rows=rows,
         left_out=frozenset(map(str, left_out.tolist())),
     )
+    return Loaded(table, {column: cells[kept] for column, cells in raw.texts.items()})

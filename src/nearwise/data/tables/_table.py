@@ -9,8 +9,8 @@ from __future__ import annotations
 import difflib
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,10 @@ class TableError(ValueError):
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.splitlines()))  # names in a file may have line ends
+
+
+class NoColumn(TableError):
+    """A column that is asked for by name and that the file does not have."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,9 +60,9 @@ class Table:
     source: str
     X: NDArray[Any]
     names: tuple[str, ...]
-    labels: NDArray[np.object_] | None
-    ids: NDArray[np.str_] | None
-    scalars: bool
+    labels: NDArray[np.object_] | None = None
+    ids: NDArray[np.str_] | None = None
+    scalars: bool = True
     named: bool = True
     lines: NDArray[np.int64] | None = None
     notices: tuple[str, ...] = ()
@@ -87,21 +91,11 @@ class Table:
         return digest(self.X, self.names, *texts)[:SHORT]
 
 
-@dataclass(frozen=True, eq=False)
-class Loaded:
-    """Columns that were asked for: numbers, their names, and texts by column number (None: missing)."""
+class Loaded(NamedTuple):
+    """Columns that were asked for: a table of numbers, and texts by column number (None: missing)."""
 
-    X: NDArray[Any]
-    names: tuple[str, ...]
-    scalars: bool
+    table: Table
     texts: dict[int, NDArray[np.object_]]
-    lines: NDArray[np.int64] | None = None
-    notices: tuple[str, ...] = ()
-    kinds: tuple[str, ...] = ()
-    missing: str = "refuse"
-    rows: Index | None = None
-    left_out: frozenset[str] = frozenset()
-    vector_column: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,9 +138,6 @@ class Opened(Protocol):
     def raw(self, columns: Sequence[int], texts: Sequence[int]) -> Raw | None:
         """Those columns as they are, and those as texts; None for a column of vectors."""
 
-    def cells(self) -> tuple[list[NDArray[np.object_]], NDArray[np.int64] | None]:
-        """All columns as texts, and the line of every row of a text file."""
-
 
 @dataclass(frozen=True)
 class Choice:
@@ -157,6 +148,11 @@ class Choice:
     ids: int | None
     notices: tuple[str, ...] = ()
     ids_hinted: bool = False
+
+    @property
+    def texts(self) -> list[int]:
+        """The columns that are read as texts."""
+        return [column for column in (self.labels, self.ids) if column is not None]
 
 
 def select(
@@ -192,7 +188,7 @@ def select(
     if not asked and known and file.named and set(known) <= names:
         chosen = [file.columns.index(name) for name in known]
         if unused := [file.columns[column] for column in free if column not in (*chosen, hinted)]:
-            notices += (f"{file.source}: the model does not use {_listed(unused)}",)
+            notices += (f"{file.source}: the model does not use {some_of(unused)}",)
     elif not asked and known and file.named and not file.holds_vectors(chosen):
         raise TableError(_lacking(file, [name for name in known if name not in names], len(known)))
     if not chosen:
@@ -202,27 +198,21 @@ def select(
     return Choice(tuple(chosen), label, identifier, notices)
 
 
-def column_names(file: Opened, wanted: Sequence[str]) -> list[str]:
-    """The names of columns that the user gave by name or number."""
-    return [file.columns[column] for column in find_columns(file, wanted)]
-
-
 def checked(file: Opened, choice: Choice, loaded: Loaded, least: int) -> Table:
     """The table of the chosen columns, after the checks that are the same for every format."""
-    n = len(loaded.X)
-    ids, notices = None, choice.notices + loaded.notices
+    table, n = loaded.table, len(loaded.table.X)
+    ids, notices = None, choice.notices + table.notices
     if n < least:
         count = "no rows" if n == 0 else "one row" if n == 1 else f"{n} rows"
-        where = f", {place(loaded.lines, 0)}" if n else ""
+        where = f", {table.place(0)}" if n else ""
         expected = f"at least {least} are needed" if least > 1 else "nothing can be done with it"
         raise TableError(f"{file.source}{where}: the file has {count} of data; {expected}")
-    finite = np.isfinite(loaded.X) if not loaded.kinds else np.True_  # else every kind has been checked
+    finite = np.isfinite(table.X) if not table.kinds else np.True_  # else every kind has been checked
     if not finite.all():
         row, column = np.argwhere(~finite)[0]
-        where = f"{file.source}, {place(loaded.lines, row)}, column {loaded.names[column]!r}"
-        if np.isnan(loaded.X[row, column]):
-            advice = missing_advice(loaded.names[column]) if loaded.scalars else "the value is missing"
-            raise TableError(f"{where}: {advice}")
+        where = f"{file.source}, {table.place(row)}, column {table.names[column]!r}"
+        if np.isnan(table.X[row, column]):
+            raise TableError(f"{where}: the value is missing")
         raise TableError(f"{where}: the value is infinite or too large; numbers must be finite")
     if choice.ids is not None:
         try:
@@ -235,23 +225,13 @@ def checked(file: Opened, choice: Choice, loaded: Loaded, least: int) -> Table:
             if choice.ids_hinted:
                 column = file.columns[choice.ids]
                 notices += (f"{file.source}: ids are in column {column!r}, as in the data learned from",)
-    return Table(
-        source=file.source,
-        X=loaded.X,
-        names=loaded.names,
+    return replace(
+        table,
         labels=None if choice.labels is None else present(loaded.texts[choice.labels]),
         ids=ids,
-        scalars=loaded.scalars,
-        named=file.named,
-        lines=loaded.lines,
         notices=notices,
-        kinds=loaded.kinds,
-        missing=loaded.missing,
-        rows=loaded.rows,
-        left_out=loaded.left_out,
         label_column=None if choice.labels is None else file.columns[choice.labels],
         id_column=None if choice.ids is None else file.columns[choice.ids],
-        vector_column=loaded.vector_column,
     )
 
 
@@ -282,18 +262,12 @@ def shown(value: object) -> str:
 
 def as_texts(values: Iterable[Any]) -> NDArray[np.object_]:
     """Values of any type as texts, None where one is missing; 7 and 7.0 are both "7"."""
-    found = [_text(value) for value in values]
-    texts = np.empty(len(found), dtype=object)
-    texts[:] = found
-    return texts
+    return np.array([_text(value) for value in values], dtype=object)
 
 
 def stripped(cells: Iterable[str]) -> NDArray[np.object_]:
     """Cells of a text file without the blanks around them, None where nothing is left."""
-    found = [cell.strip() or None for cell in cells]
-    texts = np.empty(len(found), dtype=object)
-    texts[:] = found
-    return texts
+    return np.array([cell.strip() or None for cell in cells], dtype=object)
 
 
 def present(texts: NDArray[np.object_]) -> NDArray[np.object_]:
@@ -356,19 +330,19 @@ def _column(file: Opened, wanted: str) -> int:
     folded = {name.casefold(): name for name in file.columns}
     near = difflib.get_close_matches(wanted.casefold(), folded, n=1)
     hint = f"did you mean {folded[near[0]]!r}? " if near else ""
-    raise TableError(f"{file.source} has no column {wanted!r}; {hint}it has {_listed(file.columns)}")
+    raise NoColumn(f"{file.source} has no column {wanted!r}; {hint}it has {some_of(file.columns)}")
 
 
 def _lacking(file: Opened, missing: Sequence[str], n_known: int) -> str:
     """That a file does not have the columns of a model, or that they are to be something else."""
     taken = [name for name in missing if name in file.columns]
     if taken:
-        return f"{file.source}: the model needs {_listed(taken)}, which cannot be left out, a label or an id"
-    which = f"{_listed(missing)} of the {n_known} columns" if n_known > 1 else f"the column {missing[0]!r}"
-    return f"{file.source} lacks {which} that the model was learned with; it has {_listed(file.columns)}"
+        return f"{file.source}: the model needs {some_of(taken)}, which cannot be left out, a label or an id"
+    which = f"{some_of(missing)} of the {n_known} columns" if n_known > 1 else f"the column {missing[0]!r}"
+    return f"{file.source} lacks {which} that the model was learned with; it has {some_of(file.columns)}"
 
 
-def _listed(names: Sequence[str], most: int = 12) -> str:
+def some_of(names: Sequence[str], most: int = 12) -> str:
     """Some names for a message."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(map(repr, names[:most])) + more
@@ -378,13 +352,13 @@ def _unique_ids(file: Opened, column: int, loaded: Loaded) -> NDArray[np.str_]:
     texts = loaded.texts[column]
     first: dict[str, int] = {}
     for row, text in enumerate(texts):
-        where = f"{file.source}, {place(loaded.lines, row)}, column {file.columns[column]!r}"
+        where = f"{file.source}, {loaded.table.place(row)}, column {file.columns[column]!r}"
         if text is None:
             raise TableError(f"{where}: the id is empty; every row needs an id of its own")
         if len(text) > LONGEST_ID:
             raise TableError(f"{where}: the id has {len(text)} characters; at most {LONGEST_ID} are allowed")
         if text in first:
-            before = place(loaded.lines, first[text])
+            before = loaded.table.place(first[text])
             raise TableError(f"{where}: the id {shown(text)} was already given in {before}; ids must differ")
         first[text] = row
     return texts.astype(np.str_)

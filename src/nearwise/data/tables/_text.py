@@ -13,7 +13,7 @@ import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -23,16 +23,14 @@ from nearwise.data.tables._table import (
     MISSING,
     Loaded,
     Raw,
+    Table,
     TableError,
-    missing_advice,
-    not_a_number_advice,
     present,
     refuse_duplicate_names,
     shown,
     stripped,
 )
 from nearwise.data.tables.numerals import (
-    HOW_TO_SAY,
     NO_WISHES,
     PLAIN,
     Numerals,
@@ -91,11 +89,10 @@ class TextFile:
 
     def load(self, numbers: Sequence[int], texts: Sequence[int]) -> Loaded:
         """Those columns as numbers, and those as texts."""
-        found, notices = self._load(numbers, texts)
-        X, cells, lines = found
+        (X, cells, lines), notices = self._load(numbers, texts)
         names = tuple(self.columns[column] for column in numbers)
-        loaded = {column: stripped(cells[column]) for column in texts}
-        return Loaded(X, names, True, loaded, lines, notices)
+        table = Table(self.source, X, names, named=self.named, lines=lines, notices=notices)
+        return Loaded(table, {column: stripped(cells[column]) for column in texts})
 
     def _load(self, numbers: Sequence[int], texts: Sequence[int]) -> tuple[_Columns, tuple[str, ...]]:
         quick: dict[Numerals, _Columns | None] = {}
@@ -107,16 +104,11 @@ class TextFile:
                 if self.wanted.decimal == decimal or self._is_certain(found[0], decimal):
                     return found, ()
                 break
-        numerals, notices = self.numerals(numbers)
-        found = quick.get(numerals)
-        return found or self._load_by_record(numbers, texts, numerals), notices
-
-    def numerals(self, columns: Sequence[int]) -> tuple[Numerals, tuple[str, ...]]:
-        """How the numbers of these columns are written, and what the user should know about it."""
         rows = list(self.rows())
-        cells = {self.columns[column]: [row.cells[column] for row in rows] for column in columns}
+        cells = {self.columns[column]: [row.cells[column] for row in rows] for column in numbers}
         places = [f"line {row.line}" for row in rows]
-        return decide(self.source, cells, places, self.separator, self.wanted)
+        numerals, notices = decide(self.source, cells, places, self.separator, self.wanted)
+        return quick.get(numerals) or self._load_by_record(numbers, texts, numerals), notices
 
     def _is_certain(self, X: NDArray[np.float64], decimal: str) -> bool:
         """Whether numbers that were read with that decimal mark cannot be grouped by it."""
@@ -133,12 +125,6 @@ class TextFile:
         found = {k: stripped(row.cells[k] for row in rows) for k in {*columns, *texts}}
         lines = np.array([row.line for row in rows], dtype=np.int64)
         return Raw([present(found[k]) for k in columns], {k: found[k] for k in texts}, lines=lines)
-
-    def cells(self) -> tuple[list[NDArray[np.object_]], NDArray[np.int64]]:
-        """All columns as texts, and the line of every row."""
-        rows = list(self.rows())
-        lines = np.array([row.line for row in rows], dtype=np.int64)
-        return [stripped(row.cells[k] for row in rows) for k in range(len(self.columns))], lines
 
     def rows(self) -> Iterator[Record]:
         """The records after the header, without blank ones; a record of another width is an error."""
@@ -157,11 +143,8 @@ class TextFile:
         if start == len(self.lines) or decimal == self.separator:
             return None
         wanted = set(numbers)
-        runs: list[tuple[bool, list[int]]] = []  # neighbouring columns that are numbers, or are not
-        for column in range(len(self.columns)):
-            if not runs or runs[-1][0] != (column in wanted):
-                runs.append((column in wanted, []))
-            runs[-1][1].append(column)
+        # neighbouring columns that are numbers, or are not
+        runs = [(key, list(run)) for key, run in groupby(range(len(self.columns)), wanted.__contains__)]
         kinds = [
             (f"f{k}", "f8" if is_number else "O", (len(run),)) for k, (is_number, run) in enumerate(runs)
         ]
@@ -217,19 +200,11 @@ class TextFile:
         return [self._number(record, column, numerals) for column in columns]
 
     def _number(self, record: Record, column: int, numerals: Numerals) -> float:
-        name = self.columns[column]
-        where = f"{self.source}, line {record.line}, column {name!r}"
         cell = record.cells[column].strip()
-        if cell.casefold() in MISSING:
-            raise TableError(f"{where}: {missing_advice(name)}")
         value = number(cell, numerals)
-        if value is None and is_numeral(cell):
-            text = f"{shown(cell)} is not a number with {numerals.describe()}"
-            raise TableError(f"{where}: {text}; correct it, or {HOW_TO_SAY}")
-        if value is None:
-            raise TableError(f"{where}: {not_a_number_advice(cell, name)}")
-        if not np.isfinite(value):
-            raise TableError(f"{where}: {shown(cell)} is infinite or too large; numbers must be finite")
+        if value is None or not np.isfinite(value):  # `tables.read` then finds out what the column is
+            where = f"{self.source}, line {record.line}, column {self.columns[column]!r}"
+            raise TableError(f"{where}: {shown(cell)} is not a finite number")
         return value
 
     def _data_start(self) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +21,8 @@ from nearwise.show.report._svg import (
     legend,
     linear_ticks,
     log_ticks,
-    mark,
+    outline,
+    series,
     ticks,
     whole_ticks,
 )
@@ -60,10 +60,10 @@ def histograms(found: Distances) -> str:
         [(y(tick), tick_percent(tick)) for tick in linear_ticks(0.0, peak, 4)],
         "distance, in medians of these pairs",
     )
-    pictures = ""
+    pictures, edges = "", [end * k / bins for k in range(bins + 1)]
     for name, pair in shares.items():
         areas = "".join(
-            f'<path class="{kind} area" d="{_outline(share, x, y)}"/>'
+            f'<path class="{kind} area" d="{outline(share, edges, x, y)}"/>'
             for kind, share in zip(("near", "far"), pair, strict=True)
             if share.any()
         )
@@ -123,56 +123,48 @@ def spectrum(found: Spectrum) -> str:
     frame = axes(
         height, ticks(x, whole_ticks(1, int(x.high))), log_ticks(y), "number of the eigenvalue, largest first"
     )
-    line = ""
+    content = frame
     if prior is not None and len(prior):
-        places = " ".join(f"{x(k + 1)},{y(math.log10(prior[k]))}" for k in _some(len(prior)))
-        line = f'<polyline class="before line" points="{places}"/>'
-    places = " ".join(f"{x(k + 1)},{y(math.log10(found.values[k]))}" for k in _some(len(found.values)))
-    line += f'<polyline class="after line" points="{places}"/>'
-    dots = "".join(
-        mark(x(k + 1), y(math.log10(found.values[k])), f"eigenvalue {k + 1}: {number(found.values[k])}")
-        for k in _some(len(found.values))
-    )
-    content = f'{frame}{line}<g class="after dots{_fine(found.values)}">{dots}</g>'
+        places = [(x(k + 1), y(math.log10(prior[k]))) for k in _some(len(prior))]
+        content += series("before", places)
+    chosen = _some(len(found.values))
+    places = [(x(k + 1), y(math.log10(found.values[k]))) for k in chosen]
+    content += series("after", places, [f"eigenvalue {k + 1}: {number(found.values[k])}" for k in chosen])
     keys = [("after line", "learned")] + ([("before line", "before")] if prior is not None else [])
     return figure("Eigenvalues", _about_spectrum(found), content, height, "spectrum") + legend(keys)
 
 
 def convergence(found: Convergence) -> str:
     """Everything that the iterations recorded, on a logarithmic scale."""
-    series = {
-        name: [
-            (int(i), max(float(v), _SMALLEST)) for i, v in zip(found.iteration, values, strict=True) if v >= 0
-        ]
-        for name, values in found.series.items()
-    }
-    series = {name: [p for p in points if math.isfinite(p[1])] for name, points in series.items()}
-    series = {name: points for name, points in series.items() if points}
-    if not series:
+    recorded = {}
+    for name, values in found.series.items():
+        drawn = np.isfinite(values) & (values >= 0)
+        if drawn.any():
+            seen = zip(found.iteration[drawn].tolist(), values[drawn].tolist(), strict=True)
+            recorded[name] = [(i, max(v, _SMALLEST)) for i, v in seen]
+    if not recorded:
         return "<p>Nothing finite was recorded.</p>"
     height = 230.0
-    first = min(points[0][0] for points in series.values())
-    last = max(points[-1][0] for points in series.values())
+    first = min(points[0][0] for points in recorded.values())
+    last = max(points[-1][0] for points in recorded.values())
     x = Axis(first, max(last, first + 1), LEFT + 4, RIGHT - 4)
-    y = Axis(*exponent_range(v for points in series.values() for _, v in points), bottom(height), TOP)
+    y = Axis(*exponent_range(v for points in recorded.values() for _, v in points), bottom(height), TOP)
     content = axes(height, ticks(x, whole_ticks(first, last)), log_ticks(y), "iteration")
-    kinds = dict(zip(series, ("near", "far"), strict=False))
-    for name, points in series.items():
+    kinds = dict(zip(recorded, ("near", "far"), strict=False))
+    for name, points in recorded.items():
         chosen = [points[k] for k in _some(len(points))]
-        places = " ".join(f"{x(i)},{y(math.log10(v))}" for i, v in chosen)
-        dots = "".join(mark(x(i), y(math.log10(v)), f"iteration {i}: {name} {number(v)}") for i, v in chosen)
-        content += f'<polyline class="{kinds[name]} line" points="{places}"/>'
-        content += f'<g class="{kinds[name]} dots{_fine(points)}">{dots}</g>'
-    ends = " and ".join(f"{name} {number(points[-1][1])}" for name, points in series.items())
+        places = [(x(i), y(math.log10(v))) for i, v in chosen]
+        content += series(kinds[name], places, [f"iteration {i}: {name} {number(v)}" for i, v in chosen])
+    ends = " and ".join(f"{name} {number(points[-1][1])}" for name, points in recorded.items())
     before = (
         f" ({found.n_all:,} in all, with the solves before it)" if found.n_all > len(found.iteration) else ""
     )
     done = f"{count(len(found.iteration), 'iteration')} of {found.solver}{before}"
     about = f"{found.status} after {done}, with {ends}."
-    if "worst violation" in series:
+    if "worst violation" in recorded:
         about += " A soft constraint may stay violated: the objective counts its loss."
     return figure("Progress", about, content, height, "convergence") + legend(
-        (f"{kinds[name]} line", html(name)) for name in series
+        (f"{kinds[name]} line", html(name)) for name in recorded
     )
 
 
@@ -185,13 +177,6 @@ def _shares(values: Array, bins: int, end: float) -> Array:
     """The share of the values in each bin; the last bin takes in those beyond it."""
     counts = np.histogram(np.minimum(values, end), bins, (0.0, end))[0]
     return counts / max(len(values), 1)
-
-
-def _outline(share: Array, x: Axis, y: Axis) -> str:
-    """The outline of a histogram, as the path of an SVG."""
-    edges = [x(x.high * k / len(share)) for k in range(len(share) + 1)]
-    steps = "".join(f"V{y(float(value))}H{edge}" for value, edge in zip(share, edges[1:], strict=True))
-    return f"M{edges[0]} {y(0.0)}{steps}V{y(0.0)}Z"
 
 
 def _order(values: Array, similar: NDArray[np.bool_]) -> str:
@@ -226,7 +211,3 @@ def _about_spectrum(found: Spectrum) -> str:
 def _some(n: int) -> list[int]:
     """At most so many numbers from 0 to n - 1 as can be drawn, with the first and the last."""
     return sorted({int(k) for k in np.linspace(0, n - 1, min(n, _MARKS)).round()})
-
-
-def _fine(points: Sequence[object] | Array) -> str:
-    return " fine" if len(points) > _MARKS // 4 else ""

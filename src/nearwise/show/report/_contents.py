@@ -15,18 +15,17 @@ from nearwise._common.types import Index, Mask
 from nearwise.model import labelling
 from nearwise.model.blocks import Constraints
 from nearwise.model.certificate import Violation
-from nearwise.show.report._maps import CLASSES, PAIRS as MOST_PAIRS, Look, row_label
-from nearwise.show.report._objects import HOVER, Objects
+from nearwise.show.report._maps import CLASSES, PAIRS as MOST_PAIRS, Look
+from nearwise.show.report._objects import Objects
 from nearwise.show.report._pictures import Pictures
 from nearwise.show.report._text import count
 from nearwise.solving.result import Status
-from nearwise.study import by_kind, inspection, structure
+from nearwise.study import by_kind, inspection
 from nearwise.study.before_after import Missing, learner_of, start_note
-from nearwise.study.by_kind import ClassRecall, Margins, MeasuredDistances, PenaltyPath
-from nearwise.study.evaluation import Figure
+from nearwise.study.by_kind import ClassRecall, Margins, MeasuredDistances, PenaltyPath, Weights
 from nearwise.study.examples import Examples, examples
 from nearwise.study.inspection import Convergence, Distances, FeatureShares, Maps, Spectrum
-from nearwise.study.structure import Weights
+from nearwise.study.resampling import Figure
 from nearwise.study.suspicion import Suspect
 
 Part = TypeVar("Part")
@@ -133,7 +132,7 @@ def from_estimator(
         raise ValueError(f"images has {len(images)} entries, but X has {n} rows")
     shares = _part(lambda: inspection.feature_shares(model, X, names))
     objects = Objects(called, labels, shown, Pictures(images), _some_features(X, shares, names))
-    codes, classes = _codes(labels)
+    codes, classes = (None, ()) if labels is None else inspection.label_codes(labels)
     held, learned = _held(held_rows, codes, n)
     distances, pairs = _distances(model, X, labels, held_out)
     drawn = _drawn_pairs(held_out) if labels is None else None
@@ -151,14 +150,14 @@ def from_estimator(
         recall="" if codes is None else _part(lambda: _recall(model, X, codes, classes, held, learned)),
         distances=distances,
         pairs=pairs,
-        measured=_some(lambda: by_kind.measured_distances(model, X, given)),
-        margins=_some(lambda: by_kind.margins(model, X, given)),
+        measured=_part(lambda: by_kind.measured_distances(model, X, given), optional=True),
+        margins=_part(lambda: by_kind.margins(model, X, given), optional=True),
         maps=found,
         look=_look(found, objects, n, held, drawn, color_by),
         features=shares,
-        weights=_some(lambda: structure.weights(model, names)),
+        weights=_part(lambda: by_kind.weights(model, names), optional=True),
         spectrum=_part(lambda: inspection.spectrum(model, X)),
-        penalties=_some(lambda: by_kind.penalty_path(model)),
+        penalties=_part(lambda: by_kind.penalty_path(model), optional=True),
         convergence=_part(lambda: inspection.convergence(model)),
         worst=_worst(learner, describe),
     )
@@ -174,11 +173,7 @@ def _look(
 ) -> Look:
     if isinstance(found, str):
         return Look((), n)
-    texts = [objects.text(int(row), HOVER) if objects.show else "" for row in found.rows]
-    labels = [
-        row_label(int(row), objects.ids, objects.labels, text)
-        for row, text in zip(found.rows, texts, strict=True)
-    ]
+    labels = [objects.hover(int(row)) for row in found.rows]
     name = "" if color_by is None else color_by[0]
     values = objects.labels if color_by is None else _column(color_by[1], "color_by", n)
     classes = None
@@ -201,15 +196,6 @@ def _recall(
     if len(found.names) < 2:
         raise Missing("Only one class was asked for.")
     return found
-
-
-def _codes(labels: Sequence[Any] | None) -> tuple[Index | None, tuple[str, ...]]:
-    """Labels as numbers, -1 for none, and their names."""
-    if labels is None:
-        return None, ()
-    known = [label if inspection.has_label(label) else None for label in labels]
-    codes, classes = labelling.coded_objects(known)
-    return codes.astype(np.int64), tuple(inspection.label_text(label) for label in classes)
 
 
 def _held(rows: ArrayLike | None, codes: Index | None, n: int) -> tuple[Index | None, Index | None]:
@@ -259,20 +245,12 @@ def _summary(learner: Any, n: int, codes: Index | None) -> str:
     return f"The distance of a fitted {type(learner).__name__}, shown on {count(n, 'row')}{known}."
 
 
-def _some(make: Callable[[], Part]) -> Part | str:
-    """The part, or no section where there is none."""
-    try:
-        return make()
-    except Missing:
-        return ""
-
-
-def _part(make: Callable[[], Part]) -> Part | str:
-    """The part, or the sentence that says why there is none."""
+def _part(make: Callable[[], Part], optional: bool = False) -> Part | str:
+    """The part, or the sentence that says why there is none; of an optional part, no section."""
     try:
         return make()
     except Missing as error:
-        return str(error)
+        return "" if optional else str(error)
 
 
 def _distances(

@@ -22,12 +22,13 @@ from nearwise.show.report._svg import (
     legend,
     linear_ticks,
     log_ticks,
-    mark,
+    outline,
+    series,
     ticks,
 )
 from nearwise.show.report._text import LINE, count, html, number, percent, shown, tick_percent
 from nearwise.study.by_kind import ClassRecall, Margins, MeasuredDistances, PenaltyPath
-from nearwise.study.evaluation import UNCLEAR, VERDICTS, Figure, Interval
+from nearwise.study.resampling import UNCLEAR, VERDICTS, Figure, Interval
 
 _CLASSES = 20  # that are shown, those with the lowest recall
 _NAME, _EDGE = 18, 124.0  # characters of a class, and where its name ends
@@ -93,7 +94,7 @@ def measured(found: MeasuredDistances) -> str:
 
 def margins(found: Margins) -> str:
     """Histograms of the margins of triplets, before and after; those right of the line hold."""
-    edges = np.linspace(-1.0, 1.0, _BINS + 1)
+    edges = np.linspace(-1.0, 1.0, _BINS + 1).tolist()
     shares = [np.histogram(part, edges)[0] / max(len(part), 1) for part in (found.before, found.after)]
     peak = max(float(share.max()) for share in shares) or 1.0
     height = 220.0
@@ -105,8 +106,7 @@ def margins(found: Margins) -> str:
         "margin: (far \u2212 near) / (far + near)",
     )
     for kind, share in zip(("before", "after"), shares, strict=True):
-        steps = "".join(f"V{y(float(v))}H{x(edge)}" for v, edge in zip(share, edges[1:], strict=True))
-        content += f'<path class="{kind} area" d="M{x(-1.0)} {y(0.0)}{steps}V{y(0.0)}Z"/>'
+        content += f'<path class="{kind} area" d="{outline(share, edges, x, y)}"/>'
     content += f'<path class="zero" d="M{x(0.0)} {TOP}V{bottom(height)}"/>'
     holds = [percent(float(np.mean(part > 0))) for part in (found.before, found.after)]
     about = f"Of {count(len(found.after), 'triplet')}, {holds[0]} hold before and {holds[1]} after: "
@@ -131,12 +131,8 @@ def penalties(found: PenaltyPath) -> str:
     if math.isfinite(found.start):
         content += f'<path class="before line" d="M{LEFT} {y(found.start)}H{RIGHT}"/>'
     places = [(x(math.log10(p)), y(s)) for p, s in zip(found.penalties, found.scores, strict=True)]
-    content += f'<polyline class="after line" points="{" ".join(f"{a},{b}" for a, b in places)}"/>'
-    dots = "".join(
-        mark(a, b, f"penalty {number(p)}: score {percent(s)}")
-        for (a, b), p, s in zip(places, found.penalties, found.scores, strict=True)
-    )
-    content += f'<g class="after dots">{dots}</g>'
+    tried = zip(found.penalties, found.scores, strict=True)
+    content += series("after", places, [f"penalty {number(p)}: score {percent(s)}" for p, s in tried])
     best = int(np.argmax(found.scores))
     if found.chosen is None:
         about = "None scores better on what was held out than the distance before, which was kept."

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from nearwise._common.types import Array, Index, Mask
-from nearwise.show.report._svg import WIDTH, figure, mark
+from nearwise.show.report._svg import WIDTH, figure, legend, mark
 from nearwise.show.report._text import LABEL, count, html, percent, shown
-from nearwise.study.inspection import COLOURS, Classes, Maps, has_label, label_text
+from nearwise.study.inspection import COLOURS, Classes, Maps
 
 # Drawn after the move to the point: circle, square, triangle, diamond, triangle on its tip, plus, cross,
 # hourglass. Neighbours in the list of classes differ in shape: nobody needs to tell ten colours apart.
@@ -170,9 +169,7 @@ def _legend(look: Look) -> str:
         for slot, name in known.names.items():
             entries += _key(f"c{slot}", _style(slot, known), _shape(slot, known), name, known.sizes[slot])
     if look.pairs is not None:
-        kinds = (("near", "similar pair"), ("far", "dissimilar pair"))
-        keys = "".join(f'<li class="{kind}">{name}</li>' for kind, name in kinds)
-        lines = f'<ul class="legend">{keys}</ul>'
+        lines = legend([("near", "similar pair"), ("far", "dissimilar pair")])
     if not entries:
         return kept + lines
     found = f'<ul class="classes" aria-label="Classes">{entries}</ul>'
@@ -216,15 +213,6 @@ def _style(slot: str, known: Classes | None) -> str:
         return f"c{slot}"
     tone = f"q{slot}" if known is not None and known.ordered else f"t{int(slot) % COLOURS}"
     return f"{tone} c{slot}"
-
-
-def row_label(row: int, ids: Sequence[Any] | None, y: Sequence[Any] | None, text: str = "") -> str:
-    """What a mark says: the id or number of its row, its label, and what is shown of it."""
-    name = f"row {row}" if ids is None else shown(ids[row], LABEL)
-    parts = [name]
-    if y is not None:
-        parts.append(shown(label_text(y[row]), LABEL) if has_label(y[row]) else "no label")
-    return " · ".join([*parts, *([text] if text else [])])
 
 
 _FRAME = f'<rect class="frame" x=".5" y=".5" width="{WIDTH - 1}" height="{WIDTH - 1}" rx="6"/>'

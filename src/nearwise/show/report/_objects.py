@@ -14,7 +14,7 @@ from nearwise.show.report._text import LABEL, count, html, percent, shown
 from nearwise.study.examples import Example, Examples
 from nearwise.study.inspection import has_label, label_text
 
-HOVER = 80  # characters of a text at a mark of a map
+_HOVER = 80  # characters of a text at a mark of a map
 _TEXT = 240  # of a text beside a neighbour
 
 
@@ -55,6 +55,14 @@ class Objects:
             return ", ".join(f"{values[row]:.4g}" for values in self.numbers.values())
         joined = " · ".join(text if len(self.show) == 1 else f"{name}: {text}" for name, text in parts)
         return shown(joined, limit)
+
+    def hover(self, row: int) -> str:
+        """What a mark of a map says: the name of its row, its label, and the texts that are shown of it."""
+        parts = [self.name(row)]
+        if self.labels is not None:
+            parts.append(self.label(row) or "no label")
+        text = self.text(row, _HOVER) if self.show else ""
+        return " · ".join([*parts, text] if text else parts)
 
     def about(self) -> str:
         """What the numbers are, where features are shown; else empty."""

@@ -34,7 +34,10 @@ def from_outcome(
     images : pictures instead of those, as in `from_estimator`
     """
     table = outcome.known.table
-    described = {found["row"]: _with_origin(found) for found in outcome.worst}
+    described = {
+        found["row"]: found["constraint"] + (f" ({found['from']})" if found["from"] else "")
+        for found in outcome.worst
+    }
     facts = {
         "data": f"{table.source}, {len(table.X):,} rows, {table.X.shape[1]:,} features",
         FINGERPRINT: table.fingerprint(),
@@ -83,7 +86,3 @@ def _told(answers: Answers) -> str:
     some = ", ".join(map(str, answers.conflicting_lines[:_LINES]))
     more = ", and more" if len(answers.conflicting_lines) > _LINES else ""
     return answers.sentence() + (f". They differ in lines (or rows) {some}{more}" if some else "") + "."
-
-
-def _with_origin(found: Mapping[str, Any]) -> str:
-    return f"{found['constraint']} ({found['from']})" if found["from"] else str(found["constraint"])

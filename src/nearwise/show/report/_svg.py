@@ -6,11 +6,13 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from nearwise._common.types import Array
 from nearwise.show.report._text import html, number, power_of_ten
 
 WIDTH = 360  # of every picture, in its own units
 LEFT, RIGHT, TOP = 44.0, 352.0, 10.0  # edges of the plot in a picture with axes
 _BELOW = 38.0  # room for ticks and title of the axis below
+_MANY = 50  # marks on a line from which on they are fine
 _SPAN = 1.5  # powers of ten that an axis covers, from which on it begins and ends at whole ones
 
 
@@ -98,6 +100,12 @@ def axes(
     return grid + labels + title
 
 
+def outline(shares: Array, edges: Sequence[float], x: Axis, y: Axis) -> str:
+    """The outline of a histogram, as the path of a picture."""
+    steps = "".join(f"V{y(float(share))}H{x(edge)}" for share, edge in zip(shares, edges[1:], strict=True))
+    return f"M{x(edges[0])} {y(0.0)}{steps}V{y(0.0)}Z"
+
+
 def figure(title: str, description: str, content: str, height: float, live: str = "") -> str:
     """A picture with its caption; `live` names a group whose marks answer to pointer and keys together."""
     label = html(f"{title}: {description}")
@@ -112,6 +120,16 @@ def mark(x: float, y: float, title: str, shape: str = "h0", kind: str = "") -> s
     """A point with its hover label. A length of zero is drawn as a dot by the round end of its line."""
     style = f' class="{kind}"' if kind else ""
     return f'<path{style} d="M{x:g} {y:g}{shape}"><title>{html(title)}</title></path>'
+
+
+def series(kind: str, points: Sequence[tuple[float, float]], titles: Sequence[str] = ()) -> str:
+    """A line through points, with a mark at each of them where there are titles; fine ones where many are."""
+    line = " ".join(f"{x},{y}" for x, y in points)
+    drawn = f'<polyline class="{kind} line" points="{line}"/>'
+    if not titles:
+        return drawn
+    dots = "".join(mark(x, y, title) for (x, y), title in zip(points, titles, strict=True))
+    return f'{drawn}<g class="{kind} dots{" fine" if len(points) > _MANY else ""}">{dots}</g>'
 
 
 def legend(entries: Iterable[tuple[str, str]]) -> str:
