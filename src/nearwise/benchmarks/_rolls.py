@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -19,13 +20,12 @@ def unrolled(n: int, count: int) -> Table:
     """How well coordinates along and across the sheet are recovered, by method and roll."""
     from sklearn.manifold import Isomap, LocallyLinearEmbedding
 
+    unfold = partial(nw.isometric_embedding, n_components=2, n_neighbors=NEIGHBOURS, tol=1e-3)
     methods: dict[str, Callable[[Array], Array]] = {
-        "nearwise": lambda X: nw.isometric_embedding(X, 2, NEIGHBOURS, tol=1e-3).coordinates,
-        "nearwise, from centring": _from_centring,
-        "Isomap": lambda X: np.asarray(Isomap(n_neighbors=NEIGHBOURS).fit_transform(X)),
-        "LLE": lambda X: np.asarray(
-            LocallyLinearEmbedding(n_neighbors=NEIGHBOURS, random_state=0).fit_transform(X)
-        ),
+        "nearwise": lambda X: unfold(X).coordinates,
+        "nearwise, from centring": lambda X: unfold(X, start="centring").coordinates,
+        "Isomap": Isomap(n_neighbors=NEIGHBOURS).fit_transform,
+        "LLE": LocallyLinearEmbedding(n_neighbors=NEIGHBOURS, random_state=0).fit_transform,
     }
     table = Table(
         f"swiss rolls of {n} random points, {NEIGHBOURS} neighbours",
@@ -40,11 +40,8 @@ def unrolled(n: int, count: int) -> Table:
         scores = np.array([recovered(method(X), places) for X, places in rolls])
         seconds = (time.perf_counter() - begin) / count
         row: Row = {"method": name, "seconds": seconds}
-        for k, axis in enumerate(("along", "across")):
-            row |= {
-                f"{axis}, median": float(np.median(scores[:, k])),
-                f"{axis}, worst": float(scores[:, k].min()),
-            }
+        for axis, found in zip(("along", "across"), scores.T, strict=True):
+            row |= {f"{axis}, median": float(np.median(found)), f"{axis}, worst": float(found.min())}
         table.rows.append(row)
     return table
 
@@ -55,9 +52,8 @@ def roll(n: int, seed: int) -> tuple[Array, Array]:
     turn = 1.5 * np.pi * (1 + 2 * rng.random(n))
     across = WIDTH * rng.random(n)
     along = (turn * np.sqrt(1 + turn**2) + np.arcsinh(turn)) / 2
-    return np.column_stack([turn * np.cos(turn), across, turn * np.sin(turn)]), np.column_stack(
-        [along, across]
-    )
+    points = np.column_stack([turn * np.cos(turn), across, turn * np.sin(turn)])
+    return points, np.column_stack([along, across])
 
 
 def recovered(coordinates: Array, places: Array) -> Array:
@@ -66,7 +62,3 @@ def recovered(coordinates: Array, places: Array) -> Array:
     wanted = places - places.mean(axis=0)
     fit = centred @ np.linalg.lstsq(centred, wanted, rcond=None)[0]
     return np.asarray(np.sqrt(np.sum(fit**2, axis=0) / np.sum(wanted**2, axis=0)))
-
-
-def _from_centring(X: Array) -> Array:
-    return nw.isometric_embedding(X, 2, NEIGHBOURS, tol=1e-3, start="centring").coordinates

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import functools
-import json
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import nearwise as nw
+from nearwise.benchmarks._tables import peak_bytes
 from nearwise.model.blocks import Constraints
 
 SEED = 0  # of the pairs and of the order in which the compiled loop visits them
@@ -127,39 +126,12 @@ def solve(data: Data, side: Constraints, penalty: float, divergence: nw.Divergen
     return Run(result, made - start, time.perf_counter() - made)
 
 
-def in_fresh_process(folder: str, pairs: int, sizes: Sizes) -> dict[str, float]:
-    """Seconds, iterations, gap and peak memory of a solve, in a process that does nothing else.
-
-    The folder holds features.npy and labels.npy.
-    """
-    code = f"import sys; from {__name__} import measure; measure(*sys.argv[1:])"
-    command = [sys.executable, "-c", code, folder, str(pairs), str(sizes.scale_penalty)]
-    found: dict[str, float] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-    return found
-
-
-def measure(folder: str, pairs: str, penalty: str) -> None:
-    """What the fresh process does: solve once, after a warm-up, and print what it took as JSON."""
+def measure(folder: str, pairs: int, penalty: float) -> dict[str, Any]:
+    """What a solve takes, after a warm-up, on the features.npy and labels.npy of a folder."""
     data = Data(np.load(Path(folder, "features.npy")), np.load(Path(folder, "labels.npy")))
-    side = data.pairs(int(pairs))
-    warmed_up(data, side, float(penalty))
-    run = solve(data, side, float(penalty))
+    side = data.pairs(pairs)
+    warmed_up(data, side, penalty)
+    run = solve(data, side, penalty)
     result = run.result
     found = {"seconds": run.seconds, "iterations": result.n_iter, "gap": result.certificate.gap}
-    found["peak"] = peak_bytes()
-    print(json.dumps(found))
-
-
-def peak_bytes() -> int:
-    """The largest resident size of this process so far.
-
-    Linux's ru_maxrss of a new process starts at the size of its parent, so /proc is asked where it exists.
-    """
-    status = Path("/proc/self/status")
-    if status.exists():
-        return 1024 * next(
-            int(line.split()[1]) for line in status.read_text().splitlines() if "VmHWM" in line
-        )
-    import resource  # not on Windows
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return found | {"peak": peak_bytes()}

@@ -88,7 +88,6 @@ def feedback(sizes: Sizes) -> Iterator[Table]:
         ),
         "triplets": lambda n: nw.constraints.closer(triplets[:n]),
     }
-    target = TARGETS["pairs a second"]
     for update in ("logdet", "exponentiated_gradient", "pola"):
         n = m if update == "logdet" else max(m // 50, 10)
         for name, stream in streams.items():
@@ -101,7 +100,7 @@ def feedback(sizes: Sizes) -> Iterator[Table]:
             row: Row = {"update": update, "feedback": name, "a second": n / seconds}
             row |= {"microseconds each": 1e6 * seconds / n, "of the processor": 1e6 * processor / n}
             if update == "logdet" and name != "triplets":
-                row |= {str(target): target.verdict(n / seconds)}
+                row |= TARGETS["pairs a second"].judged(n / seconds)
             table.rows.append(row)
     single = nw.online.LogDetOnline(d)
     z, y = X[:1000] - X[1000:2000], np.full(1000, float(d))
@@ -136,18 +135,10 @@ def exponentiated(sizes: Sizes) -> Iterator[Table]:
         full, W = timed(lambda: _dense_exponentiated(x, y, 0.5))
         turns.append((together, one_by_one, full, float(np.abs(batch.matrix - W).max() / W.max())))
     together, one_by_one, full, agreement = np.min(turns, axis=0)
-    target = TARGETS["full / rank-one"]
     for name, seconds in (("one call", together), ("a call each", one_by_one)):
-        table.rows.append(
-            {
-                "rank-one": name,
-                "full, microseconds": 1e6 * full / m,
-                "rank-one, microseconds": 1e6 * seconds / m,
-                "full / rank-one": full / seconds,
-                str(target): target.verdict(full / seconds),
-                "agreement": agreement,
-            }
-        )
+        row: Row = {"rank-one": name, "full, microseconds": 1e6 * full / m}
+        row |= {"rank-one, microseconds": 1e6 * seconds / m, "full / rank-one": full / seconds}
+        table.rows.append(row | TARGETS["full / rank-one"].judged(full / seconds) | {"agreement": agreement})
     yield table
 
 
@@ -171,7 +162,6 @@ def bound(sizes: Sizes) -> Iterator[Table]:
     i, j = pairs.T
     half = (kernel[i, i] + kernel[j, j]) / 2 - kernel[i, j]
     done = 0
-    low, high, same = TARGETS["loss / bound"], TARGETS["bound / loss"], TARGETS["error above the target's"]
     for last in np.unique(np.geomspace(100, sizes.kernel_steps, 8).astype(int)):
         learner.update_many(pairs[done:last], half[done:last])
         done = int(last)
@@ -179,9 +169,9 @@ def bound(sizes: Sizes) -> Iterator[Table]:
         row: Row = {"examples": done, "total loss": learner.total_loss, "bound": limit}
         row |= {"bound / loss": limit / learner.total_loss, "error": error, "target kernel's": goal}
         if done == sizes.kernel_steps:
-            row |= {f"under, {low}": low.verdict(learner.total_loss / limit)}
-            row |= {f"within, {high}": high.verdict(limit / learner.total_loss)}
-            row |= {f"error, {same}": same.verdict(error - goal)}
+            row |= TARGETS["loss / bound"].judged(learner.total_loss / limit, "under")
+            row |= TARGETS["bound / loss"].judged(limit / learner.total_loss, "within")
+            row |= TARGETS["error above the target's"].judged(error - goal, "error")
         table.rows.append(row)
     yield table
 
@@ -198,7 +188,6 @@ def rounding(sizes: Sizes) -> Iterator[Table]:
             f"{np.finfo(np.longdouble).nmant + 1} bits, over the largest; orthogonality: of eigenvectors",
         ],
     )
-    target = TARGETS["trace drift"]
     x, y = _extended.examples(sizes.updates, d)
     for name, case in _extended.CASES.items():
         long, short = case.make(d), case.make(d)
@@ -214,7 +203,7 @@ def rounding(sizes: Sizes) -> Iterator[Table]:
             "smallest eigenvalue": float(values[0] / values[-1]),
             "asymmetry": float(np.abs(M - M.T).max()),
             "trace drift": float(abs(drift)),
-            str(target): target.verdict(float(abs(drift))),
+            **TARGETS["trace drift"].judged(float(abs(drift))),
             "error": float(np.abs(short.matrix - exact).max() / np.abs(exact).max()),
         }
         if vectors is not None:
@@ -246,12 +235,11 @@ def pendigits(sizes: Sizes) -> Iterator[Table]:
             learner.fit(train, data.y)
             rate = _five_neighbours(learner.transform(train), data.y, learner.transform(test), data.y_test)
             found.setdefault(name, []).append(rate)
-    batch, target = float(np.mean(found["MetricLearner"])), TARGETS["points above batch"]
     for name, rates in found.items():
         row: Row = {"learner": name, "error": float(np.mean(rates))}
         if name == "logdet":
-            above = float(np.mean(rates)) - batch
-            row |= {"points above batch": above, str(target): target.verdict(above)}
+            above = float(np.mean(rates)) - float(np.mean(found["MetricLearner"]))
+            row |= {"points above batch": above, **TARGETS["points above batch"].judged(above)}
         table.rows.append(row)
     yield table
 

@@ -6,7 +6,6 @@ Everything is measured in one run; what is short enough takes turns, and the lea
 from __future__ import annotations
 
 import importlib
-import time
 import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator
@@ -21,7 +20,7 @@ import nearwise as nw
 from nearwise._common.threads import one_blas_thread
 from nearwise._common.types import Array
 from nearwise.benchmarks import _rolls, _tables
-from nearwise.benchmarks._tables import Row, Table, Target, timed
+from nearwise.benchmarks._tables import Row, Table, Target, fitted_exponent, in_turns, timed
 from nearwise.benchmarks.baselines import require
 from nearwise.data import datasets
 from nearwise.named.cut import swap_pairs
@@ -107,7 +106,6 @@ def small(sizes: Sizes) -> Iterator[Table]:
     """The published invalid correlation matrices, beside statsmodels, and with fixed entries."""
     peer = _statsmodels()
     matrices = datasets.load("corr_invalid_small").extra
-    target = TARGETS["statsmodels / nearwise"]
     table = Table(
         f"nearest correlation matrix, Frobenius, to {TOL:g}",
         [
@@ -118,19 +116,20 @@ def small(sizes: Sizes) -> Iterator[Table]:
     )
     for name in sizes.names:
         A = matrices[name]
-        ours, theirs = _in_turns([partial(nw.nearest_correlation, A), partial(peer, A)], sizes.repeats)
+        works = partial(nw.nearest_correlation, A), partial(peer, A)
+        ours, theirs = in_turns(works, sizes.repeats, LONG)
         row = _correlation_row(name, A, *ours)
         row |= {
             "statsmodels, ms": 1000 * theirs[0],
             "its distance": float(np.linalg.norm(theirs[1] - A)),
             "statsmodels / nearwise": theirs[0] / ours[0],
-            str(target): target.verdict(theirs[0] / ours[0]),
+            **TARGETS["statsmodels / nearwise"].judged(theirs[0] / ours[0]),
         }
         table.rows.append(row)
     for name in sizes.names:
         if f"{name}_pattern" in matrices:
             A, fixed = matrices[name], matrices[f"{name}_pattern"]
-            [ours] = _in_turns([partial(nw.nearest_correlation, A, fixed=fixed)], sizes.repeats)
+            [ours] = in_turns([partial(nw.nearest_correlation, A, fixed=fixed)], sizes.repeats, LONG)
             table.rows.append(_correlation_row(f"{name}, fixed", A, *ours))
     yield table
 
@@ -141,7 +140,6 @@ def bank(sizes: Sizes) -> Iterator[Table]:
     A = datasets.load("corr_invalid_bccd16").extra["A"][: sizes.bank, : sizes.bank]
     noise = np.random.default_rng(SEED).standard_normal(A.shape) * 1e-6
     noisy = A + np.triu(noise, 1) + np.triu(noise, 1).T
-    target = TARGETS["statsmodels / nearwise"]
     table = Table(
         f"the bank matrix, {len(A)} x {len(A)}, to {TOL:g}",
         [
@@ -152,17 +150,16 @@ def bank(sizes: Sizes) -> Iterator[Table]:
         ],
     )
     for name, matrix in (("as published", A), ("with noise", noisy)):
-        [ours] = _in_turns([partial(nw.nearest_correlation, matrix)], 1)
-        [theirs] = _in_turns([partial(peer, matrix, n_fact=sizes.peer_iterations / len(A))], 1)
+        ours = timed(partial(nw.nearest_correlation, matrix))
+        theirs = timed(partial(peer, matrix, n_fact=sizes.peer_iterations / len(A)))
         row = _correlation_row(name, matrix, *ours)
-        limit = TARGETS["decompositions"]
         row |= {
-            str(limit): limit.verdict(float(ours[1].n_decompositions)),
+            **TARGETS["decompositions"].judged(ours[1].n_decompositions),
             "statsmodels, ms": 1000 * theirs[0],
             "its distance": float(np.linalg.norm(theirs[1] - matrix)),
             "its smallest eigenvalue": float(np.linalg.eigvalsh(theirs[1])[0]),
             "statsmodels / nearwise": theirs[0] / ours[0],
-            str(target): target.verdict(theirs[0] / ours[0]),
+            **TARGETS["statsmodels / nearwise"].judged(theirs[0] / ours[0]),
         }
         table.rows.append(row)
     yield table
@@ -181,28 +178,27 @@ def factor(sizes: Sizes) -> Iterator[Table]:
     for n in sizes.factor_orders:
         loadings = np.random.default_rng(SEED).standard_normal((n, 30)) * np.linspace(2, 0.1, 30) + 0.3
         A = (loadings, np.ones(30))
-        [ours] = _in_turns([partial(nw.nearest_correlation, A, rank=sizes.rank)], min(sizes.repeats, 3))
+        work = partial(nw.nearest_correlation, A, rank=sizes.rank)
+        [(taken, found)] = in_turns([work], min(sizes.repeats, 3))
         tracemalloc.start()
-        nw.nearest_correlation(A, rank=sizes.rank)
+        work()
         peak = tracemalloc.get_traced_memory()[1] / 1e9
         tracemalloc.stop()
-        found = ours[1]
-        seconds.append(ours[0])
+        seconds.append(taken)
         error = float(np.abs(np.einsum("ij,ij->i", found.factor, found.factor) - 1).max())
-        target = TARGETS["GB"]
-        row: Row = {"n": n, "seconds": ours[0], "status": found.status.name, "gap": found.certificate.gap}
+        row: Row = {"n": n, "seconds": taken, "status": found.status.name, "gap": found.certificate.gap}
         row |= {"iterations": found.n_iter, "diagonal's error": error, "GB": peak}
-        table.rows.append(row | {str(target): target.verdict(peak)})
-    exponent = float(np.polyfit(np.log(sizes.factor_orders), np.log(seconds), 1)[0])
-    target = TARGETS["exponent"]
-    table.rows.append({"n": "exponent", "seconds": exponent, str(target): target.verdict(exponent)})
+        table.rows.append(row | TARGETS["GB"].judged(peak))
+    exponent = fitted_exponent(sizes.factor_orders, seconds)
+    last: Row = {"n": "exponent", "seconds": exponent}
+    table.rows.append(last | TARGETS["exponent"].judged(exponent))
     yield table
 
 
 def cut(sizes: Sizes) -> Iterator[Table]:
     """Balanced cuts of a mesh beside spectral bisection."""
     A = mesh(sizes.mesh)
-    [(spectral_seconds, spectral)] = _in_turns([partial(_spectral, A)], 1)
+    spectral_seconds, spectral = timed(partial(_spectral, A))
     table = Table(
         f"balanced cut of a triangulation of {sizes.mesh} random points",
         [
@@ -210,16 +206,15 @@ def cut(sizes: Sizes) -> Iterator[Table]:
             "improved by the same swaps of pairs as our roundings",
         ],
     )
-    target = TARGETS["cut / spectral"]
     swapped = spectral.copy()
     swap_pairs(A, swapped)
     table.rows.append({"method": "spectral", "cut": _weight(A, spectral), "seconds": spectral_seconds})
     table.rows.append({"method": "spectral, swapped", "cut": _weight(A, swapped)})
     for name, refine in (("nearwise, no swaps", False), ("nearwise", True)):
-        [(seconds, found)] = _in_turns([partial(nw.balanced_cut, A, refine=refine)], 1)
+        seconds, found = timed(partial(nw.balanced_cut, A, refine=refine))
         ratio = found.value / _weight(A, spectral)
         row: Row = {"method": name, "cut": found.value, "seconds": seconds, "cut / spectral": ratio}
-        row |= {str(target): target.verdict(ratio), "bound": found.certificate.dual}
+        row |= TARGETS["cut / spectral"].judged(ratio) | {"bound": found.certificate.dual}
         table.rows.append(row | {"relaxation": found.status.name, "Newton steps": found.n_iter})
     yield table
 
@@ -228,10 +223,8 @@ def relaxation(sizes: Sizes) -> Iterator[Table]:
     """The relaxation's value beside cvxpy's."""
     require("cvxpy", "cvxpy")
     A = mesh(sizes.small_mesh)
-    target = TARGETS["relative difference"]
-    [(seconds, found), (peer_seconds, value)] = _in_turns(
-        [partial(nw.balanced_cut, A), partial(_cvxpy_relaxation, A)], 1
-    )
+    seconds, found = timed(partial(nw.balanced_cut, A))
+    peer_seconds, value = timed(partial(_cvxpy_relaxation, A))
     difference = abs(found.certificate.primal - value / 4) / (value / 4)
     table = Table(
         f"the relaxation of a balanced cut of {sizes.small_mesh} nodes, tr(L X) / 4",
@@ -239,7 +232,7 @@ def relaxation(sizes: Sizes) -> Iterator[Table]:
     )
     row: Row = {"nearwise": found.certificate.primal, "its bound": found.certificate.dual, "seconds": seconds}
     row |= {"cvxpy": value / 4, "cvxpy, seconds": peer_seconds, "relative difference": difference}
-    table.rows.append(row | {str(target): target.verdict(difference)})
+    table.rows.append(row | TARGETS["relative difference"].judged(difference))
     yield table
 
 
@@ -255,7 +248,7 @@ def reducer(sizes: Sizes) -> Iterator[Table]:
         problem = _trace_norm_problem(data.X[chosen], np.asarray(data.y)[chosen])
         solvers: tuple[Solver, ...] = (ThinFactor(), Newton())
         solvers = solvers[: 2 if n <= sizes.all_eigenpairs else 1]
-        runs = _in_turns([partial(nw.solve, problem, solver) for solver in solvers], 1)
+        runs = [timed(partial(nw.solve, problem, solver)) for solver in solvers]
         seconds, found = runs[0]
         rank = int(np.linalg.matrix_rank(found.matrix, tol=1e-6))
         row: Row = {"n": n, "rank": rank, "leading, s": seconds, "gap": found.certificate.gap}
@@ -292,19 +285,6 @@ def mesh(n: int) -> Array:
     for a, b in ((0, 1), (1, 2), (0, 2)):
         A[triangles[:, a], triangles[:, b]] = A[triangles[:, b], triangles[:, a]] = 1.0
     return A
-
-
-def _in_turns(calls: list[Callable[[], Any]], repeats: int) -> list[tuple[float, Any]]:
-    """The least seconds of each call, and what it returned; long ones are not repeated `repeats` times."""
-    best: list[tuple[float, Any]] = [(np.inf, None)] * len(calls)
-    begin = time.perf_counter()
-    for turn in range(repeats):
-        if turn >= 3 and time.perf_counter() - begin > LONG:
-            break
-        for k, call in enumerate(calls):
-            seconds, found = timed(call)
-            best[k] = min(best[k][0], seconds), found
-    return best
 
 
 def _correlation_row(name: str, A: Array, seconds: float, found: nw.NearestMatrix) -> Row:
