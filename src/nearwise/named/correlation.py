@@ -235,7 +235,7 @@ def _announced(found: NearestMatrix, A: Any) -> NearestMatrix:
     n = len(found.diagonal)
     unknown = np.flatnonzero(np.bincount(found.filled.ravel(), minlength=n) == max(n - 1, 1))
     if unknown.size:
-        labels = getattr(A, "index", range(n))
+        labels = A.index if _given.is_frame(A) else range(n)
         names = ", ".join(repr(labels[k]) for k in unknown[:10]) + (", ..." if len(unknown) > 10 else "")
         several = "variables" if len(unknown) > 1 else "variable"
         warn(f"no correlation of {several} {names} is known: all of them are set to 0")
