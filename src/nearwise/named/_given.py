@@ -35,7 +35,7 @@ def order(A: Any) -> int:
 
 def frame(A: Any, **others: Any) -> Frame | None:
     """What puts the labels of a pandas frame A on a matrix; refuses labels that are in another order."""
-    if not is_frame(A):
+    if not _is_frame(A):
         return None
     _refuse_another_order(A.columns, A.index, "the columns of A", "its rows")
     for name, values in others.items():
@@ -158,14 +158,13 @@ def check(rank: int | None, tol: float, min_eigenvalue: float, n: int) -> None:
 
 def _numbers(A: Any) -> NDArray[Any]:
     """The entries of A as floating-point numbers in their own precision."""
-    values = A.toarray() if sparse.issparse(A) else A.to_numpy() if is_frame(A) else np.asarray(A)
-    if values.dtype == object and is_frame(A):
+    values = A.toarray() if sparse.issparse(A) else A.to_numpy() if _is_frame(A) else np.asarray(A)
+    if values.dtype == object and _is_frame(A):
         values = A.to_numpy(dtype=np.float64, na_value=np.nan)
     return values if values.dtype.kind == "f" else reading.numbers(values, "A")
 
 
-def is_frame(A: Any) -> bool:
-    """Whether it is a pandas frame, or what looks like one."""
+def _is_frame(A: Any) -> bool:
     return hasattr(A, "columns") and hasattr(A, "index") and hasattr(A, "to_numpy")
 
 
