@@ -174,9 +174,9 @@ def _measured(method: str, folds: list[Fold], patience: float) -> Cell:
             return Cell([], [], [], f"left out: {error}")
         except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
             failures.append(f"fold {k} failed: {error}")
-            seconds.append(time.process_time() - start)
             continue
-        seconds.append(time.process_time() - start)
+        finally:
+            seconds.append(time.process_time() - start)
         predicted = found(fold.X_test) if method in CLASSIFIERS else _predicted(found, fold)
         wrong[fold.tested] += predicted != fold.y_test
         asked[fold.tested] += 1

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,7 +29,8 @@ from nearwise.data.datasets import DatasetUnavailable
 
 Cell = str | float | int | None
 Row = dict[str, Cell]
-Sizes = TypeVar("Sizes")
+Sizes = TypeVar("Sizes")  # a dataclass, whose defaults are those of a full run
+Part = Callable[[Sizes], Iterator["Table"]]
 Item = TypeVar("Item")
 
 _PACKAGES = (
@@ -86,7 +87,7 @@ def run(
     argv: Sequence[str],
     name: str,
     description: str,
-    sections: Mapping[str, Sequence[Callable[[Sizes], Iterator[Table]]]],
+    sections: Mapping[str, Sequence[Part[Sizes]]],
     full: Sizes,
     quick: Sizes,
     own_options: str = "",
@@ -126,6 +127,22 @@ def run(
         report = {"environment": environment, "sizes": plain_sizes, "tables": tables, "skipped": skipped}
         arguments.json.write_text(json.dumps(report, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     return 0
+
+
+def size(full: Any, quick: Any) -> Any:
+    """The default of a field of sizes, and what it is in a quick run."""
+    return field(default=full, metadata={"quick": quick})
+
+
+def quick_sizes(sizes: type[Sizes]) -> Sizes:
+    """Those of a quick run."""
+    known: Any = sizes
+    return sizes(**{one.name: one.metadata["quick"] for one in fields(known) if one.metadata})
+
+
+def alone(*parts: Part[Sizes]) -> dict[str, tuple[Part[Sizes], ...]]:
+    """Sections of one function each, by its name."""
+    return {part.__name__.replace("_", "-"): (part,) for part in parts}
 
 
 def counted(found: Iterable[Item], count: int) -> Iterator[Item]:

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import nearwise as nw
-from nearwise.benchmarks._tables import peak_bytes
+from nearwise.benchmarks import _tables
+from nearwise.benchmarks._tables import peak_bytes, size
 from nearwise.model.blocks import Constraints
 
 SEED = 0  # of the pairs and of the order in which the compiled loop visits them
@@ -25,34 +26,24 @@ _LONGEST = 600.0  # seconds for one solve, so that a run always ends
 class Sizes:
     """How large everything is, and how often it is measured."""
 
-    objects: int = 60_000
-    components: int = 100
-    pairs: int = 100_000
-    penalties: tuple[float, ...] = (1e-3, 1e-2, 1e-1, 1.0)
-    sweeps: tuple[int, ...] = (5, 10, 20)  # of the compiled loop in all, after each of its turns
-    repeats: int = 3
-    itml_pairs: int = 10_000
-    itml_sweeps: int = 100
-    cvxpy_components: int = 20
-    cvxpy_pairs: int = 200
+    objects: int = size(60_000, 2_000)
+    components: int = size(100, 20)
+    pairs: int = size(100_000, 2_000)
+    penalties: tuple[float, ...] = size((1e-3, 1e-2, 1e-1, 1.0), (1e-2, 1.0))
+    sweeps: tuple[int, ...] = size(
+        (5, 10, 20), (2, 4)
+    )  # of the compiled loop in all, after each of its turns
+    repeats: int = size(3, 1)
+    itml_pairs: int = size(10_000, 300)
+    itml_sweeps: int = size(100, 5)
+    cvxpy_components: int = size(20, 6)
+    cvxpy_pairs: int = size(200, 40)
     cvxpy_penalty: float = 1.0
-    scale_pairs: tuple[int, ...] = (10_000, 100_000, 1_000_000)
+    scale_pairs: tuple[int, ...] = size((10_000, 100_000, 1_000_000), (1_000, 4_000))
     scale_penalty: float = 1e-2
 
 
-QUICK = Sizes(
-    objects=2_000,
-    components=20,
-    pairs=2_000,
-    penalties=(1e-2, 1.0),
-    sweeps=(2, 4),
-    repeats=1,
-    itml_pairs=300,
-    itml_sweeps=5,
-    cvxpy_components=6,
-    cvxpy_pairs=40,
-    scale_pairs=(1_000, 4_000),
-)
+QUICK = _tables.quick_sizes(Sizes)
 
 
 @dataclass(frozen=True, eq=False)

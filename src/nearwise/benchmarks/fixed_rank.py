@@ -17,7 +17,7 @@ import numpy as np
 
 import nearwise as nw
 from nearwise.benchmarks import _fixed_rank_peers as peers, _fixed_rank_trials as trials, _tables
-from nearwise.benchmarks._tables import Row, Table, Target, counted, least, ratio, timed
+from nearwise.benchmarks._tables import Row, Table, Target, counted, least, ratio, size, timed
 from nearwise.benchmarks.baselines import require
 
 TARGETS = {
@@ -42,44 +42,34 @@ _NEGLIGIBLE = 1e-10  # of the cost of W = 0: what counts as zero where the data 
 class Sizes:
     """How large everything is, and how often it is measured."""
 
-    cases: tuple[tuple[int, int, int], ...] = (
-        (50, 2, 1_000),
-        (50, 20, 50_000),
-        (200, 5, 5_000),
-        (500, 2, 20_000),
-        (500, 10, 2_000),
-        (1_000, 10, 20_000),
-        (2_000, 5, 5_000),
-        (2_000, 20, 50_000),
+    cases: tuple[tuple[int, int, int], ...] = size(
+        (
+            (50, 2, 1_000),
+            (50, 20, 50_000),
+            (200, 5, 5_000),
+            (500, 2, 20_000),
+            (500, 10, 2_000),
+            (1_000, 10, 20_000),
+            (2_000, 5, 5_000),
+            (2_000, 20, 50_000),
+        ),
+        ((10, 2, 200), (20, 3, 400)),
     )
-    longest: float = 300.0  # seconds for one run
-    repeats: int = 3  # of cases that take less than a few seconds
-    dimensions: tuple[int, ...] = (1_000, 2_000, 5_000, 15_000)
-    objects: int = 2_000
-    wide_rank: int = 10
-    wide_pairs: int = 10_000
-    usps_objects: int = 2_007
-    usps_pairs: int = 100_000
+    longest: float = size(300.0, 10.0)  # seconds for one run
+    repeats: int = size(3, 1)  # of cases that take less than a few seconds
+    dimensions: tuple[int, ...] = size((1_000, 2_000, 5_000, 15_000), (100, 200))
+    objects: int = size(2_000, 100)
+    wide_rank: int = size(10, 3)
+    wide_pairs: int = size(10_000, 200)
+    usps_objects: int = size(2_007, 200)
+    usps_pairs: int = size(100_000, 2_000)
     usps_rank: int = 6
-    problems: int = 100
-    problem_dimension: int = 8
-    streams: int = 1_000
+    problems: int = size(100, 5)
+    problem_dimension: int = size(8, 4)
+    streams: int = size(1_000, 16)
 
 
-QUICK = Sizes(
-    cases=((10, 2, 200), (20, 3, 400)),
-    longest=10.0,
-    repeats=1,
-    dimensions=(100, 200),
-    objects=100,
-    wide_rank=3,
-    wide_pairs=200,
-    usps_objects=200,
-    usps_pairs=2_000,
-    problems=5,
-    problem_dimension=4,
-    streams=16,
-)
+QUICK = _tables.quick_sizes(Sizes)
 
 
 def main(argv: list[str]) -> int:
@@ -286,11 +276,4 @@ def _usps_kernel(sizes: Sizes) -> tuple[Any, Any, nw.constraints.Constraints]:
     return (K + K.T) / 2, y, near + nw.constraints.at_least(pairs[~same], squares[~same] * 1.5)
 
 
-# each section by name, and the functions that measure it
-SECTIONS = {
-    "pymanopt": (pymanopt,),
-    "descent": (descent,),
-    "streams": (streams,),
-    "dimension": (dimension,),
-    "usps": (usps,),
-}
+SECTIONS = _tables.alone(pymanopt, descent, streams, dimension, usps)

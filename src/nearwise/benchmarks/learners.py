@@ -16,7 +16,7 @@ from which the same command goes on).
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ import nearwise as nw
 from nearwise._common.types import Array, Labels
 from nearwise.benchmarks import _tables
 from nearwise.benchmarks._neighbor_errors import BASELINE, LINEAR, OURS, data_sets, tables
-from nearwise.benchmarks._tables import Row, Table, Target, in_turns, timed
+from nearwise.benchmarks._tables import Row, Table, Target, in_turns, size, timed
 from nearwise.benchmarks.baselines import Unavailable
 from nearwise.benchmarks.baselines.peers import METHODS, fitted
 
@@ -46,39 +46,33 @@ TARGETS = {
 class Sizes:
     """What is measured, and how often."""
 
-    sets: tuple[str, ...] = (
-        "iris",
-        "wine",
-        "ionosphere",
-        "balance_scale",
-        "soybean_large",
-        "pendigits",
-        "spambase",
-        "usps",
-        "isolet",
-        "digits",
+    sets: tuple[str, ...] = size(
+        (
+            "iris",
+            "wine",
+            "ionosphere",
+            "balance_scale",
+            "soybean_large",
+            "pendigits",
+            "spambase",
+            "usps",
+            "isolet",
+            "digits",
+        ),
+        ("iris", "wine"),
     )
-    methods: tuple[str, ...] = tuple(METHODS)
-    seeds: int = 5
+    methods: tuple[str, ...] = size(tuple(METHODS), (OURS, BASELINE, "LDA"))
+    seeds: int = size(5, 1)
     patience: float = 120.0
     keep: str | None = None
-    pairs: int = 3000
-    ranks: tuple[int, ...] = (20, 100, 200)
-    documents: int | None = None  # of the training set, and as many of the test set; None for all
-    time_rows: int = 2000
-    repeats: int = 3
+    pairs: int = size(3000, 300)
+    ranks: tuple[int, ...] = size((20, 100, 200), (20,))
+    documents: int | None = size(None, 1000)  # of the training set, and as many of the test set; None for all
+    time_rows: int = size(2000, 120)
+    repeats: int = size(3, 1)
 
 
-QUICK = Sizes(
-    sets=("iris", "wine"),
-    methods=(OURS, BASELINE, "LDA"),
-    seeds=1,
-    pairs=300,
-    ranks=(20,),
-    documents=1000,
-    time_rows=120,
-    repeats=1,
-)
+QUICK = _tables.quick_sizes(Sizes)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -265,11 +259,4 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-# each section by name, and the functions that measure it
-SECTIONS: dict[str, tuple[Callable[[Sizes], Iterator[Table]], ...]] = {
-    "errors": (errors,),
-    "maps": (maps,),
-    "banking": (banking,),
-    "text": (text,),
-    "time": (duration, choice),
-}
+SECTIONS = _tables.alone(errors, maps, banking, text) | {"time": (duration, choice)}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 import nearwise as nw
 from nearwise._common.types import Array
 from nearwise.benchmarks import _extended, _tables
-from nearwise.benchmarks._tables import Row, Table, Target, timed
+from nearwise.benchmarks._tables import Row, Table, Target, size, timed
 
 TARGETS = {
     "pairs a second": Target(100_000, at_least=True),
@@ -34,29 +35,19 @@ TARGETS = {
 class Sizes:
     """How large everything is, and how often it is measured."""
 
-    dimension: int = 100
-    pairs: int = 100_000
-    steps: int = 200  # of the exponentiated gradient, in each turn
-    repeats: int = 7
-    kernel_steps: int = 200_000
-    updates: int = 1_000_000
+    dimension: int = size(100, 20)
+    pairs: int = size(100_000, 2_000)
+    steps: int = size(200, 20)  # of the exponentiated gradient, in each turn
+    repeats: int = size(7, 1)
+    kernel_steps: int = size(200_000, 2_000)
+    updates: int = size(1_000_000, 5_000)
     updates_dimension: int = 10
-    reference_steps: int = 10_000
-    passed_pairs: int = 50_000
-    seeds: int = 5
+    reference_steps: int = size(10_000, 200)
+    passed_pairs: int = size(50_000, 1_000)
+    seeds: int = size(5, 1)
 
 
-QUICK = Sizes(
-    dimension=20,
-    pairs=2_000,
-    steps=20,
-    repeats=1,
-    kernel_steps=2_000,
-    updates=5_000,
-    reference_steps=200,
-    passed_pairs=1_000,
-    seeds=1,
-)
+QUICK = _tables.quick_sizes(Sizes)
 
 
 def main(argv: list[str]) -> int:
@@ -126,13 +117,14 @@ def exponentiated(sizes: Sizes) -> Iterator[Table]:
         ],
     )
     x, y = rng.standard_normal((m, d)) / np.sqrt(d), rng.uniform(0, 2.0 / d, m)
-    nw.online.ExponentiatedGradient(d, 0.5).update_many(x[:3], y[:3])
+    start = partial(nw.online.ExponentiatedGradient, d, _extended.RATE)
+    start().update_many(x[:3], y[:3])
     turns: list[tuple[float, float, float, float]] = []
     for _ in range(sizes.repeats):
-        batch, single = (nw.online.ExponentiatedGradient(d, 0.5) for _ in range(2))
+        batch, single = start(), start()
         together, _ = timed(lambda: batch.update_many(x, y))  # noqa: B023
         one_by_one, _ = timed(lambda: [single.update(*example) for example in zip(x, y, strict=True)])  # noqa: B023
-        full, W = timed(lambda: _dense_exponentiated(x, y, 0.5))
+        full, W = timed(lambda: _extended.exponentiated(x, y, np.float64, np.linalg.eigh))
         turns.append((together, one_by_one, full, float(np.abs(batch.matrix - W).max() / W.max())))
     together, one_by_one, full, agreement = np.min(turns, axis=0)
     for name, seconds in (("one call", together), ("a call each", one_by_one)):
@@ -255,18 +247,6 @@ def _least_seconds(work: Callable[[], Any], repeats: int) -> tuple[float, float]
     return float(clock), float(processor)
 
 
-def _dense_exponentiated(x: Array, y: Array, rate: float) -> Array:
-    d = x.shape[1]
-    G = np.zeros((d, d))
-    W = np.eye(d) / d
-    for z, target in zip(x, y, strict=True):
-        G -= 2 * rate * (z @ W @ z - target) * np.outer(z, z)
-        values, V = np.linalg.eigh(G)
-        weights = np.exp(values - values[-1])
-        W = (V * (weights / weights.sum())) @ V.T
-    return W
-
-
 def _three_classes(d: int, classes: int, rng: np.random.Generator) -> tuple[Array, NDArray[np.int64]]:
     """A Gaussian kernel of points around three centres, of trace one."""
     labels = np.arange(d) % classes
@@ -292,10 +272,4 @@ def _five_neighbours(train: Array, labels: Any, test: Array, others: Any) -> flo
     return 100.0 * (1.0 - float(KNeighborsClassifier(5).fit(train, labels).score(test, others)))
 
 
-# each section by name, and the functions that measure it
-SECTIONS: dict[str, tuple[Callable[[Sizes], Iterator[Table]], ...]] = {
-    "speed": (feedback, exponentiated),
-    "bound": (bound,),
-    "rounding": (rounding,),
-    "pendigits": (pendigits,),
-}
+SECTIONS = {"speed": (feedback, exponentiated)} | _tables.alone(bound, rounding, pendigits)

@@ -20,7 +20,15 @@ import nearwise as nw
 from nearwise._common.threads import one_blas_thread
 from nearwise._common.types import Array
 from nearwise.benchmarks import _rolls, _tables
-from nearwise.benchmarks._tables import Row, Table, Target, fitted_exponent, in_turns, timed
+from nearwise.benchmarks._tables import (
+    Row,
+    Table,
+    Target,
+    fitted_exponent,
+    in_turns,
+    size,
+    timed,
+)
 from nearwise.benchmarks.baselines import require
 from nearwise.data import datasets
 from nearwise.named.cut import swap_pairs
@@ -58,43 +66,35 @@ class Sizes:
     all_eigenpairs : the most of them for which it is also run on all eigenpairs
     """
 
-    names: tuple[str, ...] = (
-        "high02",
-        "tec03",
-        "bhwi01",
-        "tyda99r1",
-        "tyda99r2",
-        "tyda99r3",
-        "fing97",
-        "beyu11",
-        "mmb13",
-        "usgs13",
+    names: tuple[str, ...] = size(
+        (
+            "high02",
+            "tec03",
+            "bhwi01",
+            "tyda99r1",
+            "tyda99r2",
+            "tyda99r3",
+            "fing97",
+            "beyu11",
+            "mmb13",
+            "usgs13",
+        ),
+        ("high02", "fing97"),
     )
-    repeats: int = 20
-    bank: int = 3250
+    repeats: int = size(20, 1)
+    bank: int = size(3250, 200)
     peer_iterations: int = 6
-    factor_orders: tuple[int, ...] = (5000, 10_000, 20_000)
-    rank: int = 20
-    mesh: int = 1000
-    small_mesh: int = 60
-    reduced: tuple[int, ...] = (100, 150, 200, 300, 500, 1000, 2000)
+    factor_orders: tuple[int, ...] = size((5000, 10_000, 20_000), (300, 700))
+    rank: int = size(20, 4)
+    mesh: int = size(1000, 80)
+    small_mesh: int = size(60, 12)
+    reduced: tuple[int, ...] = size((100, 150, 200, 300, 500, 1000, 2000), (60, 120))
     all_eigenpairs: int = 1000
-    roll: int = 250
-    rolls: int = 5
+    roll: int = size(250, 100)
+    rolls: int = size(5, 1)
 
 
-QUICK = Sizes(
-    names=("high02", "fing97"),
-    repeats=1,
-    bank=200,
-    factor_orders=(300, 700),
-    rank=4,
-    mesh=80,
-    small_mesh=12,
-    reduced=(60, 120),
-    roll=100,
-    rolls=1,
-)
+QUICK = _tables.quick_sizes(Sizes)
 
 
 def main(argv: list[str]) -> int:
@@ -118,14 +118,9 @@ def small(sizes: Sizes) -> Iterator[Table]:
         A = matrices[name]
         works = partial(nw.nearest_correlation, A), partial(peer, A)
         ours, theirs = in_turns(works, sizes.repeats, LONG)
-        row = _correlation_row(name, A, *ours)
-        row |= {
-            "statsmodels, ms": 1000 * theirs[0],
-            "its distance": float(np.linalg.norm(theirs[1] - A)),
-            "statsmodels / nearwise": theirs[0] / ours[0],
-            **TARGETS["statsmodels / nearwise"].judged(theirs[0] / ours[0]),
-        }
-        table.rows.append(row)
+        row = _correlation_row(name, A, *ours) | _statsmodels_row(A, *theirs)
+        row |= {"statsmodels / nearwise": theirs[0] / ours[0]}
+        table.rows.append(row | TARGETS["statsmodels / nearwise"].judged(theirs[0] / ours[0]))
     for name in sizes.names:
         if f"{name}_pattern" in matrices:
             A, fixed = matrices[name], matrices[f"{name}_pattern"]
@@ -153,15 +148,10 @@ def bank(sizes: Sizes) -> Iterator[Table]:
         ours = timed(partial(nw.nearest_correlation, matrix))
         theirs = timed(partial(peer, matrix, n_fact=sizes.peer_iterations / len(A)))
         row = _correlation_row(name, matrix, *ours)
-        row |= {
-            **TARGETS["decompositions"].judged(ours[1].n_decompositions),
-            "statsmodels, ms": 1000 * theirs[0],
-            "its distance": float(np.linalg.norm(theirs[1] - matrix)),
-            "its smallest eigenvalue": float(np.linalg.eigvalsh(theirs[1])[0]),
-            "statsmodels / nearwise": theirs[0] / ours[0],
-            **TARGETS["statsmodels / nearwise"].judged(theirs[0] / ours[0]),
-        }
-        table.rows.append(row)
+        row |= TARGETS["decompositions"].judged(ours[1].n_decompositions) | _statsmodels_row(matrix, *theirs)
+        row |= {"its smallest eigenvalue": float(np.linalg.eigvalsh(theirs[1])[0])}
+        row |= {"statsmodels / nearwise": theirs[0] / ours[0]}
+        table.rows.append(row | TARGETS["statsmodels / nearwise"].judged(theirs[0] / ours[0]))
     yield table
 
 
@@ -265,15 +255,7 @@ def rolls(sizes: Sizes) -> Iterator[Table]:
     yield _rolls.unrolled(sizes.roll, sizes.rolls)
 
 
-SECTIONS = {
-    "small": (small,),
-    "bank": (bank,),
-    "factor": (factor,),
-    "cut": (cut,),
-    "relaxation": (relaxation,),
-    "reducer": (reducer,),
-    "rolls": (rolls,),
-}
+SECTIONS = _tables.alone(small, bank, factor, cut, relaxation, reducer, rolls)
 
 
 def mesh(n: int) -> Array:
@@ -288,14 +270,13 @@ def mesh(n: int) -> Array:
 
 
 def _correlation_row(name: str, A: Array, seconds: float, found: nw.NearestMatrix) -> Row:
-    return {
-        "matrix": name,
-        "n": len(A),
-        "nearwise, ms": 1000 * seconds,
-        "gap": found.certificate.gap,
-        "decompositions": found.n_decompositions,
-        "distance": float(np.linalg.norm(found.matrix - A)),
-    }
+    distance = float(np.linalg.norm(found.matrix - A))
+    row: Row = {"matrix": name, "n": len(A), "nearwise, ms": 1000 * seconds, "gap": found.certificate.gap}
+    return row | {"decompositions": found.n_decompositions, "distance": distance}
+
+
+def _statsmodels_row(A: Array, seconds: float, X: Array) -> Row:
+    return {"statsmodels, ms": 1000 * seconds, "its distance": float(np.linalg.norm(X - A))}
 
 
 def _statsmodels() -> Callable[..., Array]:

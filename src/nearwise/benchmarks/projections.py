@@ -17,7 +17,7 @@ import numpy as np
 
 import nearwise as nw
 from nearwise.benchmarks import _tables, _von_neumann, _workload, _yardsticks
-from nearwise.benchmarks._tables import Row, Table, Target, timed
+from nearwise.benchmarks._tables import Row, Table, Target, size, timed
 from nearwise.benchmarks._workload import SEED, TOL, Data
 from nearwise.model.blocks import Constraints
 from nearwise.solving.driver import Solver
@@ -52,40 +52,24 @@ class Sizes:
     longest : seconds that one solve of the grid may take
     """
 
-    objects: int = 6000
-    orders: tuple[int, ...] = (16, 100)
-    sweep_pairs: int = 5000
-    sweeps: int = 3
-    repeats: int = 3
-    product_orders: tuple[int, ...] = _von_neumann.ORDERS
-    projection_orders: tuple[int, ...] = _von_neumann.PROJECTION_ORDERS
-    kernel: int = 52
-    distances: int = 100
-    most_sweeps: int = 10_000
-    drift_projections: int = 1_000_000
-    choice_orders: tuple[int, ...] = (8, 32, 100, 200)
-    choice_pairs: tuple[int, ...] = (100, 1000, 10_000, 100_000)
-    penalties: tuple[float, ...] = (1e-3, 1e-2, 1e-1, 1.0, 10.0, math.inf)
-    longest: float = 20.0
+    objects: int = size(6000, 500)
+    orders: tuple[int, ...] = size((16, 100), (16, 32))
+    sweep_pairs: int = size(5000, 300)
+    sweeps: int = size(3, 1)
+    repeats: int = size(3, 1)
+    product_orders: tuple[int, ...] = size(_von_neumann.ORDERS, (128, 256))
+    projection_orders: tuple[int, ...] = size(_von_neumann.PROJECTION_ORDERS, (16, 32))
+    kernel: int = size(52, 10)
+    distances: int = size(100, 12)
+    most_sweeps: int = size(10_000, 300)
+    drift_projections: int = size(1_000_000, 10_000)
+    choice_orders: tuple[int, ...] = size((8, 32, 100, 200), (8, 16))
+    choice_pairs: tuple[int, ...] = size((100, 1000, 10_000, 100_000), (100, 1000))
+    penalties: tuple[float, ...] = size((1e-3, 1e-2, 1e-1, 1.0, 10.0, math.inf), (1e-2, 1.0, math.inf))
+    longest: float = size(20.0, 2.0)
 
 
-QUICK = Sizes(
-    objects=500,
-    orders=(16, 32),
-    sweep_pairs=300,
-    sweeps=1,
-    repeats=1,
-    product_orders=(128, 256),
-    projection_orders=(16, 32),
-    kernel=10,
-    distances=12,
-    most_sweeps=300,
-    drift_projections=10_000,
-    choice_orders=(8, 16),
-    choice_pairs=(100, 1000),
-    penalties=(1e-2, 1.0, math.inf),
-    longest=2.0,
-)
+QUICK = _tables.quick_sizes(Sizes)
 
 
 def main(argv: list[str]) -> int:
@@ -224,13 +208,7 @@ def choice(sizes: Sizes) -> Iterator[Table]:
     yield table
 
 
-SECTIONS = {
-    "sweep": (sweep,),
-    "von-neumann": (von_neumann,),
-    "convergence": (convergence,),
-    "drift": (drift,),
-    "choice": (choice,),
-}
+SECTIONS = _tables.alone(sweep, von_neumann, convergence, drift, choice)
 
 
 def _timed(problem: nw.Problem, sizes: Sizes) -> tuple[dict[str, float], str]:

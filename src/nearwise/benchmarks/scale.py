@@ -16,7 +16,7 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,7 +26,7 @@ import numpy as np
 
 import nearwise as nw
 from nearwise.benchmarks import _tables
-from nearwise.benchmarks._tables import Row, Table, Target, exponents, in_fresh_process, peak_bytes
+from nearwise.benchmarks._tables import Row, Table, Target, exponents, in_fresh_process, peak_bytes, size
 from nearwise.benchmarks._timed_rows import Spent, TimedRows, mean_of, spent_so_far
 from nearwise.benchmarks.baselines import Unavailable
 from nearwise.distributed import open_pairs, open_vectors, vectors_of
@@ -50,23 +50,23 @@ TABLE_LEARNERS = ("MetricLearner", "FixedRankLearner")
 class Sizes:
     """How large it is."""
 
-    vectors: int = 1_000_000
-    width: int = 100
-    pairs: int = 10_000_000
-    growing: tuple[int, ...] = (100_000, 1_000_000, 10_000_000)
-    files: int = 4
-    penalty: float = 1e-3
+    vectors: int = size(1_000_000, 4000)
+    width: int = size(100, 8)
+    pairs: int = size(10_000_000, 20_000)
+    growing: tuple[int, ...] = size((100_000, 1_000_000, 10_000_000), (2000, 20_000))
+    files: int = size(4, 2)
+    penalty: float = size(1e-3, 1e-2)
     tol: float = 1e-4
-    worker_pairs: int = 10_000_000
+    worker_pairs: int = size(10_000_000, 20_000)
     iterations: int = 3
-    client_vectors: int = 10_000_000
-    client_pairs: int = 200_000
-    table_pairs: tuple[int, ...] = (5_000_000, 50_000_000)
-    table_vectors: int = 100_000
-    table_width: int = 32
+    client_vectors: int = size(10_000_000, 20_000)
+    client_pairs: int = size(200_000, 2000)
+    table_pairs: tuple[int, ...] = size((5_000_000, 50_000_000), (2000, 20_000))
+    table_vectors: int = size(100_000, 500)
+    table_width: int = size(32, 4)
 
 
-QUICK = Sizes(4000, 8, 20_000, (2000, 20_000), 2, 1e-2, 1e-4, 20_000, 3, 20_000, 2000, (2000, 20_000), 500, 4)
+QUICK = _tables.quick_sizes(Sizes)
 
 
 def main(argv: list[str]) -> int:
@@ -366,11 +366,4 @@ def _pairs(sizes: Sizes, count: int) -> Constraints:
     return nw.constraints.similar(pairs[same]) + nw.constraints.dissimilar(pairs[~same])
 
 
-# each section by name, and the functions that measure it
-SECTIONS: dict[str, tuple[Callable[[Sizes], Iterator[Table]], ...]] = {
-    "growth": (growth,),
-    "workers": (workers,),
-    "client": (client,),
-    "tables": (tables,),
-    "parquet": (parquet,),
-}
+SECTIONS = _tables.alone(growth, workers, client, tables, parquet)

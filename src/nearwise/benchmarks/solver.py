@@ -12,7 +12,7 @@ import itertools
 import math
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -139,21 +139,11 @@ def itml(sizes: Sizes) -> Iterator[Table]:
         seconds = least(run.seconds_to_objective(reached * (1 + TOL)) for run in runs)
         times = ratio(peer.seconds, seconds)
         above = reached / optimum - 1
-        table.rows.append(
-            {
-                "penalty": penalty,
-                "ITML, s": peer.seconds,
-                "its sweeps": peer.iterations,
-                "its objective": reached,
-                "optimum": optimum,
-                "above it by": above,
-                "within 1e-3": "yes" if above <= 1e-3 else "never",
-                "ours to its objective, s": seconds,
-                f"ours to {TOL:.0e}, s": min(run.seconds for run in runs),
-                "ITML / ours": times,
-                **TARGETS["ITML / ours"].judged(times),
-            }
-        )
+        row: Row = {"penalty": penalty, "ITML, s": peer.seconds, "its sweeps": peer.iterations}
+        row |= {"its objective": reached, "optimum": optimum, "above it by": above}
+        row |= {"within 1e-3": "yes" if above <= 1e-3 else "never", "ours to its objective, s": seconds}
+        row |= {f"ours to {TOL:.0e}, s": min(run.seconds for run in runs), "ITML / ours": times}
+        table.rows.append(row | TARGETS["ITML / ours"].judged(times))
     yield table
 
 
@@ -182,17 +172,11 @@ def cvxpy(sizes: Sizes) -> Iterator[Table]:
     ours, optimum = min(run.seconds for run in runs), runs[-1].result.certificate.primal
     for solver, given in zip(solvers, zip(*answers, strict=True), strict=True):
         seconds = min(answer.seconds for answer in given)
-        table.rows.append(
-            {
-                "solver": solver,
-                "cvxpy, s": seconds,
-                "its solver alone, s": least(answer.solver_seconds for answer in given),
-                "its objective above ours by": problem.objective(given[-1].matrix) / optimum - 1,
-                "ours, s": ours,
-                "cvxpy / ours": seconds / ours,
-                **TARGETS["cvxpy / ours"].judged(seconds / ours),
-            }
-        )
+        row: Row = {"solver": solver, "cvxpy, s": seconds}
+        row |= {"its solver alone, s": least(answer.solver_seconds for answer in given)}
+        row |= {"its objective above ours by": problem.objective(given[-1].matrix) / optimum - 1}
+        row |= {"ours, s": ours, "cvxpy / ours": seconds / ours}
+        table.rows.append(row | TARGETS["cvxpy / ours"].judged(seconds / ours))
     yield table
 
 
@@ -229,10 +213,4 @@ def scale(sizes: Sizes) -> Iterator[Table]:
     yield table
 
 
-# each section by name, and the functions that measure it
-SECTIONS: dict[str, tuple[Callable[[Sizes], Iterator[Table]], ...]] = {
-    "newton": (newton,),
-    "divergences": (divergences,),
-    "peers": (itml, cvxpy),
-    "scale": (scale,),
-}
+SECTIONS = _tables.alone(newton, divergences) | {"peers": (itml, cvxpy)} | _tables.alone(scale)

@@ -100,7 +100,6 @@ class Stacked:
     parts : arrays of the same width, in memory or in files
     ids : what the rows are called; the attributes `labels`, `names` and `vector_column` have their classes,
         the names of the columns of numbers, and that of the column of vectors, where these were read
-    keeps : what has to live as long as the rows, such as the folder of their files
     client : a Dask client whose workers see the same files; None for threads of this process
     """
 
@@ -108,10 +107,10 @@ class Stacked:
         self,
         parts: list[NDArray[Any] | MappedRows],
         ids: NDArray[Any] | None = None,
-        keeps: object = None,
         client: Any = None,
     ) -> None:
-        self.parts, self.ids, self._keeps, self.client = parts, ids, keeps, client
+        self.parts, self.ids, self.client = parts, ids, client
+        self._keeps: object = None  # what has to live as long as the rows, such as the folder of their files
         self.labels: NDArray[Any] | None = None
         self.names: tuple[str, ...] = ()
         self.vector_column: str | None = None

@@ -242,17 +242,10 @@ def _by_divergence(A: Any, divergence: Divergence, rank: int | None, n: int, tol
         note = f"A has rank {r}, and {n} ones do not fit its range: asked for with slack, rows then scaled"
     elif found.status is not Status.SOLVED:
         note = "The rows were then scaled to length 1, which takes them out of the range of A"
-    return NearestMatrix(
-        np.ones(n),
-        found.dual,
-        found.status,
-        found.certificate,
-        found.n_iter,
-        0,
-        found.solver,
-        f"{found.message} {note}.".strip(" .") + ".",
-        stored_factor=_unit_rows.with_rows_of_length(found.kernel_factor, np.ones(n)),
-    )
+    end = found.status, found.certificate, found.n_iter, 0, found.solver
+    said = f"{found.message} {note}.".strip(" .") + "."
+    factor = _unit_rows.with_rows_of_length(found.kernel_factor, np.ones(n))
+    return NearestMatrix(np.ones(n), found.dual, *end, said, stored_factor=factor)
 
 
 def _range(A: Any, rank: int | None) -> tuple[Array, Array]:

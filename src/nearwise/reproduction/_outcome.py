@@ -240,14 +240,5 @@ def _cloud(axes: Any, curve: Curve) -> None:
     axes.locator_params(nbins=6)  # numbers of many digits would run into each other
     for number, label in enumerate(np.unique(classes)):
         x, y = (np.asarray(values)[classes == label] for values in (curve.x, curve.y))
-        colour, mark = PALETTE[number % len(PALETTE)], MARKERS[number % len(MARKERS)]
-        axes.scatter(
-            x,
-            y,
-            s=8,
-            color=colour,
-            marker=mark,
-            label=str(label),
-            linewidths=0,
-            rasterized=len(classes) > _DRAWN,
-        )
+        style = {"color": PALETTE[number % len(PALETTE)], "marker": MARKERS[number % len(MARKERS)], "s": 8}
+        axes.scatter(x, y, label=str(label), linewidths=0, rasterized=len(classes) > _DRAWN, **style)

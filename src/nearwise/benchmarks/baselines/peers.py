@@ -7,6 +7,7 @@ distances are the learned ones.
 from __future__ import annotations
 
 import functools
+import importlib
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from unittest import mock
 
 import numpy as np
 
+import nearwise as nw
 from nearwise._common.types import Array, Labels
 from nearwise.benchmarks.baselines import require
 
@@ -23,22 +25,16 @@ Map = Callable[[Array], Array]
 
 def nearwise(X: Array, y: Labels, seed: int) -> Map:
     """`AutoLearner()`."""
-    import nearwise as nw
-
     return fitted(nw.AutoLearner(random_state=seed), X, y).transform
 
 
 def linear(X: Array, y: Labels, seed: int) -> Map:
     """`MetricLearner()`."""
-    import nearwise as nw
-
     return fitted(nw.MetricLearner(random_state=seed), X, y).transform
 
 
 def fitted(learner: Any, X: Any, y: Labels) -> Any:
     """The learner, fitted, with no word where it keeps its prior: figures show that, they are Euclidean's."""
-    import nearwise as nw
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", nw.PriorKeptWarning)
         return learner.fit(X, y)
@@ -77,19 +73,18 @@ def lda(X: Array, y: Labels, seed: int) -> Map:
 
 def itml(X: Array, y: Labels, seed: int) -> Map:
     """metric-learn's `ITML_Supervised()`."""
-    with working_metric_learn():
-        from metric_learn import ITML_Supervised
-
-        components = ITML_Supervised(random_state=seed).fit(X, y).components_
-    return lambda rows: rows @ components.T
+    return _of_metric_learn("ITML_Supervised", X, y, seed)
 
 
 def lmnn(X: Array, y: Labels, seed: int) -> Map:
     """metric-learn's `LMNN()`."""
-    with working_metric_learn():
-        from metric_learn import LMNN
+    return _of_metric_learn("LMNN", X, y, seed)
 
-        components = LMNN(random_state=seed).fit(X, y).components_
+
+def _of_metric_learn(name: str, X: Array, y: Labels, seed: int) -> Map:
+    with working_metric_learn():
+        learner = getattr(importlib.import_module("metric_learn"), name)
+        components = learner(random_state=seed).fit(X, y).components_
     return lambda rows: rows @ components.T
 
 
