@@ -6,6 +6,7 @@ Everything is measured in one run; what is short enough takes turns, and the lea
 from __future__ import annotations
 
 import importlib
+import time
 import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 import nearwise as nw
 from nearwise._common.threads import one_blas_thread
 from nearwise._common.types import Array
-from nearwise.benchmarks import _rolls, _tables
+from nearwise.benchmarks import _tables
 from nearwise.benchmarks._tables import (
     Row,
     Table,
@@ -39,6 +40,7 @@ SEED = 0
 TOL = 1e-8
 LONG = 2.0  # seconds after which three turns are enough
 SMALL = 100  # order up to which BLAS uses one thread by itself
+_WIDTH, _NEIGHBOURS = 10.0, 7  # of a swiss roll
 TARGETS = {
     "statsmodels / nearwise": Target(20, at_least=True),
     "decompositions": Target(8),
@@ -251,8 +253,33 @@ def reducer(sizes: Sizes) -> Iterator[Table]:
 
 
 def rolls(sizes: Sizes) -> Iterator[Table]:
-    """Isometric embeddings of swiss rolls beside scikit-learn's."""
-    yield _rolls.unrolled(sizes.roll, sizes.rolls)
+    """Isometric embeddings of swiss rolls beside scikit-learn's: are places along and across recovered?"""
+    from sklearn.manifold import Isomap, LocallyLinearEmbedding
+
+    unfold = partial(nw.isometric_embedding, n_components=2, n_neighbors=_NEIGHBOURS, tol=1e-3)
+    methods: dict[str, Callable[[Array], Array]] = {
+        "nearwise": lambda X: unfold(X).coordinates,
+        "nearwise, from centring": lambda X: unfold(X, start="centring").coordinates,
+        "Isomap": Isomap(n_neighbors=_NEIGHBOURS).fit_transform,
+        "LLE": LocallyLinearEmbedding(n_neighbors=_NEIGHBOURS, random_state=0).fit_transform,
+    }
+    table = Table(
+        f"swiss rolls of {sizes.roll} random points, {_NEIGHBOURS} neighbours",
+        [
+            f"the sheet is 90 long and {_WIDTH:g} wide, its layers 6 apart; correlation of the place along "
+            "and across it with the best linear function of the two coordinates, over the rolls",
+        ],
+    )
+    drawn = [_roll(sizes.roll, seed) for seed in range(sizes.rolls)]
+    for name, method in methods.items():
+        begin = time.perf_counter()
+        scores = np.array([_recovered(method(X), places) for X, places in drawn])
+        seconds = (time.perf_counter() - begin) / sizes.rolls
+        row: Row = {"method": name, "seconds": seconds}
+        for axis, found in zip(("along", "across"), scores.T, strict=True):
+            row |= {f"{axis}, median": float(np.median(found)), f"{axis}, worst": float(found.min())}
+        table.rows.append(row)
+    yield table
 
 
 SECTIONS = _tables.alone(small, bank, factor, cut, relaxation, reducer, rolls)
@@ -308,6 +335,24 @@ def _trace_norm_problem(X: Array, y: NDArray[Any]) -> nw.Problem:
         first += len(block)
     prior = -0.5 * np.eye(features.shape[1])
     return nw.Problem(features, nw.constraints.Constraints(tuple(blocks)), nw.Frobenius(), prior)
+
+
+def _roll(n: int, seed: int) -> tuple[Array, Array]:
+    """Points, and their places along and across the sheet."""
+    rng = np.random.default_rng(seed)
+    turn = 1.5 * np.pi * (1 + 2 * rng.random(n))
+    across = _WIDTH * rng.random(n)
+    along = (turn * np.sqrt(1 + turn**2) + np.arcsinh(turn)) / 2
+    points = np.column_stack([turn * np.cos(turn), across, turn * np.sin(turn)])
+    return points, np.column_stack([along, across])
+
+
+def _recovered(coordinates: Array, places: Array) -> Array:
+    """The correlation of each place with its least-squares fit."""
+    centred = coordinates - coordinates.mean(axis=0)
+    wanted = places - places.mean(axis=0)
+    fit = centred @ np.linalg.lstsq(centred, wanted, rcond=None)[0]
+    return np.asarray(np.sqrt(np.sum(fit**2, axis=0) / np.sum(wanted**2, axis=0)))
 
 
 def _spectral(A: Array) -> NDArray[np.bool_]:

@@ -238,12 +238,9 @@ def _rows(table: Any, columns: list[str], path: Path) -> NDArray[Any]:
         if not _is_number(entries.type):
             raise ValueError(f"{path}: column {columns[0]!r} holds {kinds[0]}, not vectors of numbers")
         flat = entries.to_numpy(zero_copy_only=False)
-        if column.null_count or len(flat) % max(len(column), 1):
-            raise ValueError(f"{path}: the vectors of column {columns[0]!r} are not all of one length")
-        lengths = (
-            np.empty(0) if pa.types.is_fixed_size_list(kinds[0]) else np.diff(np.asarray(column.offsets))
-        )
-        if len(lengths) and np.ptp(lengths):
+        fixed = pa.types.is_fixed_size_list(kinds[0])
+        lengths = np.empty(0) if fixed else np.diff(np.asarray(column.offsets))
+        if column.null_count or len(flat) % max(len(column), 1) or (lengths != lengths[:1]).any():
             raise ValueError(f"{path}: the vectors of column {columns[0]!r} are not all of one length")
         rows = flat.reshape(len(column), -1)
         if rows.dtype == np.float16:

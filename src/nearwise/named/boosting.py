@@ -127,8 +127,7 @@ def definite_boost(
     C = stacked(matrices)
     log_prior = _log_prior(prior, C.shape[1])
     checks.positive(epsilon, "epsilon")
-    if projections not in ("exact", "approximate"):
-        raise ValueError(f"projections must be 'exact' or 'approximate', got {projections!r}")
+    checks.one_of(projections, "projections", ("exact", "approximate"))
     checks.whole_number(max_iter, "max_iter")
     whole = _extremes(C)
     ranges = whole if eigenvalue_range is None else _common_range(eigenvalue_range, whole)
