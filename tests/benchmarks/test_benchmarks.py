@@ -6,6 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -140,6 +141,38 @@ def test_a_run_knows_when_a_gap_and_an_objective_were_reached() -> None:
 )
 def test_verdicts(target: Target, value: float | None, verdict: str) -> None:
     assert target.verdict(value) == verdict
+
+
+def test_a_verdict_is_a_column_that_names_its_target() -> None:
+    assert Target(6).judged(7.0) == {"target <= 6": "missed"}
+    assert Target(6).judged(5.0, "sweeps") == {"sweeps, target <= 6": "met"}
+
+
+@pytest.mark.parametrize(("repeats", "enough", "turns"), [(2, 0.0, 2), (9, 0.0, 3), (9, math.inf, 9)])
+def test_turns_alternate_and_end_early_where_enough_time_has_passed(
+    repeats: int, enough: float, turns: int
+) -> None:
+    calls: list[str] = []
+
+    def work(name: str) -> int:
+        calls.append(name)
+        return len(calls)
+
+    found = _tables.in_turns([partial(work, "a"), partial(work, "b")], repeats, enough)
+    assert calls == ["a", "b"] * turns
+    assert [last for _, last in found] == [2 * turns - 1, 2 * turns]
+    assert all(0 <= seconds < math.inf for seconds, _ in found)
+
+
+def test_exponents_of_growth() -> None:
+    steps, overall = _tables.exponents([1, 10, 100], [2.0, 20.0, 2000.0])
+    assert steps == pytest.approx([1.0, 2.0])
+    assert overall == pytest.approx(1.5)
+
+
+def test_a_quick_run_has_the_small_sizes_and_else_the_full_ones() -> None:
+    assert (_workload.Sizes().pairs, _workload.QUICK.pairs) == (100_000, 2_000)
+    assert _workload.QUICK.cvxpy_penalty == _workload.Sizes().cvxpy_penalty
 
 
 @pytest.fixture

@@ -340,6 +340,13 @@ def test_a_variable_without_a_known_correlation() -> None:
     assert (covariance.loc["c"].drop("c") == 0).all()
 
 
+@pytest.mark.parametrize("nearest", [nw.nearest_correlation, nw.nearest_covariance])
+def test_a_variable_without_a_known_correlation_in_plain_lists(nearest: Any) -> None:
+    with pytest.warns(UserWarning, match="variable 2 is known"):
+        found = nearest([[1, 0.5, nan], [0.5, 1, nan], [nan, nan, 1]])
+    assert found.matrix.round(6).tolist() == [[1, 0.5, 0], [0.5, 1, 0], [0, 0, 1]]
+
+
 @pytest.mark.parametrize("value", [0.5, 1.0])
 def test_all_that_is_known_may_be_fixed(value: float) -> None:
     A = np.array([[1, value, nan], [value, 1, nan], [nan, nan, 1]])

@@ -63,14 +63,14 @@ def eigen(A: Long) -> tuple[Long, Long]:
     return np.diagonal(T).copy(), V
 
 
-def exponentiated(x: Array, y: Array) -> Long:
-    """TRW05 (3.5) with instances x x^T."""
+def exponentiated(x: Array, y: Array, number: Any = np.longdouble, decompose: Any = eigen) -> NDArray[Any]:
+    """TRW05 (3.5) with instances x x^T; in another precision, with an eigendecomposition for it."""
     d = x.shape[1]
-    exponent, rate = np.zeros((d, d), np.longdouble), np.longdouble(RATE)
-    W = np.eye(d, dtype=np.longdouble) / d
-    for z, target in zip(x.astype(np.longdouble), y, strict=True):
+    exponent, rate = np.zeros((d, d), number), number(RATE)
+    W = np.eye(d, dtype=number) / d
+    for z, target in zip(x.astype(number), y, strict=True):
         exponent -= 2 * rate * (z @ W @ z - target) * np.outer(z, z)
-        values, V = eigen(exponent)
+        values, V = decompose(exponent)
         weights = np.exp(values - values.max())
         W = (V * (weights / weights.sum())) @ V.T
     return W

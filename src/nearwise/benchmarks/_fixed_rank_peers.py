@@ -6,9 +6,6 @@ for BLAS, and the product that cost, gradient and Hessian of one point share is 
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -18,8 +15,7 @@ from numpy.typing import NDArray
 
 import nearwise as nw
 from nearwise._common.types import Array
-from nearwise.benchmarks._tables import timed
-from nearwise.benchmarks._workload import peak_bytes
+from nearwise.benchmarks._tables import peak_bytes, timed
 from nearwise.fixed_rank.driver import FixedRankRecord, minimise
 from nearwise.fixed_rank.geometry import Flat, MixingGeometry, Polar
 from nearwise.fixed_rank.regression import Regression, vector_forms
@@ -137,20 +133,12 @@ def wide_data(d: int, n_objects: int) -> tuple[Array, NDArray[np.int64]]:
     return X, y
 
 
-def in_fresh_process(d: int, n_objects: int, rank: int, pairs: int) -> dict[str, float]:
-    """Seconds, iterations and peak memory of a fit in d dimensions, in a process that does nothing else."""
-    code = f"import sys; from {__name__} import measure; measure(*map(int, sys.argv[1:]))"
-    command = [sys.executable, "-c", code, *map(str, (d, n_objects, rank, pairs))]
-    found: dict[str, float] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-    return found
-
-
-def measure(d: int, n_objects: int, rank: int, pairs: int) -> None:
-    """What the fresh process does: a small fit that loads everything, then the one that counts."""
+def measure(d: int, n_objects: int, rank: int, pairs: int) -> dict[str, Any]:
+    """What a fit in d dimensions takes, after a small one that loads everything."""
     small = wide_data(50, 100)
     nw.FixedRankLearner(rank=2, n_pairs=100, random_state=SEED).fit(*small)
     X, y = wide_data(d, n_objects)
     side = nw.constraints.from_labels(y, n_pairs=pairs, random_state=SEED)
     learner = nw.FixedRankLearner(rank=rank, random_state=SEED)
     seconds, _ = timed(lambda: learner.fit(X, constraints=side))
-    print(json.dumps({"seconds": seconds, "iterations": learner.n_iter_, "peak": peak_bytes()}))
+    return {"seconds": seconds, "iterations": learner.n_iter_, "peak": peak_bytes()}

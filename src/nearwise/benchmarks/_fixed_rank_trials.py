@@ -12,22 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 import nearwise as nw
-from nearwise import constraints as c
+from nearwise import constraints as c, solvers
 from nearwise._common.types import Array
 from nearwise.learners.fixed_rank import Settings, batch, best_multiple, principal_directions
-from nearwise.solvers import (
-    Flat,
-    LogEuclidean,
-    Polar,
-    Regression,
-    constraint_forms,
-    matrix_forms,
-    vector_forms,
-)
+from nearwise.solvers import Regression
 
 KINDS = ("vectors", "pairs", "comparisons", "kernel", "matrices")
-ANY_RANK: dict[str, Any] = {"flat": Flat(), "polar": Polar()}
-FULL_RANK: dict[str, Any] = ANY_RANK | {"affine_invariant": Polar(0.0), "log_euclidean": LogEuclidean()}
+ANY_RANK: dict[str, Any] = {"flat": solvers.Flat(), "polar": solvers.Polar()}
+FULL_RANK = ANY_RANK | {"affine_invariant": solvers.Polar(0.0), "log_euclidean": solvers.LogEuclidean()}
 TOL = 1e-5  # the default of the estimators
 _SINGLE, _ARRIVALS = 50, 300  # samples of a stream per call, and in all
 _TAILS = 1.5  # degrees of freedom of samples of very different length
@@ -134,7 +126,7 @@ def _plain_steps(X: Array, y: Array, model: nw.FixedRankRegressor) -> Iterator[A
     assert schedule is not None
     rows, targets = X / units.feature, y / units.target
     start = principal_directions(X[:_SINGLE], model.rank_, np.random.RandomState(0))
-    G = best_multiple(Regression(vector_forms(rows[:_SINGLE], 1.0), targets[:_SINGLE]), start)
+    G = best_multiple(Regression(solvers.vector_forms(rows[:_SINGLE], 1.0), targets[:_SINGLE]), start)
     for t, (x, target) in enumerate(zip(rows, targets, strict=True)):
         z = x @ G
         G = G - schedule.at(t) * 2 * (z @ z - target) * np.outer(x, z)
@@ -174,24 +166,24 @@ def _problem(seed: int, largest: int) -> tuple[str, int, Regression]:
     relations = None
     if kind == "vectors":
         X = rng.standard_normal((n, d)) * scales
-        forms = vector_forms(X)
+        forms = solvers.vector_forms(X)
         y = np.square(X @ planted).sum(axis=1) * (1 + noise * rng.standard_normal(n))
     elif kind == "matrices":
         matrices = rng.standard_normal((n, d, d))
-        forms = matrix_forms(matrices)
+        forms = solvers.matrix_forms(matrices)
         y = np.einsum("nij,ij->n", matrices, planted @ planted.T) + noise * rng.standard_normal(n)
     elif kind == "kernel":
         pairs = np.stack(np.triu_indices(d, 1), axis=1)
         pairs = pairs[(rng.random(len(pairs)) < 0.7) | (np.arange(len(pairs)) < 2)]
         y = np.square(planted[pairs[:, 0]] - planted[pairs[:, 1]]).sum(axis=1)
         y = np.maximum(y * np.abs(1 + noise * rng.standard_normal(len(y))), 1e-9)
-        forms = constraint_forms(c.equal(pairs, y).resolve(d, None), None, d)
+        forms = solvers.constraint_forms(c.equal(pairs, y).resolve(d, None), None, d)
     else:
         X = rng.standard_normal((30, d)) * scales
         labels = rng.integers(0, 3, 30)
         X[:, 0] += 2 * labels
         side = _pairs(X, labels, n, rng) if kind == "pairs" else _comparisons(n, rng)
-        forms = constraint_forms(side.resolve(30, None), X, 30)
+        forms = solvers.constraint_forms(side.resolve(30, None), X, 30)
         y, relations = side.bounds, side.relations
     return kind, d, Regression(forms, y / np.sqrt(np.mean(y * y)), relations)
 

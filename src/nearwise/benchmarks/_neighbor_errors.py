@@ -87,7 +87,7 @@ def tables(
         errors.rows.append(row | _beside_baseline(cells))
         seconds = {m: float(np.mean(cell.seconds)) if cell.seconds else None for m, cell in cells.items()}
         times.rows.append({"set": name, **seconds} | _ratio(cells))
-    means = {m: float(np.mean([_number(row[m]) for row in errors.rows])) for m in names}
+    means = {m: float(np.mean(np.array([row[m] for row in errors.rows], np.float64))) for m in names}
     target = TARGETS["mean"]
     errors.rows.append({"set": "mean", **means})
     reached = {OURS: f"{target}: {target.verdict(means[OURS])}"} if len(errors.rows) > 10 else {}
@@ -174,9 +174,9 @@ def _measured(method: str, folds: list[Fold], patience: float) -> Cell:
             return Cell([], [], [], f"left out: {error}")
         except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
             failures.append(f"fold {k} failed: {error}")
-            seconds.append(time.process_time() - start)
             continue
-        seconds.append(time.process_time() - start)
+        finally:
+            seconds.append(time.process_time() - start)
         predicted = found(fold.X_test) if method in CLASSIFIERS else _predicted(found, fold)
         wrong[fold.tested] += predicted != fold.y_test
         asked[fold.tested] += 1
@@ -195,9 +195,10 @@ def _beside_baseline(cells: dict[str, Cell]) -> Row:
     found = cells[OURS].above(cells[BASELINE])
     if found is None:
         return {}
-    target, (points, error) = TARGETS["above Euclidean"], found
+    points, error = found
     many = points / error if error > 0 else 0.0 if points == 0 else float(np.copysign(np.inf, points))
-    return {"above Euclidean": points, "standard errors": many, str(target): target.verdict(many)}
+    row: Row = {"above Euclidean": points, "standard errors": many}
+    return row | TARGETS["above Euclidean"].judged(many)
 
 
 def _ratio(cells: dict[str, Cell]) -> Row:
@@ -205,9 +206,5 @@ def _ratio(cells: dict[str, Cell]) -> Row:
     if LINEAR not in cells or not cells[OURS].seconds or not cells[LINEAR].seconds:
         return {}
     pairs = list(zip(cells[OURS].seconds, cells[LINEAR].seconds, strict=False))
-    ratio, target = float(np.mean([a / b for a, b in pairs])), TARGETS["nearwise / linear"]
-    return {"nearwise / linear": ratio, str(target): target.verdict(ratio)}
-
-
-def _number(cell: Any) -> float:
-    return float("nan") if cell is None else float(cell)
+    ratio = float(np.mean([a / b for a, b in pairs]))
+    return {"nearwise / linear": ratio, **TARGETS["nearwise / linear"].judged(ratio)}

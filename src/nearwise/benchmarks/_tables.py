@@ -13,12 +13,15 @@ import json
 import math
 import os
 import platform
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
+
+import numpy as np
 
 from nearwise import __version__
 from nearwise.benchmarks.baselines import Unavailable
@@ -26,7 +29,8 @@ from nearwise.data.datasets import DatasetUnavailable
 
 Cell = str | float | int | None
 Row = dict[str, Cell]
-Sizes = TypeVar("Sizes")
+Sizes = TypeVar("Sizes")  # a dataclass, whose defaults are those of a full run
+Part = Callable[[Sizes], Iterator["Table"]]
 Item = TypeVar("Item")
 
 _PACKAGES = (
@@ -57,6 +61,10 @@ class Target:
             return "missed"
         return "met" if (value >= self.limit if self.at_least else value <= self.limit) else "missed"
 
+    def judged(self, value: float | None, of: str = "") -> Row:
+        """The column of a table that says whether it is reached; `of` says what, where there are several."""
+        return {f"{of}, {self}" if of else str(self): self.verdict(value)}
+
     def __str__(self) -> str:
         return f"target {'>=' if self.at_least else '<='} {self.limit:g}"
 
@@ -79,7 +87,7 @@ def run(
     argv: Sequence[str],
     name: str,
     description: str,
-    sections: Mapping[str, Sequence[Callable[[Sizes], Iterator[Table]]]],
+    sections: Mapping[str, Sequence[Part[Sizes]]],
     full: Sizes,
     quick: Sizes,
     own_options: str = "",
@@ -121,6 +129,22 @@ def run(
     return 0
 
 
+def size(full: Any, quick: Any) -> Any:
+    """The default of a field of sizes, and what it is in a quick run."""
+    return field(default=full, metadata={"quick": quick})
+
+
+def quick_sizes(sizes: type[Sizes]) -> Sizes:
+    """Those of a quick run."""
+    known: Any = sizes
+    return sizes(**{one.name: one.metadata["quick"] for one in fields(known) if one.metadata})
+
+
+def alone(*parts: Part[Sizes]) -> dict[str, tuple[Part[Sizes], ...]]:
+    """Sections of one function each, by its name."""
+    return {part.__name__.replace("_", "-"): (part,) for part in parts}
+
+
 def counted(found: Iterable[Item], count: int) -> Iterator[Item]:
     """The same, and on standard error how many there are: in place, or ten lines in all in a log."""
     terminal, shown = sys.stderr.isatty(), 0
@@ -140,6 +164,56 @@ def timed(work: Callable[[], Item]) -> tuple[float, Item]:
     start = time.perf_counter()
     found = work()
     return time.perf_counter() - start, found
+
+
+def in_turns(
+    works: Sequence[Callable[[], Any]], repeats: int, enough: float = math.inf
+) -> list[tuple[float, Any]]:
+    """The least seconds of each, and what it returned last; after `enough` seconds three turns suffice."""
+    best: list[tuple[float, Any]] = [(math.inf, None)] * len(works)
+    begin = time.perf_counter()
+    for turn in range(repeats):
+        if turn >= 3 and time.perf_counter() - begin > enough:
+            break
+        for k, work in enumerate(works):
+            seconds, found = timed(work)
+            best[k] = min(best[k][0], seconds), found
+    return best
+
+
+def in_fresh_process(work: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
+    """What a function of a module returns in a process that does nothing else; arguments travel as JSON."""
+    code = f"import json, sys; from {work.__module__} import {work.__name__} as work; "
+    code += "print(json.dumps(work(*json.loads(sys.argv[1]))))"
+    command = [sys.executable, "-c", code, json.dumps(arguments)]
+    found: dict[str, Any] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    return found
+
+
+def peak_bytes() -> int:
+    """The largest resident size of this process so far.
+
+    Linux's ru_maxrss of a new process starts at the size of its parent, so /proc is asked where it exists.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        return 1024 * next(
+            int(line.split()[1]) for line in status.read_text().splitlines() if "VmHWM" in line
+        )
+    import resource  # not on Windows
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def exponents(sizes: Sequence[float], seconds: Sequence[float]) -> tuple[list[float], float]:
+    """Of the growth of seconds with a size: from each size to the next, and from the first to the last."""
+    x, y = np.log(sizes), np.log(seconds)
+    return (np.diff(y) / np.diff(x)).tolist(), float((y[-1] - y[0]) / (x[-1] - x[0]))
+
+
+def fitted_exponent(sizes: Sequence[int], seconds: Sequence[float]) -> float:
+    """The slope of a straight line through the logarithms."""
+    return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
 
 
 def least(values: Iterable[float | None]) -> float | None:

@@ -6,13 +6,13 @@ of each counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 import nearwise as nw
 from nearwise._common.threads import blas_threads
-from nearwise.benchmarks._tables import Row, Table, Target, timed
+from nearwise.benchmarks._tables import Row, Table, Target, fitted_exponent, in_turns, timed
 from nearwise.linalg.cauchy import cauchy_product
 from nearwise.linalg.eigenupdate import FAST_FROM, rank_one_update
 from nearwise.solving.von_neumann import VonNeumannEngine
@@ -48,17 +48,11 @@ def fast_product(orders: Sequence[int] = ORDERS, repeats: int = 3) -> Table:
         times, error = _product_times(r, repeats)
         fast.append(times[0])
         dense.append(times[1])
-        row: Row = {"r": r, "fast, s": fast[-1], "dense, s": dense[-1], "dense / fast": dense[-1] / fast[-1]}
-        table.rows.append(row | {"error": error, str(TARGETS["error"]): TARGETS["error"].verdict(error)})
-    target, exponent = TARGETS["product exponent"], fitted_exponent(orders, fast)
-    table.rows.append(
-        {
-            "r": "fitted exponent",
-            "fast, s": exponent,
-            "dense, s": fitted_exponent(orders, dense),
-            str(target): target.verdict(exponent),
-        }
-    )
+        row: Row = {"r": r, "fast, s": times[0], "dense, s": times[1], "dense / fast": times[1] / times[0]}
+        table.rows.append(row | {"error": error} | TARGETS["error"].judged(error))
+    exponent, others = fitted_exponent(orders, fast), fitted_exponent(orders, dense)
+    last: Row = {"r": "fitted exponent", "fast, s": exponent, "dense, s": others}
+    table.rows.append(last | TARGETS["product exponent"].judged(exponent))
     table.rows.append({"r": "crossover at r", "fast, s": crossover(orders, fast, dense)})
     return table
 
@@ -78,18 +72,12 @@ def whole_projection(orders: Sequence[int] = PROJECTION_ORDERS, repeats: int = 3
     for r in orders:
         mean, evaluations = _projection_times(r, repeats)
         seconds.append(mean)
-        target = TARGETS["evaluations"]
         row: Row = {"r": r, "seconds": mean, "evaluations": evaluations}
-        table.rows.append(row | {str(target): target.verdict(evaluations)})
-    target, exponent = TARGETS["projection exponent"], fitted_exponent(orders, seconds)
+        table.rows.append(row | TARGETS["evaluations"].judged(evaluations))
+    exponent = fitted_exponent(orders, seconds)
     last: Row = {"r": "fitted exponent", "seconds": exponent}
-    table.rows.append(last | {str(target): target.verdict(exponent)})
+    table.rows.append(last | TARGETS["projection exponent"].judged(exponent))
     return table
-
-
-def fitted_exponent(orders: Sequence[int], seconds: Sequence[float]) -> float:
-    """The slope of a straight line through the logarithms."""
-    return float(np.polyfit(np.log(orders), np.log(seconds), 1)[0])
 
 
 def crossover(orders: Sequence[int], fast: Sequence[float], dense: Sequence[float]) -> float | None:
@@ -120,7 +108,7 @@ def _product_times(r: int, repeats: int) -> tuple[list[float], float]:
     def fast() -> None:
         cauchy_product(ws, B, out)
 
-    times = _least((fast, dense), repeats)
+    times = [seconds for seconds, _ in in_turns((fast, dense), repeats)]
     fast()
     rows, wide = rng.permutation(r)[:_SAMPLE], np.longdouble
     pole = ws.pole.astype(wide)
@@ -145,15 +133,6 @@ def _projection_times(r: int, repeats: int) -> tuple[float, float]:
     best = np.inf
     for _ in range(repeats):
         before = engine.projections
-        seconds = _least([lambda: engine.sweep(rows)], 1)[0]
+        seconds, _ = timed(lambda: engine.sweep(rows))
         best = min(best, seconds / max(engine.projections - before, 1))
     return float(best), engine.evaluations / max(engine.projections, 1)
-
-
-def _least(tasks: Sequence[Callable[[], None]], repeats: int) -> list[float]:
-    """The least time of each task, in turns."""
-    best = [np.inf] * len(tasks)
-    for _ in range(repeats):
-        for k, task in enumerate(tasks):
-            best[k] = min(best[k], timed(task)[0])
-    return best

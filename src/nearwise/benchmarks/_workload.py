@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import functools
-import json
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import nearwise as nw
+from nearwise.benchmarks import _tables
+from nearwise.benchmarks._tables import peak_bytes, size
 from nearwise.model.blocks import Constraints
 
 SEED = 0  # of the pairs and of the order in which the compiled loop visits them
@@ -26,34 +26,24 @@ _LONGEST = 600.0  # seconds for one solve, so that a run always ends
 class Sizes:
     """How large everything is, and how often it is measured."""
 
-    objects: int = 60_000
-    components: int = 100
-    pairs: int = 100_000
-    penalties: tuple[float, ...] = (1e-3, 1e-2, 1e-1, 1.0)
-    sweeps: tuple[int, ...] = (5, 10, 20)  # of the compiled loop in all, after each of its turns
-    repeats: int = 3
-    itml_pairs: int = 10_000
-    itml_sweeps: int = 100
-    cvxpy_components: int = 20
-    cvxpy_pairs: int = 200
+    objects: int = size(60_000, 2_000)
+    components: int = size(100, 20)
+    pairs: int = size(100_000, 2_000)
+    penalties: tuple[float, ...] = size((1e-3, 1e-2, 1e-1, 1.0), (1e-2, 1.0))
+    sweeps: tuple[int, ...] = size(
+        (5, 10, 20), (2, 4)
+    )  # of the compiled loop in all, after each of its turns
+    repeats: int = size(3, 1)
+    itml_pairs: int = size(10_000, 300)
+    itml_sweeps: int = size(100, 5)
+    cvxpy_components: int = size(20, 6)
+    cvxpy_pairs: int = size(200, 40)
     cvxpy_penalty: float = 1.0
-    scale_pairs: tuple[int, ...] = (10_000, 100_000, 1_000_000)
+    scale_pairs: tuple[int, ...] = size((10_000, 100_000, 1_000_000), (1_000, 4_000))
     scale_penalty: float = 1e-2
 
 
-QUICK = Sizes(
-    objects=2_000,
-    components=20,
-    pairs=2_000,
-    penalties=(1e-2, 1.0),
-    sweeps=(2, 4),
-    repeats=1,
-    itml_pairs=300,
-    itml_sweeps=5,
-    cvxpy_components=6,
-    cvxpy_pairs=40,
-    scale_pairs=(1_000, 4_000),
-)
+QUICK = _tables.quick_sizes(Sizes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,39 +117,12 @@ def solve(data: Data, side: Constraints, penalty: float, divergence: nw.Divergen
     return Run(result, made - start, time.perf_counter() - made)
 
 
-def in_fresh_process(folder: str, pairs: int, sizes: Sizes) -> dict[str, float]:
-    """Seconds, iterations, gap and peak memory of a solve, in a process that does nothing else.
-
-    The folder holds features.npy and labels.npy.
-    """
-    code = f"import sys; from {__name__} import measure; measure(*sys.argv[1:])"
-    command = [sys.executable, "-c", code, folder, str(pairs), str(sizes.scale_penalty)]
-    found: dict[str, float] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-    return found
-
-
-def measure(folder: str, pairs: str, penalty: str) -> None:
-    """What the fresh process does: solve once, after a warm-up, and print what it took as JSON."""
+def measure(folder: str, pairs: int, penalty: float) -> dict[str, Any]:
+    """What a solve takes, after a warm-up, on the features.npy and labels.npy of a folder."""
     data = Data(np.load(Path(folder, "features.npy")), np.load(Path(folder, "labels.npy")))
-    side = data.pairs(int(pairs))
-    warmed_up(data, side, float(penalty))
-    run = solve(data, side, float(penalty))
+    side = data.pairs(pairs)
+    warmed_up(data, side, penalty)
+    run = solve(data, side, penalty)
     result = run.result
     found = {"seconds": run.seconds, "iterations": result.n_iter, "gap": result.certificate.gap}
-    found["peak"] = peak_bytes()
-    print(json.dumps(found))
-
-
-def peak_bytes() -> int:
-    """The largest resident size of this process so far.
-
-    Linux's ru_maxrss of a new process starts at the size of its parent, so /proc is asked where it exists.
-    """
-    status = Path("/proc/self/status")
-    if status.exists():
-        return 1024 * next(
-            int(line.split()[1]) for line in status.read_text().splitlines() if "VmHWM" in line
-        )
-    import resource  # not on Windows
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return found | {"peak": peak_bytes()}

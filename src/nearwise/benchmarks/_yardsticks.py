@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numba
@@ -56,14 +56,8 @@ class PairProblem:
     def shuffled(self, seed: int) -> PairProblem:
         """The same pairs in random order."""
         order = np.random.default_rng(seed).permutation(len(self.bounds))
-        return PairProblem(
-            self.features,
-            self.first[order],
-            self.second[order],
-            self.is_upper[order],
-            self.bounds[order],
-            self.penalty,
-        )
+        names = ("first", "second", "is_upper", "bounds")
+        return replace(self, **{name: getattr(self, name)[order] for name in names})
 
     def differences(self, rows: slice = slice(None)) -> Array:
         """z = g_i - g_j of some pairs, written out."""

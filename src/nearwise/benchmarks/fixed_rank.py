@@ -17,7 +17,7 @@ import numpy as np
 
 import nearwise as nw
 from nearwise.benchmarks import _fixed_rank_peers as peers, _fixed_rank_trials as trials, _tables
-from nearwise.benchmarks._tables import Row, Table, Target, counted, least, ratio, timed
+from nearwise.benchmarks._tables import Row, Table, Target, counted, least, ratio, size, timed
 from nearwise.benchmarks.baselines import require
 
 TARGETS = {
@@ -42,44 +42,34 @@ _NEGLIGIBLE = 1e-10  # of the cost of W = 0: what counts as zero where the data 
 class Sizes:
     """How large everything is, and how often it is measured."""
 
-    cases: tuple[tuple[int, int, int], ...] = (
-        (50, 2, 1_000),
-        (50, 20, 50_000),
-        (200, 5, 5_000),
-        (500, 2, 20_000),
-        (500, 10, 2_000),
-        (1_000, 10, 20_000),
-        (2_000, 5, 5_000),
-        (2_000, 20, 50_000),
+    cases: tuple[tuple[int, int, int], ...] = size(
+        (
+            (50, 2, 1_000),
+            (50, 20, 50_000),
+            (200, 5, 5_000),
+            (500, 2, 20_000),
+            (500, 10, 2_000),
+            (1_000, 10, 20_000),
+            (2_000, 5, 5_000),
+            (2_000, 20, 50_000),
+        ),
+        ((10, 2, 200), (20, 3, 400)),
     )
-    longest: float = 300.0  # seconds for one run
-    repeats: int = 3  # of cases that take less than a few seconds
-    dimensions: tuple[int, ...] = (1_000, 2_000, 5_000, 15_000)
-    objects: int = 2_000
-    wide_rank: int = 10
-    wide_pairs: int = 10_000
-    usps_objects: int = 2_007
-    usps_pairs: int = 100_000
+    longest: float = size(300.0, 10.0)  # seconds for one run
+    repeats: int = size(3, 1)  # of cases that take less than a few seconds
+    dimensions: tuple[int, ...] = size((1_000, 2_000, 5_000, 15_000), (100, 200))
+    objects: int = size(2_000, 100)
+    wide_rank: int = size(10, 3)
+    wide_pairs: int = size(10_000, 200)
+    usps_objects: int = size(2_007, 200)
+    usps_pairs: int = size(100_000, 2_000)
     usps_rank: int = 6
-    problems: int = 100
-    problem_dimension: int = 8
-    streams: int = 1_000
+    problems: int = size(100, 5)
+    problem_dimension: int = size(8, 4)
+    streams: int = size(1_000, 16)
 
 
-QUICK = Sizes(
-    cases=((10, 2, 200), (20, 3, 400)),
-    longest=10.0,
-    repeats=1,
-    dimensions=(100, 200),
-    objects=100,
-    wide_rank=3,
-    wide_pairs=200,
-    usps_objects=200,
-    usps_pairs=2_000,
-    problems=5,
-    problem_dimension=4,
-    streams=16,
-)
+QUICK = _tables.quick_sizes(Sizes)
 
 
 def main(argv: list[str]) -> int:
@@ -91,7 +81,6 @@ def main(argv: list[str]) -> int:
 def pymanopt(sizes: Sizes) -> Iterator[Table]:
     """Time to the same cost from the same start."""
     require("pymanopt", "pymanopt")
-    each, mean = TARGETS["pymanopt / ours, each"], TARGETS["pymanopt / ours, geometric mean"]
     table = Table(
         "seconds to the cost at which the better of pymanopt's optimizers ends, from the same start",
         [
@@ -116,25 +105,22 @@ def pymanopt(sizes: Sizes) -> Iterator[Table]:
                 break
         goal = min(trace.costs[-1] for traces in theirs.values() for trace in traces)
         goal = max(goal * (1 + _CLOSE), negligible)
-        row: Row = {"d": d, "rank": r, "samples": n}
-        row |= {name: least(t.time_to(goal) for t in traces) for name, traces in theirs.items()}
-        row |= {name: least(t.time_to(goal) for t in traces) for name, traces in mine.items()}
-        better = least(_number(row[name]) for name in theirs)
+        times = {name: least(t.time_to(goal) for t in traces) for name, traces in (theirs | mine).items()}
+        row: Row = {"d": d, "rank": r, "samples": n, **times}
+        better = least(times[name] for name in theirs)
         for name in mine:
-            found = ratio(better, _number(row[name]))
-            row[f"pymanopt / {name}"] = found
-            ratios[name].append(0.0 if found is None else found)
-        table.rows.append(row | {str(each): each.verdict(ratios["flat"][-1])})
+            found = row[f"pymanopt / {name}"] = ratio(better, times[name])
+            ratios[name].append(found or 0.0)
+        table.rows.append(row | TARGETS["pymanopt / ours, each"].judged(ratios["flat"][-1]))
     means = {name: math.exp(np.mean(np.log(np.maximum(found, 1e-9)))) for name, found in ratios.items()}
     last: Row = {"samples": "geometric mean"}
     last |= {f"pymanopt / {name}": value for name, value in means.items()}
-    table.rows.append(last | {str(mean): mean.verdict(means["flat"])})
+    table.rows.append(last | TARGETS["pymanopt / ours, geometric mean"].judged(means["flat"]))
     yield table
 
 
 def descent(sizes: Sizes) -> Iterator[Table]:
     """Our default beside the paper's descent on random problems."""
-    rising, above = TARGETS["rising"], TARGETS["over Armijo by more than 1 %"]
     table = Table(
         f"{sizes.problems} random problems at ranks 1, d/2 and d, from the same random start",
         [
@@ -155,19 +141,16 @@ def descent(sizes: Sizes) -> Iterator[Table]:
                 continue
             up, over = sum(run.rises for run in runs), len([run for run in runs if run.excess > 0.01])
             row: Row = {"geometry": geometry, "rank": rank, "runs": len(runs), "rising": up}
-            row |= {f"rising, {rising}": rising.verdict(up), "over Armijo": over}
-            row |= {f"over Armijo, {above}": above.verdict(over)}
-            row |= {
-                "largest excess": max(run.excess for run in runs),
-                "seconds": sum(run.seconds for run in runs),
-            }
+            row |= TARGETS["rising"].judged(up, "rising") | {"over Armijo": over}
+            row |= TARGETS["over Armijo by more than 1 %"].judged(over, "over Armijo")
+            row |= {"largest excess": max(run.excess for run in runs)}
+            row |= {"seconds": sum(run.seconds for run in runs)}
             table.rows.append(row | {"seconds, Armijo": sum(run.seconds_armijo for run in runs)})
     yield table
 
 
 def streams(sizes: Sizes) -> Iterator[Table]:
     """Online descent with one sample a step, on streams that are hard on it."""
-    target = TARGETS["exploded"]
     table = Table(
         f"{sizes.streams:,} random streams of 300 samples, one sample a step",
         [
@@ -189,7 +172,7 @@ def streams(sizes: Sizes) -> Iterator[Table]:
         errors, beside, seen = np.array([(run.everywhere, run.to_come, run.seen) for run in followed]).T
         row: Row = {"steps": name, "streams": len(followed), "exploded": exploded}
         if name in trials.ANY_RANK:
-            row[str(target)] = target.verdict(exploded)
+            row |= TARGETS["exploded"].judged(exploded)
         row |= {"median error": float(np.median(errors)), "largest error": float(errors.max())}
         table.rows.append(row | {"largest beside": float(beside.max()), "largest seen": float(seen.max())})
     yield table
@@ -197,7 +180,6 @@ def streams(sizes: Sizes) -> Iterator[Table]:
 
 def dimension(sizes: Sizes) -> Iterator[Table]:
     """Seconds and memory of metric learning in growing dimension, each in a fresh process."""
-    memory, growth = TARGETS["peak memory, GB"], TARGETS["exponent"]
     table = Table(
         "growth with the dimension, FixedRankLearner",
         [
@@ -207,25 +189,20 @@ def dimension(sizes: Sizes) -> Iterator[Table]:
             "turns; peak memory: all of the process, the data included",
         ],
     )
+    settings = sizes.objects, sizes.wide_rank, sizes.wide_pairs
     turns = [
-        [
-            peers.in_fresh_process(d, sizes.objects, sizes.wide_rank, sizes.wide_pairs)
-            for d in sizes.dimensions
-        ]
+        [_tables.in_fresh_process(peers.measure, d, *settings) for d in sizes.dimensions]
         for _ in range(sizes.repeats)
     ]
-    seconds = []
-    for d, found in zip(sizes.dimensions, zip(*turns, strict=True), strict=True):
-        seconds.append(min(one["seconds"] for one in found))
+    seconds = [min(one["seconds"] for one in found) for found in zip(*turns, strict=True)]
+    slopes, overall = _tables.exponents(sizes.dimensions, seconds)
+    for k, found in enumerate(zip(*turns, strict=True)):
         peak = max(one["peak"] for one in found) / 1e9
-        row: Row = {"d": d, "seconds": seconds[-1], "iterations": int(found[0]["iterations"])}
-        if len(seconds) > 1:
-            before = sizes.dimensions[len(seconds) - 2]
-            row["exponent from the row above"] = math.log(seconds[-1] / seconds[-2]) / math.log(d / before)
-        table.rows.append(row | {"peak memory, GB": peak, str(memory): memory.verdict(peak)})
-    exponent = math.log(seconds[-1] / seconds[0]) / math.log(sizes.dimensions[-1] / sizes.dimensions[0])
-    last: Row = {"d": "first to last", "exponent from the row above": exponent}
-    table.rows.append(last | {str(growth): growth.verdict(exponent)})
+        row: Row = {"d": sizes.dimensions[k], "seconds": seconds[k], "iterations": found[0]["iterations"]}
+        row |= {"exponent from the row above": slopes[k - 1]} if k else {}
+        table.rows.append(row | {"peak memory, GB": peak} | TARGETS["peak memory, GB"].judged(peak))
+    last: Row = {"d": "first to last", "exponent from the row above": overall}
+    table.rows.append(last | TARGETS["exponent"].judged(overall))
     yield table
 
 
@@ -257,20 +234,15 @@ def usps(sizes: Sizes) -> Iterator[Table]:
         clusters = KMeans(10, n_init=10, random_state=peers.SEED).fit_predict(rows)
         return float(normalized_mutual_info_score(y, clusters))
 
-    best: dict[str, float] = {}
-    found: dict[str, nw.FixedRankEmbedding] = {}
-    for _ in range(sizes.repeats):
-        for name in peers.GEOMETRIES:
-            seconds, found[name] = timed(partial(embedding, name, "auto"))
-            best[name] = min(seconds, best.get(name, math.inf))
-    faster, slower = TARGETS["paper's 47.3 s / ours"], TARGETS["polar / flat"]
-    for name, model in found.items():
-        row: Row = {"method": name, "seconds": best[name], "published": _PAPER[name]}
+    runs = _tables.in_turns([partial(embedding, name, "auto") for name in peers.GEOMETRIES], sizes.repeats)
+    best = dict(zip(peers.GEOMETRIES, (seconds for seconds, _ in runs), strict=True))
+    for name, (seconds, model) in zip(peers.GEOMETRIES, runs, strict=True):
+        row: Row = {"method": name, "seconds": seconds, "published": _PAPER[name]}
         row |= {"iterations": model.n_iter_, "cost": model.result_.cost, "NMI": nmi(model.embedding_)}
         if name == "polar":
-            gain, share = _PAPER[name] / best[name], best[name] / best["flat"]
-            row |= {"paper's 47.3 s / ours": gain, str(faster): faster.verdict(gain)}
-            row |= {"polar / flat": share, str(slower): slower.verdict(share)}
+            gain, share = _PAPER[name] / seconds, seconds / best["flat"]
+            row |= {"paper's 47.3 s / ours": gain, **TARGETS["paper's 47.3 s / ours"].judged(gain)}
+            row |= {"polar / flat": share, **TARGETS["polar / flat"].judged(share)}
         table.rows.append(row)
     for name in peers.GEOMETRIES:
         seconds, model = timed(partial(embedding, name, "armijo"))
@@ -304,15 +276,4 @@ def _usps_kernel(sizes: Sizes) -> tuple[Any, Any, nw.constraints.Constraints]:
     return (K + K.T) / 2, y, near + nw.constraints.at_least(pairs[~same], squares[~same] * 1.5)
 
 
-def _number(cell: Any) -> float | None:
-    return None if cell is None else float(cell)
-
-
-# each section by name, and the functions that measure it
-SECTIONS = {
-    "pymanopt": (pymanopt,),
-    "descent": (descent,),
-    "streams": (streams,),
-    "dimension": (dimension,),
-    "usps": (usps,),
-}
+SECTIONS = _tables.alone(pymanopt, descent, streams, dimension, usps)

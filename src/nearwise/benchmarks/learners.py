@@ -16,10 +16,9 @@ from which the same command goes on).
 from __future__ import annotations
 
 import argparse
-import functools
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +29,9 @@ import nearwise as nw
 from nearwise._common.types import Array, Labels
 from nearwise.benchmarks import _tables
 from nearwise.benchmarks._neighbor_errors import BASELINE, LINEAR, OURS, data_sets, tables
-from nearwise.benchmarks._tables import Row, Table, Target, timed
+from nearwise.benchmarks._tables import Row, Table, Target, in_turns, size, timed
 from nearwise.benchmarks.baselines import Unavailable
-from nearwise.benchmarks.baselines.peers import METHODS
+from nearwise.benchmarks.baselines.peers import METHODS, fitted
 
 TARGETS = {
     "above NCA, in standard errors": Target(-1.0, at_least=True),
@@ -47,39 +46,33 @@ TARGETS = {
 class Sizes:
     """What is measured, and how often."""
 
-    sets: tuple[str, ...] = (
-        "iris",
-        "wine",
-        "ionosphere",
-        "balance_scale",
-        "soybean_large",
-        "pendigits",
-        "spambase",
-        "usps",
-        "isolet",
-        "digits",
+    sets: tuple[str, ...] = size(
+        (
+            "iris",
+            "wine",
+            "ionosphere",
+            "balance_scale",
+            "soybean_large",
+            "pendigits",
+            "spambase",
+            "usps",
+            "isolet",
+            "digits",
+        ),
+        ("iris", "wine"),
     )
-    methods: tuple[str, ...] = tuple(METHODS)
-    seeds: int = 5
+    methods: tuple[str, ...] = size(tuple(METHODS), (OURS, BASELINE, "LDA"))
+    seeds: int = size(5, 1)
     patience: float = 120.0
     keep: str | None = None
-    pairs: int = 3000
-    ranks: tuple[int, ...] = (20, 100, 200)
-    documents: int | None = None  # of the training set, and as many of the test set; None for all
-    time_rows: int = 2000
-    repeats: int = 3
+    pairs: int = size(3000, 300)
+    ranks: tuple[int, ...] = size((20, 100, 200), (20,))
+    documents: int | None = size(None, 1000)  # of the training set, and as many of the test set; None for all
+    time_rows: int = size(2000, 120)
+    repeats: int = size(3, 1)
 
 
-QUICK = Sizes(
-    sets=("iris", "wine"),
-    methods=(OURS, BASELINE, "LDA"),
-    seeds=1,
-    pairs=300,
-    ranks=(20,),
-    documents=1000,
-    time_rows=120,
-    repeats=1,
-)
+QUICK = _tables.quick_sizes(Sizes)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -113,7 +106,6 @@ def maps(sizes: Sizes) -> Iterator[Table]:
 
     note = "both folds of every seed as in `errors`; differences are means over folds, with standard errors"
     table = Table("accuracy of 5 nearest neighbours in few dimensions, in percent", [note])
-    target = TARGETS["above NCA, in standard errors"]
     for name, folds in data_sets(sizes.sets, sizes.seeds, table):
         for rank in (2, 3):
             learners: dict[str, Any] = {
@@ -130,7 +122,7 @@ def maps(sizes: Sizes) -> Iterator[Table]:
                     continue  # which has fewer directions
                 shares = []
                 for X, y, X_test, y_test, _ in folds:
-                    _fitted(learner, X, y)
+                    fitted(learner, X, y)
                     near = KNeighborsClassifier(5).fit(learner.transform(X), y)
                     shares.append(100.0 * near.score(learner.transform(X_test), y_test))
                 found[kind] = np.array(shares)
@@ -142,12 +134,8 @@ def maps(sizes: Sizes) -> Iterator[Table]:
             gain = np.round(found["MetricLearner"] - found[best], 9)
             error = float(gain.std(ddof=1) / np.sqrt(len(gain)))
             many = float(gain.mean()) / error if error > 0 else float(np.sign(gain.mean()))
-            row |= {
-                "above NCA": float(gain.mean()),
-                "standard errors": many,
-                str(target): target.verdict(many),
-            }
-            table.rows.append(row)
+            row |= {"above NCA": float(gain.mean()), "standard errors": many}
+            table.rows.append(row | TARGETS["above NCA, in standard errors"].judged(many))
     yield table
 
 
@@ -170,17 +158,14 @@ def banking(sizes: Sizes) -> Iterator[Table]:
         ],
     )
     table.rows.append({"metric": "cosine", "precision": _precision(test, problem, product)})
-    precision, seconds = TARGETS["precision"], TARGETS["seconds"]
+    labels = data.extra["problem"][known]
     for seed in range(sizes.seeds):
-        side = nw.constraints.from_labels(
-            data.extra["problem"][known], n_pairs=sizes.pairs, random_state=seed
-        )
-        learner = nw.MetricLearner(random_state=seed)
-        took, _ = timed(lambda: learner.fit(X, constraints=side))  # noqa: B023
+        side = nw.constraints.from_labels(labels, n_pairs=sizes.pairs, random_state=seed)
+        took, learner = timed(partial(nw.MetricLearner(random_state=seed).fit, X, constraints=side))
         found = _precision(learner.transform(test), problem, product)
         row: Row = {"metric": f"learned, seed {seed}", "precision": found}
-        row |= {str(precision): precision.verdict(found), "seconds": took}
-        table.rows.append(row | {str(seconds): seconds.verdict(took)})
+        row |= TARGETS["precision"].judged(found) | {"seconds": took}
+        table.rows.append(row | TARGETS["seconds"].judged(took))
     yield table
 
 
@@ -207,11 +192,10 @@ def text(sizes: Sizes) -> Iterator[Table]:
     table.rows.append({"metric": "Euclidean", "accuracy": euclidean})
     target = Target(round(euclidean, 4), at_least=True)
     for rank in sizes.ranks:
-        learner = nw.MetricLearner(rank=rank, random_state=0)
-        took, _ = timed(functools.partial(_fitted, learner, X, y))
+        took, learner = timed(partial(fitted, nw.MetricLearner(rank=rank, random_state=0), X, y))
         found = _accuracy(learner.distances(test, X, squared=True), y, y_test)
-        row: Row = {"metric": f"rank {rank}", "accuracy": found, str(target): target.verdict(found)}
-        table.rows.append(row | {"seconds": took})
+        row: Row = {"metric": f"rank {rank}", "accuracy": found}
+        table.rows.append(row | target.judged(found) | {"seconds": took})
     yield table
 
 
@@ -219,17 +203,16 @@ def duration(sizes: Sizes) -> Iterator[Table]:
     """A default fit on scikit-learn's digits beside ITML's."""
     digits = nw.datasets.load("digits")
     X, y = digits.X[: sizes.time_rows], np.asarray(digits.y)[: sizes.time_rows]
-    ours = _least_seconds(lambda: METHODS[LINEAR](X, y, 0), sizes.repeats)
-    target = TARGETS["ITML / ours"]
+    [(ours, _)] = in_turns([partial(METHODS[LINEAR], X, y, 0)], sizes.repeats)
     table = Table(
         "seconds of a fit on scikit-learn's digits, default settings",
         [f"{len(X):,} x {X.shape[1]}; the least of {sizes.repeats}, ITML once"],
     )
     table.rows.append({"fit": "MetricLearner()", "seconds": ours})
     try:
-        peer = _least_seconds(lambda: METHODS["ITML"](X, y, 0), 1)
+        peer, _ = timed(partial(METHODS["ITML"], X, y, 0))
         row: Row = {"fit": "ITML_Supervised()", "seconds": peer, "ratio": peer / ours}
-        table.rows.append(row | {str(target): target.verdict(peer / ours)})
+        table.rows.append(row | TARGETS["ITML / ours"].judged(peer / ours))
     except Unavailable as error:
         table.notes.append(f"ITML: left out: {error}")
     yield table
@@ -237,22 +220,23 @@ def duration(sizes: Sizes) -> Iterator[Table]:
 
 def choice(sizes: Sizes) -> Iterator[Table]:
     """What `penalty="auto"` costs: a fit with it beside one with the penalty that it chose."""
-    target = TARGETS["auto / one penalty"]
     note = f"both folds of {sizes.seeds} seeds, each the least of {sizes.repeats}"
     table = Table('seconds of a fit with penalty="auto" and with the penalty it chose', [note])
     for name, folds in data_sets(sizes.sets, sizes.seeds, table):
         seconds = []
         for X, y, *_ in folds:
-            learner = nw.MetricLearner(random_state=0)
-            auto = _least_seconds(functools.partial(_fitted, learner, X, y), sizes.repeats)
+            work = partial(fitted, nw.MetricLearner(random_state=0), X, y)
+            [(auto, learner)] = in_turns([work], sizes.repeats)
             # where the prior was kept, there is no such penalty: the smallest that was tried, the cheapest
             penalty = learner.penalty_ or learner.penalty_scores_[1][0]
-            fixed = nw.MetricLearner(penalty=penalty, random_state=0)
-            seconds.append((auto, _least_seconds(functools.partial(_fitted, fixed, X, y), sizes.repeats)))
+            work = partial(fitted, nw.MetricLearner(penalty=penalty, random_state=0), X, y)
+            [(one, _)] = in_turns([work], sizes.repeats)
+            seconds.append((auto, one))
         autos, ones = np.array(seconds).T
         ratio = float(np.mean(autos / ones))
         row: Row = {"set": name, "auto": autos.mean(), "one penalty": ones.mean(), "mean ratio": ratio}
-        table.rows.append(row | {str(target): target.verdict(ratio), "largest": float(np.max(autos / ones))})
+        row |= TARGETS["auto / one penalty"].judged(ratio)
+        table.rows.append(row | {"largest": float(np.max(autos / ones))})
     yield table
 
 
@@ -271,25 +255,8 @@ def _accuracy(distances: Array, y: Labels, y_test: Labels) -> float:
     return float(np.mean(votes.argmax(axis=1) == y_test))
 
 
-def _fitted(learner: Any, X: Any, y: Labels) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", nw.PriorKeptWarning)
-        learner.fit(X, y)
-
-
-def _least_seconds(task: Callable[[], Any], repeats: int) -> float:
-    return min(timed(task)[0] for _ in range(repeats))
-
-
 def _names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-# each section by name, and the functions that measure it
-SECTIONS: dict[str, tuple[Callable[[Sizes], Iterator[Table]], ...]] = {
-    "errors": (errors,),
-    "maps": (maps,),
-    "banking": (banking,),
-    "text": (text,),
-    "time": (duration, choice),
-}
+SECTIONS = _tables.alone(errors, maps, banking, text) | {"time": (duration, choice)}

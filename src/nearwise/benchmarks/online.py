@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 import nearwise as nw
 from nearwise._common.types import Array
 from nearwise.benchmarks import _extended, _tables
-from nearwise.benchmarks._tables import Row, Table, Target, timed
+from nearwise.benchmarks._tables import Row, Table, Target, size, timed
 
 TARGETS = {
     "pairs a second": Target(100_000, at_least=True),
@@ -34,29 +35,19 @@ TARGETS = {
 class Sizes:
     """How large everything is, and how often it is measured."""
 
-    dimension: int = 100
-    pairs: int = 100_000
-    steps: int = 200  # of the exponentiated gradient, in each turn
-    repeats: int = 7
-    kernel_steps: int = 200_000
-    updates: int = 1_000_000
+    dimension: int = size(100, 20)
+    pairs: int = size(100_000, 2_000)
+    steps: int = size(200, 20)  # of the exponentiated gradient, in each turn
+    repeats: int = size(7, 1)
+    kernel_steps: int = size(200_000, 2_000)
+    updates: int = size(1_000_000, 5_000)
     updates_dimension: int = 10
-    reference_steps: int = 10_000
-    passed_pairs: int = 50_000
-    seeds: int = 5
+    reference_steps: int = size(10_000, 200)
+    passed_pairs: int = size(50_000, 1_000)
+    seeds: int = size(5, 1)
 
 
-QUICK = Sizes(
-    dimension=20,
-    pairs=2_000,
-    steps=20,
-    repeats=1,
-    kernel_steps=2_000,
-    updates=5_000,
-    reference_steps=200,
-    passed_pairs=1_000,
-    seeds=1,
-)
+QUICK = _tables.quick_sizes(Sizes)
 
 
 def main(argv: list[str]) -> int:
@@ -88,7 +79,6 @@ def feedback(sizes: Sizes) -> Iterator[Table]:
         ),
         "triplets": lambda n: nw.constraints.closer(triplets[:n]),
     }
-    target = TARGETS["pairs a second"]
     for update in ("logdet", "exponentiated_gradient", "pola"):
         n = m if update == "logdet" else max(m // 50, 10)
         for name, stream in streams.items():
@@ -101,7 +91,7 @@ def feedback(sizes: Sizes) -> Iterator[Table]:
             row: Row = {"update": update, "feedback": name, "a second": n / seconds}
             row |= {"microseconds each": 1e6 * seconds / n, "of the processor": 1e6 * processor / n}
             if update == "logdet" and name != "triplets":
-                row |= {str(target): target.verdict(n / seconds)}
+                row |= TARGETS["pairs a second"].judged(n / seconds)
             table.rows.append(row)
     single = nw.online.LogDetOnline(d)
     z, y = X[:1000] - X[1000:2000], np.full(1000, float(d))
@@ -127,27 +117,20 @@ def exponentiated(sizes: Sizes) -> Iterator[Table]:
         ],
     )
     x, y = rng.standard_normal((m, d)) / np.sqrt(d), rng.uniform(0, 2.0 / d, m)
-    nw.online.ExponentiatedGradient(d, 0.5).update_many(x[:3], y[:3])
+    start = partial(nw.online.ExponentiatedGradient, d, _extended.RATE)
+    start().update_many(x[:3], y[:3])
     turns: list[tuple[float, float, float, float]] = []
     for _ in range(sizes.repeats):
-        batch, single = (nw.online.ExponentiatedGradient(d, 0.5) for _ in range(2))
+        batch, single = start(), start()
         together, _ = timed(lambda: batch.update_many(x, y))  # noqa: B023
         one_by_one, _ = timed(lambda: [single.update(*example) for example in zip(x, y, strict=True)])  # noqa: B023
-        full, W = timed(lambda: _dense_exponentiated(x, y, 0.5))
+        full, W = timed(lambda: _extended.exponentiated(x, y, np.float64, np.linalg.eigh))
         turns.append((together, one_by_one, full, float(np.abs(batch.matrix - W).max() / W.max())))
     together, one_by_one, full, agreement = np.min(turns, axis=0)
-    target = TARGETS["full / rank-one"]
     for name, seconds in (("one call", together), ("a call each", one_by_one)):
-        table.rows.append(
-            {
-                "rank-one": name,
-                "full, microseconds": 1e6 * full / m,
-                "rank-one, microseconds": 1e6 * seconds / m,
-                "full / rank-one": full / seconds,
-                str(target): target.verdict(full / seconds),
-                "agreement": agreement,
-            }
-        )
+        row: Row = {"rank-one": name, "full, microseconds": 1e6 * full / m}
+        row |= {"rank-one, microseconds": 1e6 * seconds / m, "full / rank-one": full / seconds}
+        table.rows.append(row | TARGETS["full / rank-one"].judged(full / seconds) | {"agreement": agreement})
     yield table
 
 
@@ -171,7 +154,6 @@ def bound(sizes: Sizes) -> Iterator[Table]:
     i, j = pairs.T
     half = (kernel[i, i] + kernel[j, j]) / 2 - kernel[i, j]
     done = 0
-    low, high, same = TARGETS["loss / bound"], TARGETS["bound / loss"], TARGETS["error above the target's"]
     for last in np.unique(np.geomspace(100, sizes.kernel_steps, 8).astype(int)):
         learner.update_many(pairs[done:last], half[done:last])
         done = int(last)
@@ -179,9 +161,9 @@ def bound(sizes: Sizes) -> Iterator[Table]:
         row: Row = {"examples": done, "total loss": learner.total_loss, "bound": limit}
         row |= {"bound / loss": limit / learner.total_loss, "error": error, "target kernel's": goal}
         if done == sizes.kernel_steps:
-            row |= {f"under, {low}": low.verdict(learner.total_loss / limit)}
-            row |= {f"within, {high}": high.verdict(limit / learner.total_loss)}
-            row |= {f"error, {same}": same.verdict(error - goal)}
+            row |= TARGETS["loss / bound"].judged(learner.total_loss / limit, "under")
+            row |= TARGETS["bound / loss"].judged(limit / learner.total_loss, "within")
+            row |= TARGETS["error above the target's"].judged(error - goal, "error")
         table.rows.append(row)
     yield table
 
@@ -198,7 +180,6 @@ def rounding(sizes: Sizes) -> Iterator[Table]:
             f"{np.finfo(np.longdouble).nmant + 1} bits, over the largest; orthogonality: of eigenvectors",
         ],
     )
-    target = TARGETS["trace drift"]
     x, y = _extended.examples(sizes.updates, d)
     for name, case in _extended.CASES.items():
         long, short = case.make(d), case.make(d)
@@ -214,7 +195,7 @@ def rounding(sizes: Sizes) -> Iterator[Table]:
             "smallest eigenvalue": float(values[0] / values[-1]),
             "asymmetry": float(np.abs(M - M.T).max()),
             "trace drift": float(abs(drift)),
-            str(target): target.verdict(float(abs(drift))),
+            **TARGETS["trace drift"].judged(float(abs(drift))),
             "error": float(np.abs(short.matrix - exact).max() / np.abs(exact).max()),
         }
         if vectors is not None:
@@ -246,12 +227,11 @@ def pendigits(sizes: Sizes) -> Iterator[Table]:
             learner.fit(train, data.y)
             rate = _five_neighbours(learner.transform(train), data.y, learner.transform(test), data.y_test)
             found.setdefault(name, []).append(rate)
-    batch, target = float(np.mean(found["MetricLearner"])), TARGETS["points above batch"]
     for name, rates in found.items():
         row: Row = {"learner": name, "error": float(np.mean(rates))}
         if name == "logdet":
-            above = float(np.mean(rates)) - batch
-            row |= {"points above batch": above, str(target): target.verdict(above)}
+            above = float(np.mean(rates)) - float(np.mean(found["MetricLearner"]))
+            row |= {"points above batch": above, **TARGETS["points above batch"].judged(above)}
         table.rows.append(row)
     yield table
 
@@ -265,18 +245,6 @@ def _least_seconds(work: Callable[[], Any], repeats: int) -> tuple[float, float]
         turns.append((time.perf_counter() - before[0], time.thread_time() - before[1]))
     clock, processor = np.min(turns, axis=0)
     return float(clock), float(processor)
-
-
-def _dense_exponentiated(x: Array, y: Array, rate: float) -> Array:
-    d = x.shape[1]
-    G = np.zeros((d, d))
-    W = np.eye(d) / d
-    for z, target in zip(x, y, strict=True):
-        G -= 2 * rate * (z @ W @ z - target) * np.outer(z, z)
-        values, V = np.linalg.eigh(G)
-        weights = np.exp(values - values[-1])
-        W = (V * (weights / weights.sum())) @ V.T
-    return W
 
 
 def _three_classes(d: int, classes: int, rng: np.random.Generator) -> tuple[Array, NDArray[np.int64]]:
@@ -304,10 +272,4 @@ def _five_neighbours(train: Array, labels: Any, test: Array, others: Any) -> flo
     return 100.0 * (1.0 - float(KNeighborsClassifier(5).fit(train, labels).score(test, others)))
 
 
-# each section by name, and the functions that measure it
-SECTIONS: dict[str, tuple[Callable[[Sizes], Iterator[Table]], ...]] = {
-    "speed": (feedback, exponentiated),
-    "bound": (bound,),
-    "rounding": (rounding,),
-    "pendigits": (pendigits,),
-}
+SECTIONS = {"speed": (feedback, exponentiated)} | _tables.alone(bound, rounding, pendigits)

@@ -20,8 +20,16 @@ from numpy.typing import NDArray
 import nearwise as nw
 from nearwise._common.threads import one_blas_thread
 from nearwise._common.types import Array
-from nearwise.benchmarks import _rolls, _tables
-from nearwise.benchmarks._tables import Row, Table, Target, timed
+from nearwise.benchmarks import _tables
+from nearwise.benchmarks._tables import (
+    Row,
+    Table,
+    Target,
+    fitted_exponent,
+    in_turns,
+    size,
+    timed,
+)
 from nearwise.benchmarks.baselines import require
 from nearwise.data import datasets
 from nearwise.named.cut import swap_pairs
@@ -32,6 +40,7 @@ SEED = 0
 TOL = 1e-8
 LONG = 2.0  # seconds after which three turns are enough
 SMALL = 100  # order up to which BLAS uses one thread by itself
+_WIDTH, _NEIGHBOURS = 10.0, 7  # of a swiss roll
 TARGETS = {
     "statsmodels / nearwise": Target(20, at_least=True),
     "decompositions": Target(8),
@@ -59,43 +68,35 @@ class Sizes:
     all_eigenpairs : the most of them for which it is also run on all eigenpairs
     """
 
-    names: tuple[str, ...] = (
-        "high02",
-        "tec03",
-        "bhwi01",
-        "tyda99r1",
-        "tyda99r2",
-        "tyda99r3",
-        "fing97",
-        "beyu11",
-        "mmb13",
-        "usgs13",
+    names: tuple[str, ...] = size(
+        (
+            "high02",
+            "tec03",
+            "bhwi01",
+            "tyda99r1",
+            "tyda99r2",
+            "tyda99r3",
+            "fing97",
+            "beyu11",
+            "mmb13",
+            "usgs13",
+        ),
+        ("high02", "fing97"),
     )
-    repeats: int = 20
-    bank: int = 3250
+    repeats: int = size(20, 1)
+    bank: int = size(3250, 200)
     peer_iterations: int = 6
-    factor_orders: tuple[int, ...] = (5000, 10_000, 20_000)
-    rank: int = 20
-    mesh: int = 1000
-    small_mesh: int = 60
-    reduced: tuple[int, ...] = (100, 150, 200, 300, 500, 1000, 2000)
+    factor_orders: tuple[int, ...] = size((5000, 10_000, 20_000), (300, 700))
+    rank: int = size(20, 4)
+    mesh: int = size(1000, 80)
+    small_mesh: int = size(60, 12)
+    reduced: tuple[int, ...] = size((100, 150, 200, 300, 500, 1000, 2000), (60, 120))
     all_eigenpairs: int = 1000
-    roll: int = 250
-    rolls: int = 5
+    roll: int = size(250, 100)
+    rolls: int = size(5, 1)
 
 
-QUICK = Sizes(
-    names=("high02", "fing97"),
-    repeats=1,
-    bank=200,
-    factor_orders=(300, 700),
-    rank=4,
-    mesh=80,
-    small_mesh=12,
-    reduced=(60, 120),
-    roll=100,
-    rolls=1,
-)
+QUICK = _tables.quick_sizes(Sizes)
 
 
 def main(argv: list[str]) -> int:
@@ -107,7 +108,6 @@ def small(sizes: Sizes) -> Iterator[Table]:
     """The published invalid correlation matrices, beside statsmodels, and with fixed entries."""
     peer = _statsmodels()
     matrices = datasets.load("corr_invalid_small").extra
-    target = TARGETS["statsmodels / nearwise"]
     table = Table(
         f"nearest correlation matrix, Frobenius, to {TOL:g}",
         [
@@ -118,19 +118,15 @@ def small(sizes: Sizes) -> Iterator[Table]:
     )
     for name in sizes.names:
         A = matrices[name]
-        ours, theirs = _in_turns([partial(nw.nearest_correlation, A), partial(peer, A)], sizes.repeats)
-        row = _correlation_row(name, A, *ours)
-        row |= {
-            "statsmodels, ms": 1000 * theirs[0],
-            "its distance": float(np.linalg.norm(theirs[1] - A)),
-            "statsmodels / nearwise": theirs[0] / ours[0],
-            str(target): target.verdict(theirs[0] / ours[0]),
-        }
-        table.rows.append(row)
+        works = partial(nw.nearest_correlation, A), partial(peer, A)
+        ours, theirs = in_turns(works, sizes.repeats, LONG)
+        row = _correlation_row(name, A, *ours) | _statsmodels_row(A, *theirs)
+        row |= {"statsmodels / nearwise": theirs[0] / ours[0]}
+        table.rows.append(row | TARGETS["statsmodels / nearwise"].judged(theirs[0] / ours[0]))
     for name in sizes.names:
         if f"{name}_pattern" in matrices:
             A, fixed = matrices[name], matrices[f"{name}_pattern"]
-            [ours] = _in_turns([partial(nw.nearest_correlation, A, fixed=fixed)], sizes.repeats)
+            [ours] = in_turns([partial(nw.nearest_correlation, A, fixed=fixed)], sizes.repeats, LONG)
             table.rows.append(_correlation_row(f"{name}, fixed", A, *ours))
     yield table
 
@@ -141,7 +137,6 @@ def bank(sizes: Sizes) -> Iterator[Table]:
     A = datasets.load("corr_invalid_bccd16").extra["A"][: sizes.bank, : sizes.bank]
     noise = np.random.default_rng(SEED).standard_normal(A.shape) * 1e-6
     noisy = A + np.triu(noise, 1) + np.triu(noise, 1).T
-    target = TARGETS["statsmodels / nearwise"]
     table = Table(
         f"the bank matrix, {len(A)} x {len(A)}, to {TOL:g}",
         [
@@ -152,19 +147,13 @@ def bank(sizes: Sizes) -> Iterator[Table]:
         ],
     )
     for name, matrix in (("as published", A), ("with noise", noisy)):
-        [ours] = _in_turns([partial(nw.nearest_correlation, matrix)], 1)
-        [theirs] = _in_turns([partial(peer, matrix, n_fact=sizes.peer_iterations / len(A))], 1)
+        ours = timed(partial(nw.nearest_correlation, matrix))
+        theirs = timed(partial(peer, matrix, n_fact=sizes.peer_iterations / len(A)))
         row = _correlation_row(name, matrix, *ours)
-        limit = TARGETS["decompositions"]
-        row |= {
-            str(limit): limit.verdict(float(ours[1].n_decompositions)),
-            "statsmodels, ms": 1000 * theirs[0],
-            "its distance": float(np.linalg.norm(theirs[1] - matrix)),
-            "its smallest eigenvalue": float(np.linalg.eigvalsh(theirs[1])[0]),
-            "statsmodels / nearwise": theirs[0] / ours[0],
-            str(target): target.verdict(theirs[0] / ours[0]),
-        }
-        table.rows.append(row)
+        row |= TARGETS["decompositions"].judged(ours[1].n_decompositions) | _statsmodels_row(matrix, *theirs)
+        row |= {"its smallest eigenvalue": float(np.linalg.eigvalsh(theirs[1])[0])}
+        row |= {"statsmodels / nearwise": theirs[0] / ours[0]}
+        table.rows.append(row | TARGETS["statsmodels / nearwise"].judged(theirs[0] / ours[0]))
     yield table
 
 
@@ -181,28 +170,27 @@ def factor(sizes: Sizes) -> Iterator[Table]:
     for n in sizes.factor_orders:
         loadings = np.random.default_rng(SEED).standard_normal((n, 30)) * np.linspace(2, 0.1, 30) + 0.3
         A = (loadings, np.ones(30))
-        [ours] = _in_turns([partial(nw.nearest_correlation, A, rank=sizes.rank)], min(sizes.repeats, 3))
+        work = partial(nw.nearest_correlation, A, rank=sizes.rank)
+        [(taken, found)] = in_turns([work], min(sizes.repeats, 3))
         tracemalloc.start()
-        nw.nearest_correlation(A, rank=sizes.rank)
+        work()
         peak = tracemalloc.get_traced_memory()[1] / 1e9
         tracemalloc.stop()
-        found = ours[1]
-        seconds.append(ours[0])
+        seconds.append(taken)
         error = float(np.abs(np.einsum("ij,ij->i", found.factor, found.factor) - 1).max())
-        target = TARGETS["GB"]
-        row: Row = {"n": n, "seconds": ours[0], "status": found.status.name, "gap": found.certificate.gap}
+        row: Row = {"n": n, "seconds": taken, "status": found.status.name, "gap": found.certificate.gap}
         row |= {"iterations": found.n_iter, "diagonal's error": error, "GB": peak}
-        table.rows.append(row | {str(target): target.verdict(peak)})
-    exponent = float(np.polyfit(np.log(sizes.factor_orders), np.log(seconds), 1)[0])
-    target = TARGETS["exponent"]
-    table.rows.append({"n": "exponent", "seconds": exponent, str(target): target.verdict(exponent)})
+        table.rows.append(row | TARGETS["GB"].judged(peak))
+    exponent = fitted_exponent(sizes.factor_orders, seconds)
+    last: Row = {"n": "exponent", "seconds": exponent}
+    table.rows.append(last | TARGETS["exponent"].judged(exponent))
     yield table
 
 
 def cut(sizes: Sizes) -> Iterator[Table]:
     """Balanced cuts of a mesh beside spectral bisection."""
     A = mesh(sizes.mesh)
-    [(spectral_seconds, spectral)] = _in_turns([partial(_spectral, A)], 1)
+    spectral_seconds, spectral = timed(partial(_spectral, A))
     table = Table(
         f"balanced cut of a triangulation of {sizes.mesh} random points",
         [
@@ -210,16 +198,15 @@ def cut(sizes: Sizes) -> Iterator[Table]:
             "improved by the same swaps of pairs as our roundings",
         ],
     )
-    target = TARGETS["cut / spectral"]
     swapped = spectral.copy()
     swap_pairs(A, swapped)
     table.rows.append({"method": "spectral", "cut": _weight(A, spectral), "seconds": spectral_seconds})
     table.rows.append({"method": "spectral, swapped", "cut": _weight(A, swapped)})
     for name, refine in (("nearwise, no swaps", False), ("nearwise", True)):
-        [(seconds, found)] = _in_turns([partial(nw.balanced_cut, A, refine=refine)], 1)
+        seconds, found = timed(partial(nw.balanced_cut, A, refine=refine))
         ratio = found.value / _weight(A, spectral)
         row: Row = {"method": name, "cut": found.value, "seconds": seconds, "cut / spectral": ratio}
-        row |= {str(target): target.verdict(ratio), "bound": found.certificate.dual}
+        row |= TARGETS["cut / spectral"].judged(ratio) | {"bound": found.certificate.dual}
         table.rows.append(row | {"relaxation": found.status.name, "Newton steps": found.n_iter})
     yield table
 
@@ -228,10 +215,8 @@ def relaxation(sizes: Sizes) -> Iterator[Table]:
     """The relaxation's value beside cvxpy's."""
     require("cvxpy", "cvxpy")
     A = mesh(sizes.small_mesh)
-    target = TARGETS["relative difference"]
-    [(seconds, found), (peer_seconds, value)] = _in_turns(
-        [partial(nw.balanced_cut, A), partial(_cvxpy_relaxation, A)], 1
-    )
+    seconds, found = timed(partial(nw.balanced_cut, A))
+    peer_seconds, value = timed(partial(_cvxpy_relaxation, A))
     difference = abs(found.certificate.primal - value / 4) / (value / 4)
     table = Table(
         f"the relaxation of a balanced cut of {sizes.small_mesh} nodes, tr(L X) / 4",
@@ -239,7 +224,7 @@ def relaxation(sizes: Sizes) -> Iterator[Table]:
     )
     row: Row = {"nearwise": found.certificate.primal, "its bound": found.certificate.dual, "seconds": seconds}
     row |= {"cvxpy": value / 4, "cvxpy, seconds": peer_seconds, "relative difference": difference}
-    table.rows.append(row | {str(target): target.verdict(difference)})
+    table.rows.append(row | TARGETS["relative difference"].judged(difference))
     yield table
 
 
@@ -255,7 +240,7 @@ def reducer(sizes: Sizes) -> Iterator[Table]:
         problem = _trace_norm_problem(data.X[chosen], np.asarray(data.y)[chosen])
         solvers: tuple[Solver, ...] = (ThinFactor(), Newton())
         solvers = solvers[: 2 if n <= sizes.all_eigenpairs else 1]
-        runs = _in_turns([partial(nw.solve, problem, solver) for solver in solvers], 1)
+        runs = [timed(partial(nw.solve, problem, solver)) for solver in solvers]
         seconds, found = runs[0]
         rank = int(np.linalg.matrix_rank(found.matrix, tol=1e-6))
         row: Row = {"n": n, "rank": rank, "leading, s": seconds, "gap": found.certificate.gap}
@@ -268,19 +253,36 @@ def reducer(sizes: Sizes) -> Iterator[Table]:
 
 
 def rolls(sizes: Sizes) -> Iterator[Table]:
-    """Isometric embeddings of swiss rolls beside scikit-learn's."""
-    yield _rolls.unrolled(sizes.roll, sizes.rolls)
+    """Isometric embeddings of swiss rolls beside scikit-learn's: are places along and across recovered?"""
+    from sklearn.manifold import Isomap, LocallyLinearEmbedding
+
+    unfold = partial(nw.isometric_embedding, n_components=2, n_neighbors=_NEIGHBOURS, tol=1e-3)
+    methods: dict[str, Callable[[Array], Array]] = {
+        "nearwise": lambda X: unfold(X).coordinates,
+        "nearwise, from centring": lambda X: unfold(X, start="centring").coordinates,
+        "Isomap": Isomap(n_neighbors=_NEIGHBOURS).fit_transform,
+        "LLE": LocallyLinearEmbedding(n_neighbors=_NEIGHBOURS, random_state=0).fit_transform,
+    }
+    table = Table(
+        f"swiss rolls of {sizes.roll} random points, {_NEIGHBOURS} neighbours",
+        [
+            f"the sheet is 90 long and {_WIDTH:g} wide, its layers 6 apart; correlation of the place along "
+            "and across it with the best linear function of the two coordinates, over the rolls",
+        ],
+    )
+    drawn = [_roll(sizes.roll, seed) for seed in range(sizes.rolls)]
+    for name, method in methods.items():
+        begin = time.perf_counter()
+        scores = np.array([_recovered(method(X), places) for X, places in drawn])
+        seconds = (time.perf_counter() - begin) / sizes.rolls
+        row: Row = {"method": name, "seconds": seconds}
+        for axis, found in zip(("along", "across"), scores.T, strict=True):
+            row |= {f"{axis}, median": float(np.median(found)), f"{axis}, worst": float(found.min())}
+        table.rows.append(row)
+    yield table
 
 
-SECTIONS = {
-    "small": (small,),
-    "bank": (bank,),
-    "factor": (factor,),
-    "cut": (cut,),
-    "relaxation": (relaxation,),
-    "reducer": (reducer,),
-    "rolls": (rolls,),
-}
+SECTIONS = _tables.alone(small, bank, factor, cut, relaxation, reducer, rolls)
 
 
 def mesh(n: int) -> Array:
@@ -294,28 +296,14 @@ def mesh(n: int) -> Array:
     return A
 
 
-def _in_turns(calls: list[Callable[[], Any]], repeats: int) -> list[tuple[float, Any]]:
-    """The least seconds of each call, and what it returned; long ones are not repeated `repeats` times."""
-    best: list[tuple[float, Any]] = [(np.inf, None)] * len(calls)
-    begin = time.perf_counter()
-    for turn in range(repeats):
-        if turn >= 3 and time.perf_counter() - begin > LONG:
-            break
-        for k, call in enumerate(calls):
-            seconds, found = timed(call)
-            best[k] = min(best[k][0], seconds), found
-    return best
-
-
 def _correlation_row(name: str, A: Array, seconds: float, found: nw.NearestMatrix) -> Row:
-    return {
-        "matrix": name,
-        "n": len(A),
-        "nearwise, ms": 1000 * seconds,
-        "gap": found.certificate.gap,
-        "decompositions": found.n_decompositions,
-        "distance": float(np.linalg.norm(found.matrix - A)),
-    }
+    distance = float(np.linalg.norm(found.matrix - A))
+    row: Row = {"matrix": name, "n": len(A), "nearwise, ms": 1000 * seconds, "gap": found.certificate.gap}
+    return row | {"decompositions": found.n_decompositions, "distance": distance}
+
+
+def _statsmodels_row(A: Array, seconds: float, X: Array) -> Row:
+    return {"statsmodels, ms": 1000 * seconds, "its distance": float(np.linalg.norm(X - A))}
 
 
 def _statsmodels() -> Callable[..., Array]:
@@ -347,6 +335,24 @@ def _trace_norm_problem(X: Array, y: NDArray[Any]) -> nw.Problem:
         first += len(block)
     prior = -0.5 * np.eye(features.shape[1])
     return nw.Problem(features, nw.constraints.Constraints(tuple(blocks)), nw.Frobenius(), prior)
+
+
+def _roll(n: int, seed: int) -> tuple[Array, Array]:
+    """Points, and their places along and across the sheet."""
+    rng = np.random.default_rng(seed)
+    turn = 1.5 * np.pi * (1 + 2 * rng.random(n))
+    across = _WIDTH * rng.random(n)
+    along = (turn * np.sqrt(1 + turn**2) + np.arcsinh(turn)) / 2
+    points = np.column_stack([turn * np.cos(turn), across, turn * np.sin(turn)])
+    return points, np.column_stack([along, across])
+
+
+def _recovered(coordinates: Array, places: Array) -> Array:
+    """The correlation of each place with its least-squares fit."""
+    centred = coordinates - coordinates.mean(axis=0)
+    wanted = places - places.mean(axis=0)
+    fit = centred @ np.linalg.lstsq(centred, wanted, rcond=None)[0]
+    return np.asarray(np.sqrt(np.sum(fit**2, axis=0) / np.sum(wanted**2, axis=0)))
 
 
 def _spectral(A: Array) -> NDArray[np.bool_]:

@@ -12,14 +12,11 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
-import math
 import resource
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,9 +26,8 @@ import numpy as np
 
 import nearwise as nw
 from nearwise.benchmarks import _tables
-from nearwise.benchmarks._tables import Row, Table, Target
+from nearwise.benchmarks._tables import Row, Table, Target, exponents, in_fresh_process, peak_bytes, size
 from nearwise.benchmarks._timed_rows import Spent, TimedRows, mean_of, spent_so_far
-from nearwise.benchmarks._workload import peak_bytes
 from nearwise.benchmarks.baselines import Unavailable
 from nearwise.distributed import open_pairs, open_vectors, vectors_of
 from nearwise.model.blocks import Constraints
@@ -54,23 +50,23 @@ TABLE_LEARNERS = ("MetricLearner", "FixedRankLearner")
 class Sizes:
     """How large it is."""
 
-    vectors: int = 1_000_000
-    width: int = 100
-    pairs: int = 10_000_000
-    growing: tuple[int, ...] = (100_000, 1_000_000, 10_000_000)
-    files: int = 4
-    penalty: float = 1e-3
+    vectors: int = size(1_000_000, 4000)
+    width: int = size(100, 8)
+    pairs: int = size(10_000_000, 20_000)
+    growing: tuple[int, ...] = size((100_000, 1_000_000, 10_000_000), (2000, 20_000))
+    files: int = size(4, 2)
+    penalty: float = size(1e-3, 1e-2)
     tol: float = 1e-4
-    worker_pairs: int = 10_000_000
+    worker_pairs: int = size(10_000_000, 20_000)
     iterations: int = 3
-    client_vectors: int = 10_000_000
-    client_pairs: int = 200_000
-    table_pairs: tuple[int, ...] = (5_000_000, 50_000_000)
-    table_vectors: int = 100_000
-    table_width: int = 32
+    client_vectors: int = size(10_000_000, 20_000)
+    client_pairs: int = size(200_000, 2000)
+    table_pairs: tuple[int, ...] = size((5_000_000, 50_000_000), (2000, 20_000))
+    table_vectors: int = size(100_000, 500)
+    table_width: int = size(32, 4)
 
 
-QUICK = Sizes(4000, 8, 20_000, (2000, 20_000), 2, 1e-2, 1e-4, 20_000, 3, 20_000, 2000, (2000, 20_000), 500, 4)
+QUICK = _tables.quick_sizes(Sizes)
 
 
 def main(argv: list[str]) -> int:
@@ -114,19 +110,11 @@ def parquet(sizes: Sizes) -> Iterator[Table]:
         problem = nw.Problem(vectors, _pairs(sizes, sizes.pairs), penalty=sizes.penalty)
         bound = time.perf_counter() - start - opened
         result = nw.solve(problem, tol=sizes.tol, callback=_told)
-        target, peak = TARGETS["peak memory, GB"], _peak()
-        table.rows.append(
-            {
-                "reading, s": opened,
-                "Problem, s": bound,
-                "solve, s": time.perf_counter() - start - opened - bound,
-                "iterations": result.n_iter,
-                "gap": result.certificate.gap,
-                "processor, s": time.process_time(),
-                "peak memory, GB": peak,
-                str(target): target.verdict(peak),
-            }
-        )
+        solved, peak = time.perf_counter() - start - opened - bound, _peak()
+        row: Row = {"reading, s": opened, "Problem, s": bound, "solve, s": solved}
+        row |= {"iterations": result.n_iter, "gap": result.certificate.gap}
+        row |= {"processor, s": time.process_time(), "peak memory, GB": peak}
+        table.rows.append(row | TARGETS["peak memory, GB"].judged(peak))
         del vectors, problem, result
     yield table
 
@@ -141,24 +129,21 @@ def tables(sizes: Sizes) -> Iterator[Table]:
             "FixedRankLearner: rank 5; 'memory' is over the first row of the same learner",
         ],
     )
-    target, first = TARGETS["memory, larger over smaller"], dict[str, float]()
+    first: dict[str, float] = {}
     for m in sizes.table_pairs:
         with tempfile.TemporaryDirectory() as folder:
             _written_pairs(Path(folder), n, r, m)
             for learner in TABLE_LEARNERS:
-                code = f"import sys; from {__name__} import fit_table; fit_table(*sys.argv[1:])"
-                command = [sys.executable, "-c", code, folder, learner, str(sizes.tol)]
-                row: Row = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-                peak = float(row["peak, MB"] or 0)
-                share = peak / first.setdefault(learner, peak)
+                row = in_fresh_process(fit_table, folder, learner, sizes.tol)
+                share = row["peak, MB"] / first.setdefault(learner, row["peak, MB"])
                 if share != 1.0:
-                    row |= {"memory": share, str(target): target.verdict(share)}
+                    row |= {"memory": share, **TARGETS["memory, larger over smaller"].judged(share)}
                 table.rows.append(Row(pairs=f"{m:,}", learner=learner) | row)
     yield table
 
 
-def fit_table(folder: str, name: str, tol: str) -> None:
-    """What the process of a row of `tables` does; prints what it took as JSON."""
+def fit_table(folder: str, name: str, tol: float) -> Row:
+    """What the process of a row of `tables` does, and what it takes."""
     X = np.load(Path(folder, "x.npy"))
     pairs = open_pairs(sorted(Path(folder).glob("*.parquet")), ["left", "right"], scratch=folder)
     near, far = pairs.where("same", True), pairs.where("same", False)
@@ -167,21 +152,17 @@ def fit_table(folder: str, name: str, tol: str) -> None:
     learner: Any
     if name == "MetricLearner":
         freedom = X.shape[1] * (X.shape[1] + 1) / 2
-        learner = nw.MetricLearner(penalty=freedom / len(side), tol=float(tol), random_state=0)
+        learner = nw.MetricLearner(penalty=freedom / len(side), tol=tol, random_state=0)
     else:
         learner = nw.FixedRankLearner(rank=min(5, X.shape[1]), random_state=0)
     status = learner.fit(X, constraints=side).status_.name
-    found = {"reading, s": read, "fit, s": time.process_time() - read, "status": status}
-    print(json.dumps(found | {"peak, MB": peak_bytes() / 1e6}))
+    found: Row = {"reading, s": read, "fit, s": time.process_time() - read, "status": status}
+    return found | {"peak, MB": peak_bytes() / 1e6}
 
 
 def _written_pairs(folder: Path, n: int, r: int, m: int) -> None:
     """Vectors, and pairs in four files, each drawn and written a million at a time."""
-    try:
-        import pyarrow as pa
-        from pyarrow import parquet as file
-    except ImportError as error:
-        raise Unavailable("needs the extra tables") from error
+    pa, file = _pyarrow()
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 3, n)
     X = rng.standard_normal((n, r), dtype=np.float32)
@@ -213,16 +194,15 @@ def growth(sizes: Sizes) -> Iterator[Table]:
         for m in sizes.growing:
             penalty = sizes.penalty * sizes.growing[-1] / m
             problem = nw.Problem(vectors, _pairs(sizes, m), penalty=penalty)
-            seconds.append(_iteration(problem, sizes))
+            seconds.append(float(np.median([one.here for one in _iterations(problem, sizes)])))
             table.rows.append({"pairs": f"{m:,}", "s / iteration": seconds[-1]})
-            if len(seconds) > 1:
-                slope = math.log(seconds[-1] / seconds[-2]) / math.log(m / sizes.growing[len(seconds) - 2])
-                table.rows[-1]["exponent from the row above"] = slope
         del vectors
-    overall = math.log(seconds[-1] / seconds[0]) / math.log(sizes.growing[-1] / sizes.growing[0])
-    targets = TARGETS["least exponent"], TARGETS["exponent"]
-    verdicts = {str(target): target.verdict(overall) for target in targets}
-    table.rows.append({"pairs": "first to last", "exponent from the row above": overall, **verdicts})
+    slopes, overall = exponents(sizes.growing, seconds)
+    for row, slope in zip(table.rows[1:], slopes, strict=True):
+        row["exponent from the row above"] = slope
+    last: Row = {"pairs": "first to last", "exponent from the row above": overall}
+    last |= TARGETS["least exponent"].judged(overall)
+    table.rows.append(last | TARGETS["exponent"].judged(overall))
     yield table
 
 
@@ -238,7 +218,6 @@ def workers(sizes: Sizes) -> Iterator[Table]:
             "as two free cores have it",
         ],
     )
-    target, overhead = TARGETS["two workers"], TARGETS["overhead"]
     with tempfile.TemporaryDirectory() as folder:
         _mapped(Path(folder), sizes)
         side = _pairs(sizes, sizes.worker_pairs)
@@ -260,13 +239,13 @@ def workers(sizes: Sizes) -> Iterator[Table]:
             share = spent.all / spent.job - 1.0
             row: Row = {"workers": count, "job, s": spent.job, "all, s": spent.all}
             row |= {"this process, s": spent.here, "busiest worker, s": max(spent.theirs)}
-            row |= {"clock, s": spent.clock, "overhead": share, str(overhead): overhead.verdict(share)}
+            row |= {"clock, s": spent.clock, "overhead": share, **TARGETS["overhead"].judged(share)}
             if count == 1:
                 one = spent
             else:
                 gain = (one.here + one.theirs[0]) / (spent.here + max(spent.theirs))
                 row |= {"by the clock": one.clock / spent.clock, "could be faster": gain}
-                row[str(target)] = target.verdict(gain)
+                row |= TARGETS["two workers"].judged(gain)
             table.rows.append(row)
     yield table
 
@@ -290,9 +269,9 @@ def client(sizes: Sizes) -> Iterator[Table]:
         drawn = da.random.default_rng(0).standard_normal(shape, chunks=chunks, dtype=np.float32)
         problem = nw.Problem(vectors_of(drawn, found), side, penalty=sizes.penalty)
         result = nw.solve(problem, tol=sizes.tol, callback=_told)
-    peak, target = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6, TARGETS["client, MB"]
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
     row: Row = {"data, GB": float(drawn.nbytes) / 1e9, "pairs": len(pairs), "gap": result.certificate.gap}
-    table.rows.append(row | {"client, MB": peak, str(target): target.verdict(peak)})
+    table.rows.append(row | {"client, MB": peak} | TARGETS["client, MB"].judged(peak))
     yield table
 
 
@@ -307,11 +286,6 @@ def _cluster(count: int) -> Iterator[Any]:
         Client(cluster) as found,
     ):
         yield found
-
-
-def _iteration(problem: nw.Problem, sizes: Sizes) -> float:
-    """The median of processor seconds."""
-    return float(np.median([one.here for one in _iterations(problem, sizes)]))
 
 
 def _iterations(problem: nw.Problem, sizes: Sizes, rows: TimedRows | None = None) -> list[Spent]:
@@ -352,16 +326,21 @@ def _labels(sizes: Sizes) -> Any:
 
 
 def _written(folder: Path, sizes: Sizes) -> None:
-    try:
-        import pyarrow as pa
-        from pyarrow import parquet as file
-    except ImportError as error:
-        raise Unavailable("needs the extra tables") from error
+    pa, file = _pyarrow()
     for part in range(sizes.files):
         rows = _rows(sizes, part)
         flat = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), sizes.width)
         table = pa.table({"vector": flat})
         file.write_table(table, folder / f"{part}.parquet", row_group_size=max(len(rows) // 4, 1))
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise Unavailable("needs the extra tables") from error
+    return pyarrow, parquet
 
 
 def _mapped(folder: Path, sizes: Sizes) -> Any:
@@ -387,11 +366,4 @@ def _pairs(sizes: Sizes, count: int) -> Constraints:
     return nw.constraints.similar(pairs[same]) + nw.constraints.dissimilar(pairs[~same])
 
 
-# each section by name, and the functions that measure it
-SECTIONS: dict[str, tuple[Callable[[Sizes], Iterator[Table]], ...]] = {
-    "growth": (growth,),
-    "workers": (workers,),
-    "client": (client,),
-    "tables": (tables,),
-    "parquet": (parquet,),
-}
+SECTIONS = _tables.alone(growth, workers, client, tables, parquet)

@@ -12,26 +12,15 @@ import itertools
 import math
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 import nearwise as nw
 from nearwise.benchmarks import _tables, _yardsticks
-from nearwise.benchmarks._tables import Row, Table, Target, least, ratio
-from nearwise.benchmarks._workload import (
-    GAPS,
-    QUICK,
-    SEED,
-    TOL,
-    Data,
-    Sizes,
-    in_fresh_process,
-    load,
-    solve,
-    warmed_up,
-)
+from nearwise.benchmarks._tables import Row, Table, Target, exponents, in_fresh_process, least, ratio
+from nearwise.benchmarks._workload import GAPS, QUICK, SEED, TOL, Data, Sizes, load, measure, solve, warmed_up
 from nearwise.model.blocks import Constraints
 
 TARGETS = {
@@ -87,10 +76,9 @@ def newton(sizes: Sizes) -> Iterator[Table]:
         row: Row = {"penalty": penalty, "sweep, s": sweep}
         for gap in GAPS:
             seconds = least(run.seconds_to_gap(gap) for run in runs)
-            target = TARGETS[f"sweeps to {gap:g}"]
             in_sweeps = ratio(seconds, sweep)
             row |= {f"to {gap:.0e}, s": seconds, f"to {gap:.0e}, sweeps": in_sweeps}
-            row |= {str(target): target.verdict(in_sweeps)}
+            row |= TARGETS[f"sweeps to {gap:g}"].judged(in_sweeps)
         row |= {"whole solve, sweeps": min(run.seconds for run in runs) / sweep}
         row |= {"Problem, sweeps": min(run.problem_seconds for run in runs) / sweep}
         optimum = runs[-1].result.certificate.primal
@@ -115,27 +103,17 @@ def divergences(sizes: Sizes) -> Iterator[Table]:
 
 
 def _compared(sizes: Sizes, data: Data, side: Constraints, unit: float, table: Table) -> Table:
-    target = TARGETS["VonNeumann / LogDet"]
     for penalty in sizes.penalties:
         choices = (nw.LogDet(), penalty), (nw.VonNeumann(), penalty / unit)
         for divergence, gamma in choices:
             warmed_up(data, side, gamma, divergence)
         turns = [[solve(data, side, gamma, d) for d, gamma in choices] for _ in range(sizes.repeats)]
-        logdet, von_neumann = (
-            least(run.seconds_to_gap(TOL) for run in runs) for runs in zip(*turns, strict=True)
-        )
-        multiple = ratio(von_neumann, logdet)
-        table.rows.append(
-            {
-                "penalty": penalty,
-                "LogDet, s": logdet,
-                "iterations": turns[0][0].result.n_iter,
-                "VonNeumann, s": von_neumann,
-                "its iterations": turns[0][1].result.n_iter,
-                "VonNeumann / LogDet": multiple,
-                str(target): target.verdict(multiple),
-            }
-        )
+        ours, theirs = (least(run.seconds_to_gap(TOL) for run in runs) for runs in zip(*turns, strict=True))
+        multiple = ratio(theirs, ours)
+        row: Row = {"penalty": penalty, "LogDet, s": ours, "iterations": turns[0][0].result.n_iter}
+        row |= {"VonNeumann, s": theirs, "its iterations": turns[0][1].result.n_iter}
+        row |= {"VonNeumann / LogDet": multiple}
+        table.rows.append(row | TARGETS["VonNeumann / LogDet"].judged(multiple))
     return table
 
 
@@ -152,7 +130,6 @@ def itml(sizes: Sizes) -> Iterator[Table]:
             f"{sizes.repeats} of ours, the least counts",
         ],
     )
-    target = TARGETS["ITML / ours"]
     for penalty in sizes.penalties:
         problem = warmed_up(data, side, penalty)
         runs = [solve(data, side, penalty) for _ in range(sizes.repeats)]
@@ -162,21 +139,11 @@ def itml(sizes: Sizes) -> Iterator[Table]:
         seconds = least(run.seconds_to_objective(reached * (1 + TOL)) for run in runs)
         times = ratio(peer.seconds, seconds)
         above = reached / optimum - 1
-        table.rows.append(
-            {
-                "penalty": penalty,
-                "ITML, s": peer.seconds,
-                "its sweeps": peer.iterations,
-                "its objective": reached,
-                "optimum": optimum,
-                "above it by": above,
-                "within 1e-3": "yes" if above <= 1e-3 else "never",
-                "ours to its objective, s": seconds,
-                f"ours to {TOL:.0e}, s": min(run.seconds for run in runs),
-                "ITML / ours": times,
-                str(target): target.verdict(times),
-            }
-        )
+        row: Row = {"penalty": penalty, "ITML, s": peer.seconds, "its sweeps": peer.iterations}
+        row |= {"its objective": reached, "optimum": optimum, "above it by": above}
+        row |= {"within 1e-3": "yes" if above <= 1e-3 else "never", "ours to its objective, s": seconds}
+        row |= {f"ours to {TOL:.0e}, s": min(run.seconds for run in runs), "ITML / ours": times}
+        table.rows.append(row | TARGETS["ITML / ours"].judged(times))
     yield table
 
 
@@ -203,20 +170,13 @@ def cvxpy(sizes: Sizes) -> Iterator[Table]:
         runs.append(solve(data, side, penalty))
         answers.append([_yardsticks.cvxpy_model(pairs, solver) for solver in solvers])
     ours, optimum = min(run.seconds for run in runs), runs[-1].result.certificate.primal
-    target = TARGETS["cvxpy / ours"]
     for solver, given in zip(solvers, zip(*answers, strict=True), strict=True):
         seconds = min(answer.seconds for answer in given)
-        table.rows.append(
-            {
-                "solver": solver,
-                "cvxpy, s": seconds,
-                "its solver alone, s": least(answer.solver_seconds for answer in given),
-                "its objective above ours by": problem.objective(given[-1].matrix) / optimum - 1,
-                "ours, s": ours,
-                "cvxpy / ours": seconds / ours,
-                str(target): target.verdict(seconds / ours),
-            }
-        )
+        row: Row = {"solver": solver, "cvxpy, s": seconds}
+        row |= {"its solver alone, s": least(answer.solver_seconds for answer in given)}
+        row |= {"its objective above ours by": problem.objective(given[-1].matrix) / optimum - 1}
+        row |= {"ours, s": ours, "cvxpy / ours": seconds / ours}
+        table.rows.append(row | TARGETS["cvxpy / ours"].judged(seconds / ours))
     yield table
 
 
@@ -237,30 +197,20 @@ def scale(sizes: Sizes) -> Iterator[Table]:
         np.save(Path(folder, "features.npy"), data.features)
         np.save(Path(folder, "labels.npy"), data.labels)
         turns = [
-            [in_fresh_process(folder, m, sizes) for m in sizes.scale_pairs] for _ in range(sizes.repeats)
+            [in_fresh_process(measure, folder, m, sizes.scale_penalty) for m in sizes.scale_pairs]
+            for _ in range(sizes.repeats)
         ]
-    memory, growth = TARGETS["peak memory, GB"], TARGETS["exponent"]
     seconds = [min(found["seconds"] for found in of_size) for of_size in zip(*turns, strict=True)]
-    slopes = np.diff(np.log(seconds)) / np.diff(np.log(sizes.scale_pairs))
+    slopes, overall = exponents(sizes.scale_pairs, seconds)
     for k, of_size in enumerate(zip(*turns, strict=True)):
-        peak = max(found["peak"] for found in of_size) / 1e9
-        row: Row = {
-            "pairs": f"{sizes.scale_pairs[k]:,}",
-            "seconds": seconds[k],
-            "iterations": of_size[0]["iterations"],
-        }
-        row |= {"gap": of_size[0]["gap"], "peak memory, GB": peak, str(memory): memory.verdict(peak)}
-        table.rows.append(row | ({"exponent from the row above": float(slopes[k - 1])} if k else {}))
-    overall = math.log(seconds[-1] / seconds[0]) / math.log(sizes.scale_pairs[-1] / sizes.scale_pairs[0])
-    table.rows.append({"pairs": "first to last", "exponent from the row above": overall})
-    table.rows[-1] |= {str(growth): growth.verdict(overall)}
+        first, peak = of_size[0], max(found["peak"] for found in of_size) / 1e9
+        row: Row = {"pairs": f"{sizes.scale_pairs[k]:,}", "seconds": seconds[k]}
+        row |= {"iterations": first["iterations"], "gap": first["gap"], "peak memory, GB": peak}
+        row |= TARGETS["peak memory, GB"].judged(peak)
+        table.rows.append(row | ({"exponent from the row above": slopes[k - 1]} if k else {}))
+    last: Row = {"pairs": "first to last", "exponent from the row above": overall}
+    table.rows.append(last | TARGETS["exponent"].judged(overall))
     yield table
 
 
-# each section by name, and the functions that measure it
-SECTIONS: dict[str, tuple[Callable[[Sizes], Iterator[Table]], ...]] = {
-    "newton": (newton,),
-    "divergences": (divergences,),
-    "peers": (itml, cvxpy),
-    "scale": (scale,),
-}
+SECTIONS = _tables.alone(newton, divergences) | {"peers": (itml, cvxpy)} | _tables.alone(scale)

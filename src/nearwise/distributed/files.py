@@ -54,13 +54,11 @@ def open_vectors(
     <Stacked: 5 rows of 2 float32 in 2 parts>
     """
     paths = files_of(source)
-    if all(path.suffix == ".npy" for path in paths):
+    if are_npy(paths):
         for name, value in (("ids", ids), ("labels", labels), ("columns", columns)):
             if value is not None:
                 raise ValueError(f"{name} names columns of Parquet files, and {paths[0]} has no names")
         return Stacked([_npy(path) for path in paths], client=client)
-    if any(path.suffix == ".npy" for path in paths):
-        raise ValueError("files must be of one kind, .npy or Parquet")
     return _parquet(paths, ids, labels, columns, scratch, client)
 
 
@@ -85,6 +83,14 @@ def files_of(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) 
     if not found:
         raise ValueError("expected one file or more, got none")
     return found
+
+
+def are_npy(paths: list[Path]) -> bool:
+    """Whether they are `.npy` files, and not Parquet; an error for some of each."""
+    count = sum(path.suffix == ".npy" for path in paths)
+    if 0 < count < len(paths):
+        raise ValueError("files must be of one kind, .npy or Parquet")
+    return count > 0
 
 
 def opened_npy(path: Path) -> np.memmap[Any, Any]:
@@ -127,9 +133,7 @@ def _parquet(
                 file, present = opened_parquet(path)
                 own = [name for name in present if name not in beside]
                 used = own if used is None else used
-                missing = [name for name in [*used, *beside] if name not in present]
-                if missing:
-                    raise ValueError(f"{path} has no column {missing[0]!r}; it has {', '.join(present)}")
+                refuse_missing_columns(present, [*used, *beside], str(path))
                 more = [name for name in own if name not in used] if columns is None else []
                 if more:
                     raise ValueError(
@@ -196,6 +200,13 @@ def opened_parquet(path: Path) -> tuple[Any, list[str]]:
     return file, names
 
 
+def refuse_missing_columns(present: Sequence[str], wanted: Sequence[str], name: str) -> None:
+    """An error for the first column that is wanted and not there."""
+    missing = [column for column in wanted if column not in present]
+    if missing:
+        raise ValueError(f"{name} has no column {missing[0]!r}; it has {', '.join(present)}")
+
+
 def _group(file: Any, group: int, columns: list[str], path: Path) -> Any:
     import pyarrow as pa
 
@@ -227,12 +238,9 @@ def _rows(table: Any, columns: list[str], path: Path) -> NDArray[Any]:
         if not _is_number(entries.type):
             raise ValueError(f"{path}: column {columns[0]!r} holds {kinds[0]}, not vectors of numbers")
         flat = entries.to_numpy(zero_copy_only=False)
-        if column.null_count or len(flat) % max(len(column), 1):
-            raise ValueError(f"{path}: the vectors of column {columns[0]!r} are not all of one length")
-        lengths = (
-            np.empty(0) if pa.types.is_fixed_size_list(kinds[0]) else np.diff(np.asarray(column.offsets))
-        )
-        if len(lengths) and np.ptp(lengths):
+        fixed = pa.types.is_fixed_size_list(kinds[0])
+        lengths = np.empty(0) if fixed else np.diff(np.asarray(column.offsets))
+        if column.null_count or len(flat) % max(len(column), 1) or (lengths != lengths[:1]).any():
             raise ValueError(f"{path}: the vectors of column {columns[0]!r} are not all of one length")
         rows = flat.reshape(len(column), -1)
         if rows.dtype == np.float16:

@@ -11,7 +11,7 @@ import copy
 import itertools
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from nearwise import __version__
 from nearwise._common.threads import threads, worker_threads
 from nearwise._common.types import Index
-from nearwise.distributed.running import BUNDLE, InThreads, Runner, Sum, bundled
+from nearwise.distributed.running import BUNDLE, Each, InThreads, Runner, Sum, bundled
 from nearwise.distributed.vectors import Stacked, Vectors
 
 R = TypeVar("R")
@@ -100,11 +100,9 @@ class Chunked:
         from dask.delayed import delayed
 
         shared = delayed((job, arguments), pure=False, traverse=False)
-        parts = zip(itertools.pairwise(self._ends.tolist()), self.array.to_delayed().ravel(), strict=True)
         tasks = [
             delayed(_on_chunk)(__version__, shared, low, chunk, beside[low:high])
-            for (low, high), chunk in parts
-            if low < high
+            for low, high, chunk in self._chunks()
         ]
         return compute(tasks, self.client)
 
@@ -125,8 +123,12 @@ class Chunked:
         """Tasks that make arrays of some rows, in order, where a task tells which."""
         from dask.delayed import delayed
 
+        return [delayed(_between)(chunk, rows, low, high) for low, high, chunk in self._chunks()]
+
+    def _chunks(self) -> Iterator[tuple[int, int, Any]]:
+        """The chunks that have rows, with the numbers of the first row and of the one after the last."""
         parts = zip(itertools.pairwise(self._ends.tolist()), self.array.to_delayed().ravel(), strict=True)
-        return [delayed(_between)(chunk, rows, low, high) for (low, high), chunk in parts if low < high]
+        return ((low, high, chunk) for (low, high), chunk in parts if low < high)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -174,13 +176,7 @@ class OnDask:
         found._pieces = [self._pieces[k] for k in places]
         return found
 
-    def run(
-        self,
-        job: Callable[..., R],
-        *arguments: Any,
-        each: Sequence[Any] | None = None,
-        added: Sum | None = None,
-    ) -> list[R]:
+    def run(self, job: Callable[..., R], *arguments: Any, each: Each = None, added: Sum = None) -> list[R]:
         """job(piece, *arguments) of every piece, in order."""
         wanted = [k for k in range(len(self._pieces)) if each is None or each[k] is not None]
         by_group = itertools.groupby(wanted, lambda k: self._pieces[k].group)

@@ -12,18 +12,19 @@ from numpy.typing import NDArray
 
 from nearwise._common.columns import ROWS_AT_A_TIME, Stored
 from nearwise._common.errors import one_line
-from nearwise.distributed.files import opened_parquet
+from nearwise.distributed.files import opened_parquet, refuse_missing_columns
 from nearwise.distributed.vectors import MappedRows, mapped
 
 Columns = dict[str, Any]  # arrays of numbers, or Arrow's of texts
+Batches = Callable[[list[str]], Iterator[tuple[int, Columns]]]  # of some columns, each with its first row
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a table that is read in one go: its name, and batches of columns, each with its first row."""
+    """A part of a table that is read in one go."""
 
     name: str
-    batches: Callable[[list[str]], Iterator[tuple[int, Columns]]]
+    batches: Batches
 
 
 class Source(NamedTuple):
@@ -46,22 +47,16 @@ def _objects(present: Sequence[str], columns: Sequence[str] | None, name: str) -
         return tuple(present)
     if columns is None or isinstance(columns, str) or not 2 <= len(columns) <= 4:
         raise ValueError(f"columns must name two to four columns of objects; {name} has {', '.join(present)}")
-    _refuse_missing(present, columns, name)
+    refuse_missing_columns(present, columns, name)
     return tuple(columns)
 
 
-def _refuse_missing(present: Sequence[str], wanted: Sequence[str], name: str) -> None:
-    missing = [column for column in wanted if column not in present]
-    if missing:
-        raise ValueError(f"{name} has no column {missing[0]!r}; it has {', '.join(present)}")
-
-
-def _parquet_batches(path: Path) -> Callable[[list[str]], Iterator[tuple[int, Columns]]]:
+def _parquet_batches(path: Path) -> Batches:
     def batches(wanted: list[str]) -> Iterator[tuple[int, Columns]]:
         import pyarrow as pa
 
         file, present = opened_parquet(path)
-        _refuse_missing(present, wanted, str(path))
+        refuse_missing_columns(present, wanted, str(path))
         first = 0
         with file:
             try:
@@ -101,11 +96,9 @@ def of_arrays(arrays: list[tuple[str, Any]], columns: Sequence[str] | None) -> S
     return Source(parts, names, plain)
 
 
-def _array_batches(
-    rows: NDArray[Any] | MappedRows, names: tuple[str, ...]
-) -> Callable[[list[str]], Iterator[tuple[int, Columns]]]:
+def _array_batches(rows: NDArray[Any] | MappedRows, names: tuple[str, ...]) -> Batches:
     def batches(wanted: list[str]) -> Iterator[tuple[int, Columns]]:
-        _refuse_missing(names, wanted, "an array")
+        refuse_missing_columns(names, wanted, "an array")
         for low in range(0, rows.shape[0], ROWS_AT_A_TIME):
             high = min(low + ROWS_AT_A_TIME, rows.shape[0])
             part = rows.read(low, high) if isinstance(rows, MappedRows) else np.asarray(rows[low:high])
@@ -130,7 +123,7 @@ def on_dask(data: Any, columns: Sequence[str] | None, client: Any) -> Source:
         names = tuple(map(str, range(int(data.shape[1]))))
         pieces = data.rechunk({1: -1}).to_delayed().ravel()
 
-    def batches_of(piece: Any, name: str) -> Callable[[list[str]], Iterator[tuple[int, Columns]]]:
+    def batches_of(piece: Any, name: str) -> Batches:
         def batches(wanted: list[str]) -> Iterator[tuple[int, Columns]]:
             found = compute([piece], chosen)[0]
             if isinstance(found, np.ndarray):
@@ -138,9 +131,9 @@ def on_dask(data: Any, columns: Sequence[str] | None, client: Any) -> Source:
                 return
             import pyarrow as pa
 
-            _refuse_missing([str(column) for column in found.columns], wanted, name)
+            refuse_missing_columns([str(column) for column in found.columns], wanted, name)
             table = pa.Table.from_pandas(found[wanted], preserve_index=False)
-            yield 0, {column: _plain(table.column(column).combine_chunks()) for column in wanted}
+            yield 0, {column: _plain(table.column(column)) for column in wanted}
 
         return batches
 

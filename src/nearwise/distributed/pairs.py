@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from nearwise._common.columns import Stored
 from nearwise._common.errors import RowError
 from nearwise._common.reading import id_list
-from nearwise.distributed.files import PARQUET, files_of, opened_npy, opened_parquet
-from nearwise.distributed.pair_sources import Part, Source, in_parquet, of_arrays, on_dask
+from nearwise.distributed.files import PARQUET, are_npy, files_of, opened_npy, opened_parquet
+from nearwise.distributed.pair_sources import Part, in_parquet, of_arrays, on_dask
 from nearwise.distributed.vectors import is_dask
 
 _LARGE = 1 << 22  # rows of a memory-mapped array of pairs, from which on it is not read into memory
@@ -130,13 +130,13 @@ class Texts:
 
     known: Any = None
     kind: str = ""
-    _array: NDArray[Any] | None = field(default=None)
+    _array: NDArray[Any] | None = None
 
     def numbers(self, column: Any, name: str, batch: Batch) -> NDArray[np.int64]:
         """Whole numbers as they are; texts as their places in the list, which grows."""
-        if not isinstance(column, np.ndarray):
-            _refuse_gaps(column, name, "id", batch)
         is_text = not isinstance(column, np.ndarray)
+        if is_text:
+            _refuse_gaps(column, name, "id", batch)
         kind = "text" if is_text else "numbers"
         self.kind = self.kind or kind
         if kind != self.kind:
@@ -201,16 +201,14 @@ def open_pairs(
     if isinstance(source, PairTable):
         return source
     if is_dask(source):
-        return _table(on_dask(source, columns, client), scratch)
-    if isinstance(source, np.ndarray):
-        return _table(of_arrays([("the array", source)], columns), scratch)
-    paths = files_of(source)
-    if all(path.suffix == ".npy" for path in paths):
-        arrays = [(str(path), opened_npy(path)) for path in paths]
-        return _table(of_arrays(arrays, columns), scratch)
-    if any(path.suffix == ".npy" for path in paths):
-        raise ValueError("files must be of one kind, .npy or Parquet")
-    return _table(in_parquet(paths, columns), scratch)
+        found = on_dask(source, columns, client)
+    elif isinstance(source, np.ndarray):
+        found = of_arrays([("the array", source)], columns)
+    elif are_npy(paths := files_of(source)):
+        found = of_arrays([(str(path), opened_npy(path)) for path in paths], columns)
+    else:
+        found = in_parquet(paths, columns)
+    return PairTable(found.parts, found.columns, scratch=scratch, plain=found.plain)
 
 
 def table_of(pairs: Any) -> PairTable | None:
@@ -227,10 +225,6 @@ def is_large(source: str | os.PathLike[str]) -> bool:
     if path.is_dir() or path.suffix not in PARQUET or not path.is_file():
         return path.is_dir()
     return int(opened_parquet(path)[0].metadata.num_rows) >= _LARGE
-
-
-def _table(source: Source, scratch: str | os.PathLike[str] | None) -> PairTable:
-    return PairTable(source.parts, source.columns, scratch=scratch, plain=source.plain)
 
 
 def _taken(column: Any, rows: NDArray[np.int64]) -> Any:

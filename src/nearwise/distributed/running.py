@@ -15,7 +15,8 @@ from typing import Any, Protocol, TypeVar
 from nearwise._common.threads import one_blas_thread, worker_threads
 
 R = TypeVar("R")
-Sum = Callable[[list[Any]], Any]
+Each = Sequence[Any] | None
+Sum = Callable[[list[Any]], Any] | None
 
 BUNDLE = 4  # neighbouring pieces whose results are added at once
 
@@ -23,13 +24,7 @@ BUNDLE = 4  # neighbouring pieces whose results are added at once
 class Runner(Protocol):
     """Pieces, and what works on them."""
 
-    def run(
-        self,
-        job: Callable[..., R],
-        *arguments: Any,
-        each: Sequence[Any] | None = None,
-        added: Sum | None = None,
-    ) -> list[R]:
+    def run(self, job: Callable[..., R], *arguments: Any, each: Each = None, added: Sum = None) -> list[R]:
         """job(piece, *arguments) of every piece, in order; with `each`, one more argument for each piece.
 
         A piece whose argument in `each` is None is left out, and its result is None. With `added`, the
@@ -51,13 +46,7 @@ class InThreads:
         """The same for some of the pieces."""
         return InThreads([self.pieces[k] for k in places], [self.places[k] for k in places])
 
-    def run(
-        self,
-        job: Callable[..., R],
-        *arguments: Any,
-        each: Sequence[Any] | None = None,
-        added: Sum | None = None,
-    ) -> list[R]:
+    def run(self, job: Callable[..., R], *arguments: Any, each: Each = None, added: Sum = None) -> list[R]:
         """job(piece, *arguments) of every piece, in order."""
 
         def one(place: int) -> Any:
@@ -75,7 +64,7 @@ class InThreads:
         return bundled(found, self.places, added)
 
 
-def bundled(found: list[R], places: Sequence[int], added: Sum | None) -> list[R]:
+def bundled(found: list[R], places: Sequence[int], added: Sum) -> list[R]:
     """Results of pieces with these numbers, added in bundles where that is wanted."""
     if added is None:
         return found

@@ -10,6 +10,7 @@ import copy
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 from weakref import WeakValueDictionary
 
@@ -66,12 +67,17 @@ class MappedRows:
 
     def opened(self) -> NDArray[Any]:
         """The array, memory-mapped."""
-        if 0 in self.shape:
-            return np.empty(self.shape, self.dtype)
-        known = self.__dict__.get("_map")
-        if known is None:
-            known = self.__dict__["_map"] = _mapping(self)
-        return np.asarray(known)
+        return np.empty(self.shape, self.dtype) if 0 in self.shape else np.asarray(self._map)
+
+    @cached_property
+    def _map(self) -> np.memmap[Any, Any]:
+        """One for each file in a process: pages of a second one would count as memory of their own."""
+        found = os.stat(self.path)
+        key = (self.path, self.offset, self.shape, self.dtype.str, found.st_ino, found.st_mtime_ns)
+        opened = _mappings.get(key)
+        if opened is None:
+            opened = _mappings[key] = np.memmap(self.path, self.dtype, "r", self.offset, self.shape)
+        return opened
 
     def read(self, low: int, high: int) -> NDArray[Any]:
         """Consecutive rows, read without the mapping, whose pages would stay in memory."""
@@ -86,17 +92,6 @@ class MappedRows:
 _mappings: WeakValueDictionary[Any, np.memmap[Any, Any]] = WeakValueDictionary()
 
 
-def _mapping(rows: MappedRows) -> np.memmap[Any, Any]:
-    """One for each file in a process: pages of a second one would count as memory of their own."""
-    found = os.stat(rows.path)
-    key = (rows.path, rows.offset, rows.shape, rows.dtype.str, found.st_ino, found.st_mtime_ns)
-    opened = _mappings.get(key)
-    if opened is None:
-        opened = np.memmap(rows.path, rows.dtype, "r", rows.offset, rows.shape)
-        _mappings[key] = opened
-    return opened
-
-
 class Stacked:
     """Rows of several arrays, one after the other.
 
@@ -105,7 +100,6 @@ class Stacked:
     parts : arrays of the same width, in memory or in files
     ids : what the rows are called; the attributes `labels`, `names` and `vector_column` have their classes,
         the names of the columns of numbers, and that of the column of vectors, where these were read
-    keeps : what has to live as long as the rows, such as the folder of their files
     client : a Dask client whose workers see the same files; None for threads of this process
     """
 
@@ -113,10 +107,10 @@ class Stacked:
         self,
         parts: list[NDArray[Any] | MappedRows],
         ids: NDArray[Any] | None = None,
-        keeps: object = None,
         client: Any = None,
     ) -> None:
-        self.parts, self.ids, self._keeps, self.client = parts, ids, keeps, client
+        self.parts, self.ids, self.client = parts, ids, client
+        self._keeps: object = None  # what has to live as long as the rows, such as the folder of their files
         self.labels: NDArray[Any] | None = None
         self.names: tuple[str, ...] = ()
         self.vector_column: str | None = None
@@ -202,13 +196,7 @@ class Stacked:
         return self.shape[0]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            **self.__dict__,
-            "ids": None,
-            "labels": None,
-            "_keeps": None,
-            "client": None,
-        }  # only the rows travel
+        return self.__dict__ | dict.fromkeys(("ids", "labels", "_keeps", "client"))  # only the rows travel
 
     def __repr__(self) -> str:
         return f"<Stacked: {self.shape[0]} rows of {self.shape[1]} {self.dtype} in {len(self.parts)} parts>"

@@ -1,6 +1,6 @@
 """The nearest correlation matrix in the Frobenius norm, with one weight per variable at most: by its dual.
 
-`minimise` finds the nearest positive semidefinite matrix with given entries, in the Frobenius norm:
+The nearest positive semidefinite matrix with given entries, in the Frobenius norm:
 
     minimise 1/2 |X - C|^2   over X >= 0 with X_ij = b_ij on the diagonal and on chosen pairs
 
@@ -18,15 +18,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from nearwise._common.threads import one_blas_thread
 from nearwise._common.types import Array, Index
 from nearwise.named import _groups
-from nearwise.named._entries import DENSE, Entries, Grade, Point
-from nearwise.named._result import NearestMatrix, certified, result
+from nearwise.named._entries import DENSE, Entries, Point
+from nearwise.named._result import NearestMatrix, certified, message
 from nearwise.solving.loop import Loop
 from nearwise.solving.result import Status
 
@@ -64,57 +63,39 @@ def nearest(
         known,
         _NO_VALUES if pairs is None else C[tuple(known.T)],
     )
-    found = minimise(problem, float(excess @ excess), tol, _MAX_ITER)
-    X = groups.expanded((found.block + found.block.T) / 2, found.difference)
+    # LAPACK's eigendecompositions gain little from more threads and lose much on a busy machine; of a small
+    # matrix they need none, and to say so would take longer than to solve it
+    with one_blas_thread(len(block) > DENSE):
+        run = _Newton(problem, float(excess @ excess), tol)
+        status = run.status()
+        grade, block, difference = run.point.graded
+    X = groups.expanded((block + block.T) / 2, difference)
     # a multiplier belongs to X_ij = b_ij before the weights, and to |X - C|^2 without 1/2
-    k = len(groups.sizes)
-    dual = -2 * (found.y[:k] if groups.is_trivial else found.y[:k][groups.member_of])
-    others = -2 * found.y[k:]
+    k, y = len(groups.sizes), run.point.y
+    dual = -2 * (y[:k] if groups.is_trivial else y[:k][groups.member_of])
+    others = -2 * y[k:]
     if root is not None:
         X = X / root[:, None] / root
         X = (X + X.T) / 2
         dual, others = dual * squares, others * np.prod(root[known], axis=1)
     X.flat[:: n + 1] = 1.0
-    return result(
-        ones,
-        dual if pairs is None else np.concatenate([dual, others]),
-        found.status,
-        certified(found.grade.primal, found.grade.gap, found.grade.violation, 1e-15 * float(np.vdot(C, C))),
-        found.n_iter,
-        found.n_decompositions,
-        "SemismoothNewton",
-        matrix=X,
-        notes=() if groups.is_trivial else (f"{n} objects in {k} groups that may be interchanged",),
-        min_eigenvalue=min_eigenvalue,
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class Solution:
-    """X as a block and differences, exactly with the wanted diagonal; y; and how it was reached."""
-
-    block: Array
-    difference: Array
-    y: Array
-    grade: Grade
-    status: Status
-    n_iter: int
-    n_decompositions: int
-
-
-def minimise(problem: Entries, constant: float, tol: float, max_iter: int) -> Solution:
-    """Newton's method from y = 0, until the certificate holds; `constant` is added to the objective."""
-    # LAPACK's eigendecompositions gain little from more threads and lose much on a busy machine; of a small
-    # matrix they need none, and to say so would take longer than to solve it
-    with one_blas_thread(len(problem.block) > DENSE):
-        return _Newton(problem, constant, tol, max_iter).solution()
+    rounding = 1e-15 * float(np.vdot(C, C))
+    certificate = certified(grade.primal + run.constant, grade.gap, grade.violation, rounding)
+    note = "" if groups.is_trivial else f"{n} objects in {k} groups that may be interchanged"
+    said = message(status, certificate, min_eigenvalue, note)
+    end = status, certificate, len(run.history), run.decompositions, "SemismoothNewton", said
+    dual = dual if pairs is None else np.concatenate([dual, others])
+    return NearestMatrix(ones, dual, *end, stored_matrix=X)
 
 
 class _Newton(Loop[Point, Point, float]):
-    """Newton's method; records the relative error of the constraints."""
+    """Newton's method from y = 0, until the certificate holds; `constant` is added to the objective.
 
-    def __init__(self, problem: Entries, constant: float, tol: float, max_iter: int) -> None:
-        super().__init__(max_iter)
+    It records the relative error of the constraints.
+    """
+
+    def __init__(self, problem: Entries, constant: float, tol: float) -> None:
+        super().__init__(_MAX_ITER)
         self.problem, self.constant, self.tol = problem, constant, tol
         self.point = Point(problem, np.zeros(len(problem.bounds)))
         self.decompositions = 1
@@ -122,18 +103,13 @@ class _Newton(Loop[Point, Point, float]):
         squares = np.vdot(problem.block, problem.block) + problem.groups.sizes @ problem.diagonal**2
         self.unit = 1e-15 * float(squares)
 
-    def solution(self) -> Solution:
+    def status(self) -> Status:
+        """That with which the run ends at `point`."""
         status = self.follow(self._points())
-        if (
-            status in (Status.LIMIT, Status.INTERRUPTED)
-            and not self.point.is_proved
-            and self._holds_exactly()
-        ):
-            status = Status.SOLVED
-        grade, block, difference = self.point.graded
-        grade = Grade(grade.primal + self.constant, grade.gap, grade.violation)
-        n_iter = len(self.history)
-        return Solution(block, difference, self.point.y, grade, status, n_iter, self.decompositions)
+        is_cut_short = status in (Status.LIMIT, Status.INTERRUPTED)
+        if is_cut_short and not self.point.is_proved and self._holds_exactly():
+            return Status.SOLVED
+        return status
 
     def _points(self) -> Iterator[Point]:
         """The point and its successors, until rounding leaves no descent."""

@@ -10,7 +10,7 @@ import numpy as np
 from nearwise._common.threads import one_blas_thread
 from nearwise._common.types import Array, Index, Mask
 from nearwise.named import _augmented, _correlation_dual, _interior, _weighted
-from nearwise.named._result import NearestMatrix, certified, result
+from nearwise.named._result import NearestMatrix, certified, message
 from nearwise.named._weighted import Solution, Weighted, best_of
 from nearwise.solving.result import Status
 
@@ -74,18 +74,12 @@ def _connected(A: Array, fixed: Mask, W: Array, min_eigenvalue: float, tol: floa
     found, solver = _solved(problem, inside, None if plain is None else plain.array[tuple(free)], tol)
     point, S = found.point, unit * found.point.multiplier
     floor = unit * _weighted.floor(problem, tol)
+    certificate = certified(unit * point.primal, unit * (point.primal - point.dual), point.violation, floor)
     X = point.matrix.copy()
     X.flat[:: n + 1] = 1.0
-    return result(
-        np.ones(n),
-        np.concatenate([S.diagonal(), 2 * S[tuple(pairs.T)]]),
-        found.status,
-        certified(unit * point.primal, unit * (point.primal - point.dual), point.violation, floor),
-        found.n_iter,
-        found.n_decompositions,
-        solver,
-        matrix=X,
-    )
+    dual, said = np.concatenate([S.diagonal(), 2 * S[tuple(pairs.T)]]), message(found.status, certificate)
+    end = found.status, certificate, found.n_iter, found.n_decompositions, solver, said
+    return NearestMatrix(np.ones(n), dual, *end, stored_matrix=X)
 
 
 def _inside(problem: Weighted, A: Array, pairs: Index, min_eigenvalue: float) -> Array | None:

@@ -132,10 +132,7 @@ def weights(values: ArrayLike | None, n: int) -> Array | None:
 def divergence(wanted: str | Divergence) -> Divergence:
     """By its name or as it is."""
     if isinstance(wanted, str):
-        if wanted not in _DIVERGENCES:
-            names = ", ".join(map(repr, _DIVERGENCES))
-            raise ValueError(f"divergence must be one of {names}, got {wanted!r}")
-        return _DIVERGENCES[wanted]
+        return _DIVERGENCES[checks.one_of(wanted, "divergence", tuple(_DIVERGENCES))]
     if not isinstance(wanted, tuple(type(known) for known in _DIVERGENCES.values())):
         raise TypeError(f"divergence must be Frobenius, LogDet or VonNeumann, got {wanted!r}")
     return wanted

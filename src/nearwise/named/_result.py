@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -52,10 +52,10 @@ class NearestMatrix:
     n_decompositions: int
     solver: str
     message: str
-    stored_matrix: Array | None = field(default=None)
-    stored_factor: Array | None = field(default=None)
+    stored_matrix: Array | None = None
+    stored_factor: Array | None = None
     filled: Index = field(default_factory=lambda: _NO_PAIRS)
-    frame: Callable[[Array], Any] | None = field(default=None)
+    frame: Callable[[Array], Any] | None = None
 
     @cached_property
     def matrix(self) -> Any:
@@ -98,26 +98,11 @@ def certified(primal: float, gap: float, violation: float, floor: float) -> Cert
     return Certificate(primal, primal - gap, relative, violation, violation)
 
 
-def result(
-    diagonal: Array,
-    dual: Array,
-    status: Status,
-    certificate: Certificate,
-    n_iter: int,
-    n_decompositions: int,
-    solver: str,
-    matrix: Array | None = None,
-    factor: Array | None = None,
-    notes: Sequence[str] = (),
-    min_eigenvalue: float = 0.0,
-) -> NearestMatrix:
-    """With a message that says how it ended, and then every note."""
+def message(status: Status, certificate: Certificate, min_eigenvalue: float = 0.0, note: str = "") -> str:
+    """How it ended, and then the note."""
     kind = "positive semidefinite matrix"
     if min_eigenvalue > 0:
         kind = f"matrix with all eigenvalues at least {min_eigenvalue:g}"
     end = f"No {kind} has the fixed entries" if status is Status.INFEASIBLE else _ENDS[status]
     reached = f"relative gap {certificate.gap:.1e}, violation {certificate.violation:.1e}"
-    message = " ".join([f"{end}: {reached}.", *(f"{note}." for note in notes)])
-    return NearestMatrix(
-        diagonal, dual, status, certificate, n_iter, n_decompositions, solver, message, matrix, factor
-    )
+    return f"{end}: {reached}." + (f" {note}." if note else "")

@@ -124,9 +124,13 @@ class _TrustRegion(Loop[_Point, _Point, float]):
         self.small = 0.1 * tol * self.size
 
     def found(self) -> Factored:
+        """The last point, with the bound that its multipliers prove."""
         status = self.follow(self._points())
         assert self.best is not None
-        return _certified(self.best, status, len(self.history))
+        target, F, y = self.target, self.best.F, self.best.y
+        largest = np.maximum(_largest(_shifted(target, y), target.order, F.shape[1])[0], 0.0)
+        dual = target.squared_norm / 2 + target.diagonal @ y - largest @ largest / 2
+        return Factored(F, y, 2 * self.best.objective, 2 * float(dual), status, len(self.history))
 
     def _points(self) -> Iterator[_Point]:
         """The point after each trial, which is the one before where a step is refused."""
@@ -180,13 +184,6 @@ def leading_eigenvectors(product: Callable[[Array], Array], n: int, count: int) 
     """The `count` largest eigenvalues that are positive, as V sqrt(values), padded with zeros."""
     values, V = _largest(product, n, count)
     return V * np.sqrt(np.maximum(values, 0.0))
-
-
-def _certified(point: _Point, status: Status, n_iter: int) -> Factored:
-    target, rank, y = point.target, point.F.shape[1], point.y
-    largest = np.maximum(_largest(_shifted(target, y), target.order, rank)[0], 0.0)
-    dual = target.squared_norm / 2 + target.diagonal @ y - largest @ largest / 2
-    return Factored(point.F, y, 2 * point.objective, 2 * float(dual), status, n_iter)
 
 
 def _largest(product: Callable[[Array], Array], n: int, count: int) -> tuple[Array, Array]:

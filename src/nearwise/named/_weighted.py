@@ -107,13 +107,6 @@ class Point:
     dual: float
     violation: float
 
-    def gap(self, problem: Weighted, tol: float) -> float:
-        """Relative; a distance of less than `tol` times the size of A counts as that."""
-        return abs(self.primal - self.dual) / max(self.primal, self.dual, floor(problem, tol))
-
-    def is_proved(self, problem: Weighted, tol: float) -> bool:
-        return self.gap(problem, tol) <= tol and self.violation <= tol
-
 
 @dataclass(frozen=True, eq=False)
 class Solution:
@@ -164,9 +157,11 @@ class _Run(Loop[tuple[Point, int], Point, float]):
 
     def end(self, graded: Point) -> Status | None:
         assert self.best is not None
-        if self.best.is_proved(self.problem, self.tol):
+        if self._error(self.best) <= self.tol:
             return Status.SOLVED
         return Status.LIMIT if self.decompositions > self.patience else None
 
     def _error(self, point: Point) -> float:
-        return max(point.gap(self.problem, self.tol), point.violation)
+        """The larger of the violation and the relative gap, for which less than `floor` counts as that."""
+        size = max(point.primal, point.dual, floor(self.problem, self.tol))
+        return max(abs(point.primal - point.dual) / size, point.violation)

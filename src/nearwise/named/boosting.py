@@ -126,7 +126,9 @@ def definite_boost(
     """
     C = stacked(matrices)
     log_prior = _log_prior(prior, C.shape[1])
-    _check(epsilon, projections, max_iter)
+    checks.positive(epsilon, "epsilon")
+    checks.one_of(projections, "projections", ("exact", "approximate"))
+    checks.whole_number(max_iter, "max_iter")
     whole = _extremes(C)
     ranges = whole if eigenvalue_range is None else _common_range(eigenvalue_range, whole)
     basis, is_limit = np.eye(C.shape[1]), np.zeros(len(C), bool)
@@ -336,10 +338,3 @@ def _common_range(interval: tuple[float, float], own: Array) -> Array:
             f"eigenvalue_range from {low:g} to {high:g}"
         )
     return np.tile([low, high], (len(own), 1))
-
-
-def _check(epsilon: float, projections: str, max_iter: int) -> None:
-    checks.positive(epsilon, "epsilon")
-    if projections not in ("exact", "approximate"):
-        raise ValueError(f"projections must be 'exact' or 'approximate', got {projections!r}")
-    checks.whole_number(max_iter, "max_iter")

@@ -21,15 +21,10 @@ from nearwise._common.warning import warn
 from nearwise.model import constraints
 from nearwise.model.divergences import Divergence, Frobenius
 from nearwise.model.problem import Problem
-from nearwise.named import (
-    _correlation_dual,
-    _correlation_weights,
-    _given,
-    _unit_rows,
-)
-from nearwise.named._result import NearestMatrix, certified, result
+from nearwise.named import _correlation_dual, _correlation_weights, _given, _unit_rows
+from nearwise.named._result import NearestMatrix, certified, message
 from nearwise.solving.driver import solve
-from nearwise.solving.result import Result, Status
+from nearwise.solving.result import Status
 
 _MAX_ITER = 200
 _SLACK = 1.0  # penalty of a diagonal entry where not all of them can be met
@@ -93,7 +88,22 @@ def nearest_correlation(
            [0.7607, 1.    , 0.7607],
            [0.1573, 0.7607, 1.    ]])
     """
-    return _announced(_nearest(A, divergence, rank, fixed, weights, tol, min_eigenvalue), A)
+    wanted = _given.divergence(divergence)
+    n = _given.order(A)
+    _given.check(rank, tol, min_eigenvalue, n)
+    frame = _given.frame(A, fixed=fixed, weights=weights)
+    importance = _given.weights(weights, n)
+    if not isinstance(wanted, Frobenius):
+        if fixed is not None or weights is not None or min_eigenvalue > 0:
+            raise ValueError("fixed, weights and min_eigenvalue are for the Frobenius norm only")
+        found = _by_divergence(A, wanted, rank, n, tol)
+    elif rank is None:
+        found = _of_any_rank(A, fixed, importance, min_eigenvalue, tol)
+    else:
+        found = _of_rank(A, rank, fixed, importance, min_eigenvalue, tol)
+    if len(found.filled):
+        _warn_of_unknown(found, range(n) if frame is None else A.index)
+    return found if frame is None else replace(found, frame=frame)
 
 
 def nearest_covariance(
@@ -135,39 +145,14 @@ def nearest_covariance(
     )
     deviations = np.sqrt(squares)
     scaled = matrix / deviations[:, None] / deviations
-    found = _announced(_nearest(scaled, divergence, rank, fixed, weights, tol, min_eigenvalue), A)
-    found = replace(found, diagonal=squares, frame=frame)
+    labelled = scaled if frame is None else frame(scaled)
+    found = nearest_correlation(labelled, divergence, rank, fixed, weights, tol, min_eigenvalue)
+    found = replace(found, diagonal=squares)
     if found.stored_factor is not None:
         return replace(found, stored_factor=found.stored_factor * deviations[:, None], stored_matrix=None)
     X = deviations[:, None] * found.array * deviations
     np.fill_diagonal(X, squares)
     return replace(found, stored_matrix=X)
-
-
-def _nearest(
-    A: Any,
-    divergence: str | Divergence,
-    rank: int | None,
-    fixed: ArrayLike | None,
-    weights: ArrayLike | None,
-    tol: float,
-    min_eigenvalue: float,
-) -> NearestMatrix:
-    wanted = _given.divergence(divergence)
-    n = _given.order(A)
-    _given.check(rank, tol, min_eigenvalue, n)
-    frame = _given.frame(A, fixed=fixed, weights=weights)
-    importance = _given.weights(weights, n)
-    if isinstance(wanted, Frobenius):
-        if rank is None:
-            found = _of_any_rank(A, fixed, importance, min_eigenvalue, tol)
-        else:
-            found = _of_rank(A, rank, fixed, importance, min_eigenvalue, tol)
-    else:
-        if fixed is not None or weights is not None or min_eigenvalue > 0:
-            raise ValueError("fixed, weights and min_eigenvalue are for the Frobenius norm only")
-        found = _by_divergence(A, wanted, rank, n, tol)
-    return found if frame is None else replace(found, frame=frame)
 
 
 def _of_any_rank(
@@ -201,8 +186,9 @@ def _of_rank(
     found = _unit_rows.minimise(target, int(rank), tol, _MAX_ITER)
     certificate = certified(found.primal, found.primal - found.dual, 0.0, 1e-15 * target.squared_norm)
     factor = _unit_rows.with_rows_of_length(found.factor, np.ones(n))
-    dual = -2 * found.y * root**2
-    return result(np.ones(n), dual, found.status, certificate, found.n_iter, 0, "TrustRegion", factor=factor)
+    dual, said = -2 * found.y * root**2, message(found.status, certificate)
+    end = found.status, certificate, found.n_iter, 0, "TrustRegion", said
+    return NearestMatrix(np.ones(n), dual, *end, stored_factor=factor)
 
 
 def _target(A: Any, root: Array) -> _unit_rows.Target:
@@ -228,18 +214,14 @@ def _target(A: Any, root: Array) -> _unit_rows.Target:
     return _unit_rows.Target(product, squared_norm, root**2)
 
 
-def _announced(found: NearestMatrix, A: Any) -> NearestMatrix:
-    """With a warning, in the name of the function that was called, where nothing is known of a variable."""
-    if not len(found.filled):
-        return found
+def _warn_of_unknown(found: NearestMatrix, labels: Any) -> None:
+    """Where nothing is known of a variable."""
     n = len(found.diagonal)
     unknown = np.flatnonzero(np.bincount(found.filled.ravel(), minlength=n) == max(n - 1, 1))
     if unknown.size:
-        labels = getattr(A, "index", range(n))
         names = ", ".join(repr(labels[k]) for k in unknown[:10]) + (", ..." if len(unknown) > 10 else "")
         several = "variables" if len(unknown) > 1 else "variable"
         warn(f"no correlation of {several} {names} is known: all of them are set to 0")
-    return found
 
 
 def _by_divergence(A: Any, divergence: Divergence, rank: int | None, n: int, tol: float) -> NearestMatrix:
@@ -255,28 +237,15 @@ def _by_divergence(A: Any, divergence: Divergence, rank: int | None, n: int, tol
     if found.status is Status.INFEASIBLE:
         hard = False
         found = solve(Problem(V, side, divergence, np.diag(values), _SLACK), tol=tol)
-    return _with_unit_diagonal(found, hard, r)
-
-
-def _with_unit_diagonal(found: Result, hard: bool, r: int) -> NearestMatrix:
-    F = found.kernel_factor
-    n = len(F)
     note = ""
     if not hard:
         note = f"A has rank {r}, and {n} ones do not fit its range: asked for with slack, rows then scaled"
     elif found.status is not Status.SOLVED:
         note = "The rows were then scaled to length 1, which takes them out of the range of A"
-    return NearestMatrix(
-        np.ones(n),
-        found.dual,
-        found.status,
-        found.certificate,
-        found.n_iter,
-        0,
-        found.solver,
-        f"{found.message} {note}.".strip(" .") + ".",
-        stored_factor=_unit_rows.with_rows_of_length(F, np.ones(n)),
-    )
+    end = found.status, found.certificate, found.n_iter, 0, found.solver
+    said = f"{found.message} {note}.".strip(" .") + "."
+    factor = _unit_rows.with_rows_of_length(found.kernel_factor, np.ones(n))
+    return NearestMatrix(np.ones(n), found.dual, *end, said, stored_factor=factor)
 
 
 def _range(A: Any, rank: int | None) -> tuple[Array, Array]:

@@ -129,35 +129,18 @@ def balanced_cut(
     )
     primal, dual = found.value / 4, found.bound / 4
     gap = (primal - dual) / max(abs(primal), abs(dual), lightest)
-    violation = found.error
+    certificate = Certificate(primal, dual, gap, found.error, found.error)
     message = f"{_ENDS[status]}: relaxation between {dual:.6g} and {primal:.6g}, cut {value:.6g}."
-    return Cut(
-        sides[:n],
-        value,
-        found.X,
-        found.y,
-        found.epsilon,
-        status,
-        Certificate(primal, dual, gap, violation, violation),
-        len(run.history),
-        message,
-    )
+    relaxed = found.X, found.y, found.epsilon
+    return Cut(sides[:n], value, *relaxed, status, certificate, len(run.history), message)
 
 
 def _without_weight(sides: Sides, n: int) -> Cut:
     """A split x that cuts nothing: x x' solves the relaxation, and y = 0 proves it."""
     x = np.where(sides, 1.0, -1.0)
-    return Cut(
-        sides[:n],
-        0.0,
-        np.outer(x, x),
-        np.zeros(len(x)),
-        0.0,
-        Status.SOLVED,
-        Certificate(0.0, 0.0, 0.0, 0.0, 0.0),
-        0,
-        "Solved: parts that no edge joins make two halves, cut 0.",
-    )
+    relaxed, certificate = (np.outer(x, x), np.zeros(len(x)), 0.0), Certificate(0.0, 0.0, 0.0, 0.0, 0.0)
+    message = "Solved: parts that no edge joins make two halves, cut 0."
+    return Cut(sides[:n], 0.0, *relaxed, Status.SOLVED, certificate, 0, message)
 
 
 class _Relaxation:

@@ -88,12 +88,8 @@ def isometric_embedding(
     n = len(rows)
     checks.whole_number(n_components, "n_components", most=n - 1)
     checks.whole_number(n_neighbors, "n_neighbors", most=n - 1)
-    if divergence not in _DIVERGENCES:
-        raise ValueError(
-            f"divergence must be one of {', '.join(map(repr, _DIVERGENCES))}, got {divergence!r}"
-        )
-    if start not in ("paths", "centring"):
-        raise ValueError(f"start must be 'paths' or 'centring', got {start!r}")
+    checks.one_of(divergence, "divergence", tuple(_DIVERGENCES))
+    checks.one_of(start, "start", ("paths", "centring"))
     checks.positive(penalty, "penalty")
     pairs, squared = _neighbours(rows, n_neighbors)
     basis = np.linalg.svd(np.ones((1, n)))[2][1:].T

@@ -221,7 +221,8 @@ def _graded(C0: Array, plain: Problem, found: _logdet_program.Point, penalty: fl
     values = plain.values(W)
     excess, violations = losses.excess(values), losses.violations(values)
     lower = found.lower
-    hard_violation = float(violations.max(initial=0.0)) if math.isinf(penalty) else 0.0
+    violation = float(violations.max(initial=0.0))
+    hard_violation = violation if math.isinf(penalty) else 0.0
     if math.isfinite(penalty):
         upper = float(np.sum(C0 * W)) + penalty * float(excess.sum())
     elif hard_violation <= _FEASIBLE:
@@ -229,18 +230,14 @@ def _graded(C0: Array, plain: Problem, found: _logdet_program.Point, penalty: fl
         upper = float(np.sum(C0 * W)) + 2.0 * float(np.abs(y) @ excess)
     else:
         upper = math.inf
-    gap = (
-        (upper - lower) / max(abs(upper), abs(lower), np.finfo(np.float64).tiny)
-        if upper < math.inf
-        else upper
-    )
+    size = max(abs(upper), abs(lower), np.finfo(np.float64).tiny)
+    gap = (upper - lower) / size if upper < math.inf else upper
     order = np.argsort(-violations, kind="stable")[:_WORST]
     worst = plain.violations_of(values, [int(row) for row in order if violations[row] > 0])
     satisfied = float(np.mean(violations <= SATISFIED)) if len(violations) else 1.0
-    violation = float(violations.max(initial=0.0))
     certificate = Certificate(upper, lower, gap, violation, hard_violation, satisfied, worst)
-    if found.converged and upper < math.inf:
-        message = f"Solved within {tol:g} after {found.steps} Newton steps."
-        return SdpResult(W, y, Status.SOLVED, certificate, found.steps, message)
+    status = Status.SOLVED if found.converged and upper < math.inf else Status.LIMIT
     message = f"Stopped after {found.steps} Newton steps; the largest relative violation is {violation:.1e}."
-    return SdpResult(W, y, Status.LIMIT, certificate, found.steps, message)
+    if status is Status.SOLVED:
+        message = f"Solved within {tol:g} after {found.steps} Newton steps."
+    return SdpResult(W, y, status, certificate, found.steps, message)

@@ -32,9 +32,9 @@ def not_finite(row: int, name: str) -> RowsError:
     return RowsError([row], before="row ", after=reason)
 
 
-def targets(y: ArrayLike, m: int, name: str = "y") -> Array:
+def targets(y: ArrayLike, m: int) -> Array:
     """One finite number per row."""
-    return reading.column(y, m, name, np.isfinite, "a finite number")
+    return reading.column(y, m, "y", np.isfinite, "a finite number")
 
 
 def signs(y: ArrayLike, m: int) -> Array:

@@ -182,13 +182,6 @@ def _room(r: int) -> Room:
     from nearwise.linalg.loops.online_spectral import Room
     from nearwise.linalg.loops.secular import workspace
 
-    compiled = r < eigenupdate.FAST_FROM
-    square = (r, r) if compiled else (0, 0)
-    return Room(
-        workspace(r),
-        workspace(r),
-        np.zeros((5, r)),
-        np.empty(square[0] * square[1]),
-        np.empty(square),
-        np.empty(square),
-    )
+    k = r if r < eigenupdate.FAST_FROM else 0  # compiled loops change eigenvectors in it
+    flat, one, other = np.empty(k * k), np.empty((k, k)), np.empty((k, k))
+    return Room(workspace(r), workspace(r), np.zeros((5, r)), flat, one, other)

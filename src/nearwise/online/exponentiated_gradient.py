@@ -20,8 +20,6 @@ from nearwise._common.types import Array
 from nearwise.online import _arguments
 from nearwise.online._states import EigenState, part_of, squares_of
 
-Instance = tuple[NDArray[Any], bool]
-
 _OVERFLOW = (
     ": the update would leave the range of floating-point numbers; lower learning_rate, or scale the "
     "instances and y"
@@ -226,7 +224,7 @@ class ExponentiatedGradient:
             return float(weights @ np.square(np.abs(V @ instance)))
         return float(weights @ np.sum((V @ instance) * V.conj(), axis=1).real)
 
-    def _read(self, A: Any) -> Instance:
+    def _read(self, A: Any) -> tuple[NDArray[Any], bool]:
         """A vector x and True for x x^*, or a Hermitian matrix and False."""
         d = self.dimension
         if _arguments.is_pair(A):

@@ -42,7 +42,9 @@ class LogDetOnline:
         self.learning_rate = checks.positive(learning_rate, "learning_rate")
         M = np.eye(self.dimension)
         if start is not None:
-            M = _arguments.semidefinite(_real(start, "start"), self.dimension, "start", definite=True)
+            if np.iscomplexobj(start):
+                raise ValueError("start must be real, got complex numbers")
+            M = _arguments.semidefinite(start, self.dimension, "start", definite=True)
         self._state = FactorState.of(M)
         self.total_loss = 0.0
         self.n_updates = 0
@@ -79,9 +81,3 @@ class LogDetOnline:
         self.total_loss = _arguments.added(self.total_loss, np.square(found - wanted))
         self.n_updates += m
         return _arguments.answer(found, single)
-
-
-def _real(start: ArrayLike, name: str) -> ArrayLike:
-    if np.iscomplexobj(start):
-        raise ValueError(f"{name} must be real, got complex numbers")
-    return start

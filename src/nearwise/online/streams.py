@@ -88,7 +88,7 @@ class ExponentiatedUpdate:
     decay = 0.75
 
     def start(self, r: int) -> State:
-        return {"values": np.zeros(r), "vectors": np.eye(r), "counts": np.zeros(2, np.int64)}
+        return _as_dict(EigenState(np.zeros(r), np.eye(r)))
 
     def follow(self, state: State, stream: Stream) -> tuple[State, int, int]:
         from nearwise.linalg.loops.online_spectral import follow_exponentiated
@@ -115,12 +115,7 @@ class PolaUpdate:
     decay = 0.0
 
     def start(self, r: int) -> State:
-        return {
-            "values": np.ones(r),
-            "vectors": np.eye(r),
-            "counts": np.zeros(2, np.int64),
-            "threshold": np.ones(1),
-        }
+        return _as_dict(EigenState(np.ones(r), np.eye(r))) | {"threshold": np.ones(1)}
 
     def follow(self, state: State, stream: Stream) -> tuple[State, int, int]:
         from nearwise.linalg.loops.online_spectral import follow_pola

@@ -14,10 +14,11 @@ from sklearn.model_selection import train_test_split
 
 from nearwise._common.types import Array
 from nearwise.reproduction import _kernels as kernels
-from nearwise.reproduction._outcome import Curve, Outcome, Panel, Progress, Sample, followed
+from nearwise.reproduction._outcome import Outcome, Panel, Progress, Sample, followed
 
 Preparation = Callable[[Array], Array]
 
+_PENALTY = 10.0
 _QUICK_ROWS = 400
 _COUNTS = (50, 100, 200, 350, 500)
 
@@ -28,7 +29,6 @@ def study(
     X: Array,
     y: NDArray[np.int64],
     preparations: Mapping[str, Preparation],
-    penalty: float,
     published_sweeps: Mapping[tuple[str, int], float],
     remarks: Sequence[str],
     quick: bool,
@@ -51,10 +51,11 @@ def study(
             continue
         side = kernels.pairs(rows, y, count, draw)
         for divergence_name, divergence in kernels.DIVERGENCES.items():
-            learned = kernels.projected(rows, side, divergence, penalty, longest=50 if quick else 200)
-            information = kernels.information(learned.factor, y, draw)
-            found["NMI", way, divergence_name, count].add(information, learned.seconds)
-            found["sweeps", way, divergence_name, count].add(learned.sweeps, learned.seconds)
+            longest = 50 if quick else 200
+            learned, seconds = kernels.projected(rows, side, divergence, _PENALTY, longest)
+            information = kernels.information(learned.kernel_factor, y, draw)
+            found["NMI", way, divergence_name, count].add(information, seconds)
+            found["sweeps", way, divergence_name, count].add(learned.n_sweeps, seconds)
     table = [
         sample.row(
             f"{measure}, {way}, {who}" + (f", {count} constraints" if count else " kernel"),
@@ -69,11 +70,5 @@ def study(
 def _panel(
     measure: str, way: str, found: Mapping[tuple[str, str, str, int], Sample], counts: Sequence[int]
 ) -> Panel:
-    start = found.get((measure, way, "input", 0))
-    curves = []
-    for name in kernels.DIVERGENCES:
-        samples = [*([start] if start else []), *(found[measure, way, name, count] for count in counts)]
-        x = [*([0] if start else []), *counts]
-        means, spreads = [s.mean for s in samples], [s.spread or 0.0 for s in samples]
-        curves.append(Curve(name, x, means, spread=spreads))
+    curves = kernels.by_count(lambda name, count: found.get((measure, way, name, count)), counts)
     return Panel(f"{measure}, {way}", "constraints", measure, curves)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,22 +15,12 @@ from nearwise import constraints as c
 from nearwise._common.types import Array, Labels
 from nearwise.model import drawing
 from nearwise.reproduction import _data
-from nearwise.reproduction._outcome import timed
+from nearwise.reproduction._outcome import Curve, Sample, curve, timed
 
 DIVERGENCES: dict[str, nw.Divergence] = {"LogDet": nw.LogDet(), "von Neumann": nw.VonNeumann()}
 MARGIN = (0.75, 1.25)  # KSD09 7.1: epsilon = 0.25
 TOLERANCE = 1e-3  # KSD09 7.1
 LONGEST = 2000  # sweeps
-
-
-@dataclass(frozen=True, eq=False)
-class Learned:
-    """A learned kernel: its factor, and the sweeps and seconds that it took."""
-
-    factor: Array
-    sweeps: int
-    seconds: float
-    result: nw.Result
 
 
 def pairs(X: Array, y: Labels, count: int, seed: int) -> nw.constraints.Constraints:
@@ -55,21 +45,11 @@ def projected(
     divergence: nw.Divergence,
     penalty: float = np.inf,
     longest: int = LONGEST,
-) -> Learned:
-    """The kernel nearest to G G^T, by projections in the papers' order until the papers' rule."""
+) -> tuple[nw.Result, float]:
+    """The kernel nearest to G G^T, and seconds; projections in the papers' order until the papers' rule."""
     solver = nw.solvers.CyclicProjections(order="interleaved", multiplier_tol=TOLERANCE)
     problem = stated(G, side, divergence, penalty)
-    result, seconds = timed(nw.solve, problem, solver, tol=1e-9, max_iter=longest + 1)
-    return Learned(result.kernel_factor, result.n_sweeps, seconds, result)
-
-
-def certified(
-    G: Array, side: nw.constraints.Constraints, divergence: nw.Divergence, penalty: float, tol: float = 1e-4
-) -> Learned:
-    """The same to a certified gap."""
-    problem = stated(G, side, divergence, penalty)
-    result, seconds = timed(nw.solve, problem, tol=tol)
-    return Learned(result.kernel_factor, result.n_iter, seconds, result)
+    return timed(nw.solve, problem, solver, tol=1e-9, max_iter=longest + 1)
 
 
 def stated(
@@ -92,14 +72,27 @@ def information(factor: Array, y: Labels, seed: int) -> float:
     return float(normalized_mutual_info_score(y, clusters))
 
 
-def accuracy(factor: Array, y: Labels, seed: int, k: int = 5) -> float:
-    """Of k nearest neighbours, two-fold."""
+def accuracy(factor: Array, y: Labels, seed: int) -> float:
+    """Of five nearest neighbours, two-fold."""
     right = 0
     folds: Any = StratifiedKFold(2, shuffle=True, random_state=seed)
     for train, test in folds.split(factor, y):
-        found = KNeighborsClassifier(k).fit(factor[train], y[train]).predict(factor[test])
+        found = KNeighborsClassifier(5).fit(factor[train], y[train]).predict(factor[test])
         right += int(np.sum(found == y[test]))
     return right / len(y)
+
+
+def by_count(sample: Callable[[str, int], Sample | None], counts: Sequence[int]) -> list[Curve]:
+    """A curve for each divergence over the numbers of constraints, from the input kernel on where it has one.
+
+    `sample` is what was measured under a name with a number of constraints.
+    """
+    start, curves = sample("input", 0), []
+    for name in DIVERGENCES:
+        found = {0: start} | {count: sample(name, count) for count in counts}
+        known = {count: one for count, one in found.items() if one is not None}
+        curves.append(curve(name, list(known), list(known.values())))
+    return curves
 
 
 def digits_389(seed: int, quick: bool) -> tuple[Array, Labels, tuple[str, ...]]:

@@ -19,8 +19,7 @@ from sklearn.neighbors import KNeighborsClassifier
 import nearwise as nw
 from nearwise._common.types import Array, Labels
 from nearwise.benchmarks.baselines import peers
-
-Map = Callable[[Array], Array]
+from nearwise.benchmarks.baselines.peers import Map
 
 TOLERANCE = 1e-3  # of the rules (24): beyond it the error of neighbours hardly changes
 GRID = tuple(10.0**k for k in range(-3, 4))  # MBS11 10.3.2
@@ -65,7 +64,7 @@ def two_folds(y: Labels, seed: int) -> Iterator[tuple[Labels, Labels]]:
 
 def error(learned: Map, X: Array, y: Labels, X_test: Array, y_test: Labels, k: int = 5) -> float:
     """The share of test rows that their k nearest training rows call wrong."""
-    neighbours = KNeighborsClassifier(k).fit(learned(X), y)
+    neighbours = KNeighborsClassifier(min(k, len(X))).fit(learned(X), y)
     return float(np.mean(neighbours.predict(learned(X_test)) != y_test))
 
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from nearwise.show.plotting import MARKERS, PALETTE
 Item = TypeVar("Item")
 _MARKED = 30  # points of a curve at most that are marked
 _DRAWN = 400  # points of a curve at most that are drawn; the eye sees no more
+_WIDE, _HIGH = 5.2, 4.0  # inches of a panel
 
 
 class Progress(Protocol):
@@ -90,13 +91,11 @@ class Outcome:
     title: str
     rows: Sequence[Row]
     panels: Sequence[Panel] = ()
-    remarks: Sequence[str] = field(default=())
+    remarks: Sequence[str] = ()
     seconds: float | None = None
 
     def write(self, folder: Path) -> list[Path]:
         """The rows as JSON, and the figure as SVG and PNG; the files that were written."""
-        from nearwise.reproduction._outcome import drawn
-
         folder.mkdir(parents=True, exist_ok=True)
         text = json.dumps([_finite(asdict(row)) for row in self.rows], indent=1) + "\n"
         contents = {".json": text.encode()}
@@ -144,9 +143,17 @@ class Sample:
     def spread(self) -> float | None:
         return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else None
 
+    @property
+    def mean_seconds(self) -> float | None:
+        return float(np.mean(self.seconds)) if self.seconds else None
+
     def row(self, setting: str, published: float | None = None) -> Row:
-        seconds = float(np.mean(self.seconds)) if self.seconds else None
-        return Row(setting, published, self.mean, self.spread, seconds)
+        return Row(setting, published, self.mean, self.spread, self.mean_seconds)
+
+
+def curve(label: str, x: Sequence[float], samples: Sequence[Sample]) -> Curve:
+    """The means of samples, with their spread."""
+    return Curve(label, x, [s.mean for s in samples], spread=[s.spread or 0.0 for s in samples])
 
 
 def timed(work: Callable[..., Item], *arguments: Any, **options: Any) -> tuple[Item, float]:
@@ -178,12 +185,6 @@ def _finite(row: dict[str, Any]) -> dict[str, Any]:
         key: None if isinstance(value, float) and not math.isfinite(value) else value
         for key, value in row.items()
     }
-
-
-if TYPE_CHECKING:
-    from nearwise.reproduction._outcome import Curve, Panel
-
-_WIDE, _HIGH = 5.2, 4.0  # inches of a panel
 
 
 def drawn(title: str, panels: Sequence[Panel]) -> dict[str, bytes]:
@@ -239,14 +240,5 @@ def _cloud(axes: Any, curve: Curve) -> None:
     axes.locator_params(nbins=6)  # numbers of many digits would run into each other
     for number, label in enumerate(np.unique(classes)):
         x, y = (np.asarray(values)[classes == label] for values in (curve.x, curve.y))
-        colour, mark = PALETTE[number % len(PALETTE)], MARKERS[number % len(MARKERS)]
-        axes.scatter(
-            x,
-            y,
-            s=8,
-            color=colour,
-            marker=mark,
-            label=str(label),
-            linewidths=0,
-            rasterized=len(classes) > _DRAWN,
-        )
+        style = {"color": PALETTE[number % len(PALETTE)], "marker": MARKERS[number % len(MARKERS)], "s": 8}
+        axes.scatter(x, y, label=str(label), linewidths=0, rasterized=len(classes) > _DRAWN, **style)

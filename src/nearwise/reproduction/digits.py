@@ -42,17 +42,19 @@ def run(quick: bool, seed: int, progress: Progress) -> Outcome:
             continue
         side = kernels.pairs(X, y, count, sample)
         for name, divergence in kernels.DIVERGENCES.items():
-            learned = kernels.projected(X, side, divergence, longest=200 if quick else kernels.LONGEST)
-            found["NMI", name, count].add(kernels.information(learned.factor, y, sample), learned.seconds)
-            found["accuracy", name, count].add(kernels.accuracy(learned.factor, y, sample), learned.seconds)
-            found["sweeps", name, count].add(learned.sweeps, learned.seconds)
+            longest = 200 if quick else kernels.LONGEST
+            learned, seconds = kernels.projected(X, side, divergence, longest=longest)
+            factor = learned.kernel_factor
+            found["NMI", name, count].add(kernels.information(factor, y, sample), seconds)
+            found["accuracy", name, count].add(kernels.accuracy(factor, y, sample), seconds)
+            found["sweeps", name, count].add(learned.n_sweeps, seconds)
             if name == "LogDet" and count == (counts[-1] if quick else 330):
-                satisfied.append([record.satisfied for record in learned.result.history[1:]])
+                satisfied.append([record.satisfied for record in learned.history[1:]])
         whole = nw.solve(nw.Problem.from_factor(X, side, penalty=np.inf), tol=1e-4, max_iter=200)
         infeasible[count] += whole.status is nw.Status.INFEASIBLE
-        soft = kernels.certified(X, side, nw.LogDet(), SOFT)
-        found["NMI", "LogDet, soft optimum", count].add(kernels.information(soft.factor, y, sample))
-        found["accuracy", "LogDet, soft optimum", count].add(kernels.accuracy(soft.factor, y, sample))
+        soft = nw.solve(kernels.stated(X, side, nw.LogDet(), SOFT), tol=1e-4).kernel_factor
+        found["NMI", "LogDet, soft optimum", count].add(kernels.information(soft, y, sample))
+        found["accuracy", "LogDet, soft optimum", count].add(kernels.accuracy(soft, y, sample))
     rows = [
         sample.row(f"{measure}, {name}, {count} constraints" if count else f"{measure}, {name}", published)
         for (measure, name, count), sample in sorted(found.items(), key=lambda item: item[0])
@@ -81,12 +83,7 @@ def run(quick: bool, seed: int, progress: Progress) -> Outcome:
 
 
 def _panel(measure: str, found: dict[tuple[str, str, int], Sample], counts: tuple[int, ...]) -> Panel:
-    curves = []
-    for name in kernels.DIVERGENCES:
-        start = found.get((measure, "input", 0))
-        samples = [*([start] if start else []), *(found[measure, name, count] for count in counts)]
-        x = [*([0] if start else []), *counts]
-        curves.append(Curve(name, x, [s.mean for s in samples], spread=[s.spread or 0.0 for s in samples]))
+    curves = kernels.by_count(lambda name, count: found.get((measure, name, count)), counts)
     return Panel(measure, "constraints", measure, curves, log_y=measure == "sweeps")
 
 

@@ -14,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 import nearwise as nw
 from nearwise._common.types import Array, Labels
+from nearwise.benchmarks.baselines.peers import Map
 from nearwise.reproduction import _metrics as metrics
 from nearwise.reproduction._outcome import Curve, Outcome, Panel, Progress, Row, followed, timed
 
@@ -37,7 +38,7 @@ class Split:
     X_test: Array
     y_test: Labels
 
-    def error(self, learned: metrics.Map) -> float:
+    def error(self, learned: Map) -> float:
         return metrics.error(learned, self.X, self.y, self.X_test, self.y_test)
 
 
@@ -50,8 +51,7 @@ def run(quick: bool, seed: int, progress: Progress) -> Outcome:
     names = (*PROJECTED, "flat", "polar", "flat, online", "polar, online")
     work = [(rank, name) for rank in ranks for name in names]
     for rank, name in followed(work, "ranks and methods", progress):
-        error, seconds = _measured(data, name, rank, count, seed)
-        found[name, rank] = error, seconds
+        found[name, rank] = _measured(data, name, rank, count, seed)
     title = "small digits" if quick else "Isolet"
     rows = [
         Row(f"error, {title}, rank {rank}, {name}", None, error, None, seconds)
@@ -89,11 +89,11 @@ def _measured(data: Split, name: str, rank: int, count: int, seed: int) -> tuple
         geometry, _, online = name.partition(", ")
         settings = {"solver": "online", "epochs": 2} if online else {}
         method = metrics.fixed_rank(geometry, rank, **settings)
-        learned, seconds = timed(lambda: method(data.X, data.y, count, seed))
+        learned, seconds = timed(method, data.X, data.y, count, seed)
         return data.error(learned), seconds
     reduce = PCA(rank, random_state=seed)
-    Z, reducing = timed(lambda: np.asarray(reduce.fit_transform(data.X)))
-    learned, seconds = timed(lambda: PROJECTED[name](Z, data.y, count, seed))
+    Z, reducing = timed(reduce.fit_transform, data.X)
+    learned, seconds = timed(PROJECTED[name], Z, data.y, count, seed)
     return data.error(lambda rows: learned(np.asarray(reduce.transform(rows)))), reducing + seconds
 
 
@@ -124,6 +124,4 @@ def _standardised(X: object, y: object, X_test: object, y_test: object) -> Split
     """By the training rows."""
     rows, others = (np.asarray(part, dtype=np.float64) for part in (X, X_test))
     scale = StandardScaler().fit(rows)
-    labels = (np.asarray(part, dtype=np.int64) for part in (y, y_test))
-    train, test = labels
-    return Split(scale.transform(rows), train, scale.transform(others), test)
+    return Split(scale.transform(rows), np.asarray(y), scale.transform(others), np.asarray(y_test))

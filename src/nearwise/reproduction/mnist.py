@@ -13,11 +13,11 @@ import nearwise as nw
 from nearwise import constraints as c
 from nearwise._common.types import Array, Labels
 from nearwise.reproduction import _data
+from nearwise.reproduction._kernels import DIVERGENCES
 from nearwise.reproduction._outcome import Outcome, Progress, Row, followed, timed
 
 COMPONENTS = 100
 PENALTIES = (0.001, 0.01, 0.1)  # of which held-out training rows choose
-DIVERGENCES: dict[str, nw.Divergence] = {"LogDet": nw.LogDet(), "von Neumann": nw.VonNeumann()}
 PUBLISHED = {  # error in percent, and minutes
     ("LogDet", 10_000): (2.29, 4.8),
     ("von Neumann", 10_000): (2.30, 7.7),
@@ -73,13 +73,8 @@ def run(quick: bool, seed: int, progress: Progress) -> Outcome:
         setting = f"{preparation}, {name}, {count:,} pairs, penalty {penalty:g}"
         rows.append(Row(f"error %, {setting}", published, wrong, seconds=seconds))
         rows.append(Row(f"minutes, {setting}", minutes, seconds / 60, seconds=seconds))
-    return Outcome(
-        "mnist",
-        "KSD09 7.2: MNIST, deskewed, 100 principal components, 1-NN",
-        rows,
-        (),
-        (*remarks, *REMARKS),
-    )
+    title = "KSD09 7.2: MNIST, deskewed, 100 principal components, 1-NN"
+    return Outcome("mnist", title, rows, (), (*remarks, *REMARKS))
 
 
 def deskewed(images: NDArray[Any], centred: bool) -> Array:

@@ -9,8 +9,6 @@ from nearwise.reproduction import _data
 from nearwise.reproduction._clustered import study
 from nearwise.reproduction._outcome import Outcome, Progress
 
-PENALTY = 10.0
-
 
 def run(quick: bool, seed: int, progress: Progress) -> Outcome:
     """As the values are, scaled to one variance, and as logarithms of one variance."""
@@ -22,10 +20,9 @@ def run(quick: bool, seed: int, progress: Progress) -> Outcome:
         np.asarray(data.y),
         {
             "values": lambda X: X,
-            "one variance": lambda X: np.asarray(StandardScaler().fit_transform(X)),
-            "logarithms of one variance": lambda X: np.asarray(StandardScaler().fit_transform(np.log1p(X))),
+            "one variance": StandardScaler().fit_transform,
+            "logarithms of one variance": lambda X: StandardScaler().fit_transform(np.log1p(X)),
         },
-        PENALTY,
         {("von Neumann", 500): 29},
         (
             *said,

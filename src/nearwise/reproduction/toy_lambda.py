@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import warnings
 from collections import defaultdict
-from collections.abc import Sequence
-from functools import partial
 
 from sklearn.exceptions import ConvergenceWarning
 
@@ -40,7 +38,7 @@ def run(quick: bool, seed: int, progress: Progress) -> Outcome:
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the rows show what comes of the limit
-            _, seconds = timed(partial(model.fit, X[:half], y[:half]))
+            _, seconds = timed(model.fit, X[:half], y[:half])
         found[tol, weight].add(toy.error(model, X[half:], y[half:]), seconds)
     rows = [
         found[tol, weight].row(f"test error, tolerance {tol:g}, lambda {weight:g}")
@@ -51,16 +49,11 @@ def run(quick: bool, seed: int, progress: Progress) -> Outcome:
         errors = [found[tol, weight].mean for weight in inner]
         setting = f"largest / least test error over lambda {inner[0]:g} to {inner[-1]:g}, tolerance {tol:g}"
         rows.append(Row(setting, None, max(errors) / min(errors)))
-    panels = [
-        Panel(
-            measure,
-            "lambda",
-            measure,
-            [_curve(measure, found, tol, weights) for tol in tolerances],
-            log_y=True,
-        )
-        for measure in ("mean test error", "mean seconds")
-    ]
+    panels = []
+    for measure, figure in (("mean test error", "mean"), ("mean seconds", "mean_seconds")):
+        figures = {tol: [getattr(found[tol, weight], figure) for weight in weights] for tol in tolerances}
+        curves = [Curve(f"tolerance {tol:g}", weights, values) for tol, values in figures.items()]
+        panels.append(Panel(measure, "lambda", measure, curves, log_y=True))
     return Outcome(
         "toy-lambda",
         f"MBS11 10.1.2: random targets of rank {rank} in {d} dimensions, {n // 2} samples to learn from",
@@ -71,11 +64,3 @@ def run(quick: bool, seed: int, progress: Progress) -> Outcome:
             "target, as 7.1 of the paper says, at any tolerance.",
         ),
     )
-
-
-def _curve(
-    measure: str, found: dict[tuple[float, float], Sample], tol: float, weights: Sequence[float]
-) -> Curve:
-    samples = [found[tol, weight] for weight in weights]
-    means = [s.row("").seconds if measure == "mean seconds" else s.mean for s in samples]
-    return Curve(f"tolerance {tol:g}", weights, means)

@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field
-from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -22,22 +21,16 @@ BATCH = {"batch, Armijo": "armijo", "batch, conjugate gradients": "auto"}
 SIZES = (1, 32)  # of a mini-batch
 
 
-@dataclass(eq=False)
-class Trace:
-    """The test error after more and more iterations or passes."""
+class Point(NamedTuple):
+    """The test error after some iterations or passes."""
 
-    passes: list[int] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
-    errors: list[float] = field(default_factory=list)
+    passes: int
+    seconds: float
+    error: float
 
-    def add(self, passes: int, seconds: float, error: float) -> None:
-        self.passes.append(passes)
-        self.seconds.append(seconds)
-        self.errors.append(error)
 
-    def reached(self, level: float) -> int | None:
-        """The first count after which the error is below the level."""
-        return next((n for n, error in zip(self.passes, self.errors, strict=True) if error <= level), None)
+Data = tuple[Array, Array, Array, Array]
+Found = dict[tuple[str, str], list[Point]]
 
 
 def run(quick: bool, seed: int, progress: Progress) -> Outcome:
@@ -46,7 +39,7 @@ def run(quick: bool, seed: int, progress: Progress) -> Outcome:
     longest = 16 if quick else 64
     X, y = toy.random_problem(n + n // 4, d, rank, seed)
     data = X[:n], y[:n], X[n:], y[n:]
-    found: dict[tuple[str, str], Trace] = {}
+    found: Found = {}
     methods = [*BATCH, *(f"online, p = {size}" for size in SIZES)]
     work = [(geometry, method) for geometry in GEOMETRIES for method in methods]
     for geometry, method in followed(work, "descents", progress):
@@ -59,15 +52,15 @@ def run(quick: bool, seed: int, progress: Progress) -> Outcome:
     rows = []
     for (geometry, method), trace in found.items():
         steps = "passes" if method.startswith("online") else "iterations"
-        for k in sorted({0, len(trace.passes) - 1}):
-            setting = f"test error, {geometry}, {method}, {trace.passes[k]} {steps}"
-            rows.append(Row(setting, None, trace.errors[k], None, trace.seconds[k]))
+        for point in (trace[0], trace[-1])[: len(trace)]:
+            setting = f"test error, {geometry}, {method}, {point.passes} {steps}"
+            rows.append(Row(setting, None, point.error, None, point.seconds))
     for geometry in GEOMETRIES:
-        level = found[geometry, f"online, p = {SIZES[-1]}"].errors[0]
+        level = found[geometry, f"online, p = {SIZES[-1]}"][0].error
         for method in BATCH:
-            trace = found[geometry, method]
+            reached = next((point.passes for point in found[geometry, method] if point.error <= level), None)
             setting = f"iterations to the error of one pass online, p = {SIZES[-1]}, {geometry}, {method}"
-            rows.append(Row(setting, None, trace.reached(level)))
+            rows.append(Row(setting, None, reached))
     return Outcome(
         "toy-online",
         f"MBS11 10.1.3: {n:,} samples of a target of rank {rank} in {d} dimensions",
@@ -89,40 +82,38 @@ def run(quick: bool, seed: int, progress: Progress) -> Outcome:
     )
 
 
-Data = tuple[Array, Array, Array, Array]
-
-
-def _batch(geometry: str, solver: str, rank: int, data: Data, longest: int) -> Trace:
+def _batch(geometry: str, solver: str, rank: int, data: Data, longest: int) -> list[Point]:
     """Each point is a run of its own from the same start, so that no test slows the learning down."""
     X, y, X_test, y_test = data
-    trace, count = Trace(), 1
+    trace, count = [], 1
     while count <= longest:
         model = nw.FixedRankRegressor(rank, geometry, solver=solver, max_iter=count)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            _, seconds = timed(partial(model.fit, X, y))
+            _, seconds = timed(model.fit, X, y)
         done = model.n_iter_ < count
-        trace.add(model.n_iter_, seconds, toy.error(model, X_test, y_test))
+        trace.append(Point(model.n_iter_, seconds, toy.error(model, X_test, y_test)))
         count = longest + 1 if done else 2 * count
     return trace
 
 
-def _online(geometry: str, size: int, rank: int, data: Data, passes: int, seed: int) -> Trace:
+def _online(geometry: str, size: int, rank: int, data: Data, passes: int, seed: int) -> list[Point]:
     """Passes in random order; the first also searches the step sizes (23)."""
     X, y, X_test, y_test = data
     rng = np.random.default_rng(seed)
     model = nw.FixedRankRegressor(rank, geometry, batch_size=size, random_state=seed)
-    trace, total = Trace(), 0.0
+    trace, total = [], 0.0
     for count in range(1, passes + 1):
         order = rng.permutation(len(X))
-        _, seconds = timed(partial(model.partial_fit, X[order], y[order]))
+        _, seconds = timed(model.partial_fit, X[order], y[order])
         total += seconds
-        trace.add(count, total, toy.error(model, X_test, y_test))
+        trace.append(Point(count, total, toy.error(model, X_test, y_test)))
     return trace
 
 
-def _panel(geometry: str, methods: list[str], found: dict[tuple[str, str], Trace]) -> Panel:
-    curves = [
-        Curve(method, found[geometry, method].seconds, found[geometry, method].errors) for method in methods
-    ]
+def _panel(geometry: str, methods: list[str], found: Found) -> Panel:
+    curves = []
+    for method in methods:
+        _, seconds, errors = zip(*found[geometry, method], strict=True)
+        curves.append(Curve(method, seconds, errors))
     return Panel(f"{geometry} geometry", "seconds", "test error", curves, log_x=True, log_y=True)

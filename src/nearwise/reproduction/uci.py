@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.model_selection import StratifiedKFold
-from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
 
 import nearwise as nw
@@ -17,10 +15,10 @@ from nearwise import constraints as c
 from nearwise._common.types import Array, Labels
 from nearwise.benchmarks.baselines import Unavailable
 from nearwise.benchmarks.baselines.mcml import mcml
-from nearwise.benchmarks.baselines.peers import itml, lmnn
+from nearwise.benchmarks.baselines.peers import Map, euclidean, fitted, itml, linear, lmnn
+from nearwise.reproduction._metrics import error as error_rate
 from nearwise.reproduction._outcome import Curve, Outcome, Panel, Progress, Sample, followed, timed
 
-Map = Callable[[Array], Array]
 Learner = Callable[[Array, Labels, int], Map]
 
 SETS = ("wine", "ionosphere", "balance_scale", "iris", "soybean_large")
@@ -100,13 +98,13 @@ def _curve(name: str, samples: list[Sample | None]) -> Curve:
 def _methods(quick: bool) -> dict[str, Learner]:
     penalties = (1.0,) if quick else PENALTIES
     return {
-        "Euclidean": lambda X, y, seed: lambda rows: rows,
+        "Euclidean": euclidean,
         "inverse covariance": _inverse_covariance,
         "LogDet": bregman(nw.LogDet(), penalties),
         "von Neumann": bregman(nw.VonNeumann(), penalties),
         "LogDet online": _online,
         "LogDet, Gaussian kernel": _gaussian,
-        "MetricLearner(), default": _default,
+        "MetricLearner(), default": linear,
         "MCML": mcml,
         **({} if quick else SLOW),
     }
@@ -124,15 +122,7 @@ def _online(X: Array, y: Labels, seed: int) -> Map:
 
 
 def _gaussian(X: Array, y: Labels, seed: int) -> Map:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", nw.PriorKeptWarning)
-        return nw.KernelLearner(kernel="rbf", random_state=seed).fit(X, y).transform
-
-
-def _default(X: Array, y: Labels, seed: int) -> Map:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", nw.PriorKeptWarning)
-        return nw.MetricLearner(random_state=seed).fit(X, y).transform
+    return fitted(nw.KernelLearner(kernel="rbf", random_state=seed), X, y).transform
 
 
 def load(name: str) -> tuple[Array, Labels]:
@@ -154,28 +144,19 @@ def halves(X: Array, y: Labels, seed: int) -> Iterator[tuple[Array, Labels, Arra
         yield scaler.transform(X[train]), y[train], scaler.transform(X[test]), y[test]
 
 
-def error_rate(map_rows: Map, X: Array, y: Labels, X_test: Array, y_test: Labels, k: int) -> float:
-    """Of k nearest neighbours."""
-    model = KNeighborsClassifier(min(k, len(X))).fit(map_rows(X), y)
-    return float(np.mean(model.predict(map_rows(X_test)) != y_test))
-
-
-def bregman(divergence: nw.Divergence, penalties: Sequence[float] = PENALTIES) -> Callable[..., Map]:
+def bregman(divergence: nw.Divergence, penalties: Sequence[float]) -> Learner:
     """KSD09 7.2: 40 c^2 random pairs, bounds at percentiles 5 and 95, the penalty by cross-validation."""
+    k = NEIGHBORS["KSD09"]
 
-    def learn(X: Array, y: Labels, seed: int, k: int = 4) -> Map:
-        if len(penalties) == 1:
-            return _learned(X, y, divergence, penalties[0], seed)
-        scores = [
-            np.mean(
-                [
-                    error_rate(_learned(A, a, divergence, penalty, seed), A, a, B, b, k)
-                    for A, a, B, b in halves(X, y, seed)
-                ]
-            )
-            for penalty in penalties
-        ]
-        return _learned(X, y, divergence, penalties[int(np.argmin(scores))], seed)
+    def learn(X: Array, y: Labels, seed: int) -> Map:
+        def held_out(penalty: float) -> float:
+            errors = []
+            for A, a, B, b in halves(X, y, seed):
+                errors.append(error_rate(_learned(A, a, divergence, penalty, seed), A, a, B, b, k))
+            return float(np.mean(errors))
+
+        best = penalties[0] if len(penalties) == 1 else min(penalties, key=held_out)
+        return _learned(X, y, divergence, best, seed)
 
     return learn
 

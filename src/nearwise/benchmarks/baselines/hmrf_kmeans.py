@@ -40,8 +40,9 @@ def hmrf_kmeans(X: Array, n_clusters: int, same: Pairs, different: Pairs, seed: 
         for i in rng.permutation(len(X)):
             total = costs[i].copy()
             for j, cost, is_must in links[i]:
-                total += cost * (np.arange(n_clusters) != labels[j]) if is_must else 0.0
-                if not is_must:
+                if is_must:
+                    total += cost * (np.arange(n_clusters) != labels[j])
+                else:
                     total[labels[j]] += cost
             labels[i] = int(total.argmin())
         for k in range(n_clusters):
@@ -60,8 +61,4 @@ def _first_means(X: Array, n_clusters: int, same: Pairs, seed: int) -> Array:
     sizes = np.bincount(member)
     seeds = [X[member == k].mean(axis=0) for k in np.argsort(-sizes)[:n_clusters] if sizes[k] > 1]
     others = KMeans(n_clusters, n_init=10, random_state=seed).fit(X).cluster_centers_
-    for center in others:  # far from those that are there
-        if len(seeds) == n_clusters:
-            break
-        seeds.append(center)
-    return np.array(seeds[:n_clusters])
+    return np.array([*seeds, *others][:n_clusters])

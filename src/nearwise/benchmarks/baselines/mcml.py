@@ -16,8 +16,10 @@ from scipy.special import logsumexp
 
 from nearwise._common.types import Array
 
+_MAX_ITER = 200
 
-def mcml(X: Array, y: NDArray[np.int64], seed: int, max_iter: int = 200) -> Callable[[Array], Array]:
+
+def mcml(X: Array, y: NDArray[np.int64], seed: int) -> Callable[[Array], Array]:
     """What maps rows to coordinates in which Euclidean distances are the learned ones."""
     d = X.shape[1]
     same = (y[:, None] == y) & ~np.eye(len(y), dtype=bool)
@@ -39,6 +41,6 @@ def mcml(X: Array, y: NDArray[np.int64], seed: int, max_iter: int = 200) -> Call
         return value, np.asarray(2.0 * X.T @ (laplacian @ Z)).ravel()
 
     start = (np.sqrt(scale) * np.eye(d)).ravel()
-    found = minimize(cost, start, jac=True, method="L-BFGS-B", options={"maxiter": max_iter})
+    found = minimize(cost, start, jac=True, method="L-BFGS-B", options={"maxiter": _MAX_ITER})
     L = found.x.reshape(d, d)
     return lambda rows: rows @ L

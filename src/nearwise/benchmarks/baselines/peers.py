@@ -7,6 +7,7 @@ distances are the learned ones.
 from __future__ import annotations
 
 import functools
+import importlib
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from unittest import mock
 
 import numpy as np
 
+import nearwise as nw
 from nearwise._common.types import Array, Labels
 from nearwise.benchmarks.baselines import require
 
@@ -23,24 +25,19 @@ Map = Callable[[Array], Array]
 
 def nearwise(X: Array, y: Labels, seed: int) -> Map:
     """`AutoLearner()`."""
-    import nearwise as nw
-
-    return _fitted(nw.AutoLearner(random_state=seed), X, y)
+    return fitted(nw.AutoLearner(random_state=seed), X, y).transform
 
 
 def linear(X: Array, y: Labels, seed: int) -> Map:
     """`MetricLearner()`."""
-    import nearwise as nw
-
-    return _fitted(nw.MetricLearner(random_state=seed), X, y)
+    return fitted(nw.MetricLearner(random_state=seed), X, y).transform
 
 
-def _fitted(learner: Any, X: Array, y: Labels) -> Map:
-    import nearwise as nw
-
+def fitted(learner: Any, X: Any, y: Labels) -> Any:
+    """The learner, fitted, with no word where it keeps its prior: figures show that, they are Euclidean's."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", nw.PriorKeptWarning)  # the table shows it: the error is Euclidean's
-        return learner.fit(X, y).transform
+        warnings.simplefilter("ignore", nw.PriorKeptWarning)
+        return learner.fit(X, y)
 
 
 def svm(X: Array, y: Labels, seed: int) -> Map:
@@ -76,19 +73,18 @@ def lda(X: Array, y: Labels, seed: int) -> Map:
 
 def itml(X: Array, y: Labels, seed: int) -> Map:
     """metric-learn's `ITML_Supervised()`."""
-    with working_metric_learn():
-        from metric_learn import ITML_Supervised
-
-        components = ITML_Supervised(random_state=seed).fit(X, y).components_
-    return lambda rows: rows @ components.T
+    return _of_metric_learn("ITML_Supervised", X, y, seed)
 
 
 def lmnn(X: Array, y: Labels, seed: int) -> Map:
     """metric-learn's `LMNN()`."""
-    with working_metric_learn():
-        from metric_learn import LMNN
+    return _of_metric_learn("LMNN", X, y, seed)
 
-        components = LMNN(random_state=seed).fit(X, y).components_
+
+def _of_metric_learn(name: str, X: Array, y: Labels, seed: int) -> Map:
+    with working_metric_learn():
+        learner = getattr(importlib.import_module("metric_learn"), name)
+        components = learner(random_state=seed).fit(X, y).components_
     return lambda rows: rows @ components.T
 
 

@@ -16,16 +16,14 @@ REGULARISATION = 0.01  # delta of the authors' own program
 NEIGHBOURS = 5  # of the graph, MBS11 10.2.2
 
 
-def kernel_spectral_regression(
-    K: Array, similar: Index, dissimilar: Index, rank: int, seed: int, regularisation: float = REGULARISATION
-) -> Array:
+def kernel_spectral_regression(K: Array, similar: Index, dissimilar: Index, rank: int, seed: int) -> Array:
     """(n, rank) coordinates of the objects of a kernel matrix K, given pairs of similar and dissimilar ones.
 
     The graph joins every object to its nearest five under K and to those that it is similar to, and to none
     that it is dissimilar to.
     """
     targets = leading_eigenvectors(similarity_graph(K, similar, dissimilar), rank, seed)
-    system = K + regularisation * np.mean(np.diag(K)) * np.eye(len(K))
+    system = K + REGULARISATION * np.mean(np.diag(K)) * np.eye(len(K))
     return np.asarray(K @ linalg.solve(system, targets, assume_a="pos"))
 
 
@@ -46,16 +44,13 @@ def similarity_graph(K: Array, similar: Index, dissimilar: Index) -> sparse.csr_
 
 def leading_eigenvectors(N: sparse.csr_array, rank: int, seed: int) -> Array:
     """Of N y = lambda D y with the degrees D, without the constant one, which says nothing."""
-    root = np.sqrt(
-        np.maximum(np.asarray(N.sum(axis=1)).ravel(), 1e-12)
-    )  # an object may have lost all its edges
+    degrees = np.asarray(N.sum(axis=1)).ravel()
+    root = np.sqrt(np.maximum(degrees, 1e-12))  # an object may have lost all its edges
     scaled = sparse.diags_array(1 / root) @ N @ sparse.diags_array(1 / root)
     start = np.random.RandomState(seed).standard_normal(len(root))
     values, vectors = eigsh(scaled, k=rank + 1, which="LA", v0=start)
     vectors = vectors[:, np.argsort(values)[::-1]]
     # where the graph falls into pieces the constant one is only in the span of the first eigenvectors
     constant = root / np.linalg.norm(root)
-    vectors = np.linalg.svd(vectors - np.outer(constant, constant @ vectors), full_matrices=False)[0][
-        :, :rank
-    ]
-    return np.asarray(vectors / root[:, None])
+    vectors = np.linalg.svd(vectors - np.outer(constant, constant @ vectors), full_matrices=False)[0]
+    return np.asarray(vectors[:, :rank] / root[:, None])
