@@ -36,10 +36,12 @@ UNDECIDED = {
     "31:w187": "a penalty of 1e27 on a small bound, von Neumann",
     "901001:w160": "bounds whose squares vanish: their certificate in twice the precision was not a number",
     "404:226": "collinear features, 44 hard rows, von Neumann",
+    "20261122:3": "30 hard rows far away, von Neumann: conditions were met long before M Z was small",
 }
 LARGE = {
     "31:l40": "379 hard rows on features with an offset of 1e8, whose systems a Gram matrix cannot solve",
     "20261120:l131": "212 rows with penalties from 1e-12 to 1e12: 60 steps of the interior-point method",
+    "20261124:l83": "361 soft rows, bounds from 1e-11 to 1e5: conditions were met long before M Z was small",
 }
 HONEST = {  # whether they are decided is a matter of rounding, and of the processor
     "101:w89": "bounds of 1e27, whose last digit costs more than the tolerance",

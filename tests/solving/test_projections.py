@@ -296,10 +296,23 @@ def far_correlations() -> nw.Problem:
     return nw.Problem.from_kernel(1e-4 * G @ G.T, ones, penalty=math.inf)
 
 
+def fewer_soft_than_unknowns(divergence: nw.Divergence, spread: float) -> nw.Problem:
+    """450 distances near those of the identity, 528 unknowns, penalties that differ by powers of ten."""
+    rng = np.random.default_rng(0)
+    G = rng.normal(size=(80, 32))
+    first = rng.integers(80, size=450)
+    pairs = np.stack([first, (first + rng.integers(1, 80, size=450)) % 80], axis=1)
+    d = np.sum((G[pairs[:, 0]] - G[pairs[:, 1]]) ** 2, axis=1) * 10.0 ** rng.uniform(-0.1, 0.1, 450)
+    side = c.at_most(pairs[:225], d[:225]) + c.at_least(pairs[225:], d[225:])
+    return nw.Problem(G, side, divergence, penalty=10.0 ** rng.uniform(-spread, spread, 450))
+
+
 @pytest.mark.parametrize(
     ("problem", "chosen"),
     [
         (labelled(nw.LogDet()), "DualNewton"),
+        (fewer_soft_than_unknowns(nw.Frobenius(), 0.0), "DualNewton"),
+        (fewer_soft_than_unknowns(nw.VonNeumann(), 4.0), "DualNewton"),
         (labelled(nw.LogDet(), r=12, m=400), "Newton"),
         (labelled(nw.LogDet(), r=3, m=400), "Newton"),
         (labelled(nw.VonNeumann(), math.inf, r=12, m=20), "DualNewton"),
@@ -310,6 +323,8 @@ def far_correlations() -> nw.Problem:
     ],
     ids=[
         "few soft",
+        "soft, fewer than unknowns",
+        "soft, fewer than unknowns and of very different penalties",
         "soft",
         "soft, many per unknown",
         "few hard",

@@ -22,6 +22,8 @@ _FARTHEST = 0.998  # the same where a straight step shows that nothing is in the
 _LONG = 0.5  # a good point is the end of a step as long as that
 _SMALLEST = 1e-15
 _SHORT = 0.3  # a step below that is tried again with more centring
+_CENTRING = (0.5, 0.9)  # of M Z: what is left of it then
+_FAR_AHEAD, _AHEAD = 10.0, 1.0  # how far conditions may be ahead of M Z, in the first run and in others
 _CURVED = 0.1  # a straight step below that says nothing of the second order
 _WORTH = 10.0  # times the tolerance: complementarity from which on a point may be good
 _CLOSE = 3.0  # times the tolerance: the same, and violation, from which on one is looked at
@@ -53,7 +55,7 @@ class Run:
     ----------
     scaling, slacks : the matrix and the rows
     values : <A_i, M>
-    lengths : of the steps so far
+    lengths : of the steps so far, times the share of the conditions that each was to make up for
     """
 
     @np.errstate(all="ignore")
@@ -89,6 +91,7 @@ class Run:
         self.lengths: list[float] = []
         self._mus: list[float] = []
         self._is_spent = False
+        self._left, self._ahead = 1.0, _AHEAD if orthogonal else _FAR_AHEAD
         fits = len(self.values) > 0 and OrthogonalSystem.suits(*self._rows.shape)
         self._system: type[System | OrthogonalSystem] = OrthogonalSystem if orthogonal and fits else System
 
@@ -160,28 +163,33 @@ class Run:
         system = self._system(scaling.whitened(self._rows), slacks.prepare(self.values))
 
         def solve(
-            mu: float, of_slacks: SlackStep | None, of_matrix: MatrixStep | None, refinements: int
+            mu: float,
+            share: float,
+            of_slacks: SlackStep | None,
+            of_matrix: MatrixStep | None,
+            refinements: int,
         ) -> _Step:
-            aim, both = slacks.aim(mu, of_slacks), scaling.both(mu, of_matrix)
-            dy, D = system.solve(scaling.whitened(packed(both - residual)), aim.e, refinements)
+            aim, both = slacks.aim(mu, of_slacks, share), scaling.both(mu, of_matrix)
+            dy, D = system.solve(scaling.whitened(packed(both - share * residual)), aim.e, refinements)
             change = unpacked(scaling.unwhitened(D))
             return _Step(MatrixStep(change, both - change), slacks.change(dy, aim))
 
-        step, primal, dual = self._chosen(solve)
+        step, primal, dual, gain = self._chosen(solve)
         moved = scaling.moved(step.matrix, primal, dual)
         if moved is None:
             return False
         slacks.move(step.slacks, primal, dual)
         self.scaling = moved
-        self.lengths.append(min(primal, dual))
+        self.lengths.append(gain)
+        self._left *= 1 - gain
         self._measure()
         return bool(np.isfinite(self.values.sum()) and np.isfinite(slacks.y.sum()))
 
-    def _chosen(self, solve: Callable[..., _Step]) -> tuple[_Step, float, float]:
-        """A step and its lengths: with second-order terms, or where that is short, with more centring."""
+    def _chosen(self, solve: Callable[..., _Step]) -> tuple[_Step, float, float, float]:
+        """A step, its lengths and what it gains: with second-order terms, or else with more centring."""
         mu = self.mu
         self._mus.append(mu)
-        straight = solve(0.0, None, None, 0)  # only to aim by
+        straight = solve(0.0, 1.0, None, None, 0)  # only to aim by
         primal, dual = self._lengths(straight, 1.0)
         after = self._mu(
             self.slacks.product_after(straight.slacks, primal, dual),
@@ -189,15 +197,27 @@ class Run:
         )
         aim = mu * min(1.0, after / mu) ** 3 if mu > 0 else 0.0
         curved = straight.matrix if min(primal, dual) > _CURVED else None
-        best = solve(aim, straight.slacks, curved, _REFINEMENTS)
+        share = self._share(aim)
+        best = solve(aim, share, straight.slacks, curved, _REFINEMENTS)
         lengths = self._lengths(best, min(max(1 - aim / mu, _BACK), _FARTHEST) if mu > 0 else _BACK)
-        if min(lengths) < _SHORT:
-            for centred in (max(aim, 0.5 * mu), mu):
-                other = solve(centred, None, None, _REFINEMENTS)
+        gain = share * min(lengths)
+        if gain < _SHORT:
+            for centring in _CENTRING:
+                share = self._share(centring * mu)
+                other = solve(centring * mu, share, None, None, _REFINEMENTS)
                 others = self._lengths(other, _BACK)
-                if min(others) > min(lengths):
-                    best, lengths = other, others
-        return best, *lengths
+                if share * min(others) > gain:
+                    best, lengths, gain = other, others, share * min(others)
+        return best, *lengths, gain
+
+    def _share(self, aim: float) -> float:
+        """Of what is left of the conditions, how much a step is to make up for that leaves M Z at `aim`.
+
+        All of it, until that is far ahead of M Z. Where conditions are met long before M Z is small, the way
+        is narrow: M and Z get near the boundary, and the steps short. From there on both fall together.
+        """
+        mu, first = self._mus[-1], self._mus[0]
+        return 1 - aim / mu if 0 < self._ahead * self._left * first <= mu else 1.0
 
     def _lengths(self, step: _Step, share: float) -> tuple[float, float]:
         longest = zip(self.scaling.longest(step.matrix), self.slacks.longest(step.slacks), strict=True)

@@ -32,11 +32,19 @@ class SlackStep(NamedTuple):
 
 
 class Aim(NamedTuple):
-    """What a step is to bring about: e of its condition, and what s |y| and xi zeta are short of."""
+    """What a step is to bring about.
+
+    Attributes
+    ----------
+    e : of its condition
+    owed, owed_by_barriers : what s |y| and xi zeta are short of
+    share : of the other conditions, how much is to be made up for
+    """
 
     e: Array
     owed: Array
     owed_by_barriers: Array
+    share: float
 
 
 class Slacks:
@@ -125,28 +133,28 @@ class Slacks:
     def prepare(self, p: Array) -> Array:
         """Begin a step at values p: 1/w of Newton's condition on a step D of M, <A_i, D> = e_i + dy_i / w_i.
 
-        The bounds follow as dxi = constant + slope * dy; both are 0 for hard rows.
+        The bounds follow as dxi = share * owed + slope * dy; both are 0 for hard rows.
         """
         size = np.abs(self.y)
         self._inverse = self._has_slack / (size + (1.0 - self._has_slack))
         self._product = self.s * size
-        self._constant, self._slope = constant, slope = np.zeros_like(size), np.zeros_like(size)
+        self._slope, self._owed_by_bounds = slope, owed = np.zeros_like(size), np.zeros_like(size)
         if len(rows := self._barrier):
             xi = self.xi[rows]
             slope[rows] = xi / self.zeta
-            # what is left of xi zeta = gamma is `owed_by_barriers`
-            constant[rows] = slope[rows] * (self.y[rows] - self.zeta_at_zero)
+            self._zeta_owed = self.zeta_at_zero - self.y[rows] - self.zeta
+            owed[rows] = -slope[rows] * self._zeta_owed
         if len(rows := self._entropy):
-            xi = self.xi[rows]
-            slope[rows] = xi / self._of_entropy
-            constant[rows] = xi * (self.y[rows] / self._of_entropy - self.log)
+            self._log_owed = self.y[rows] / self._of_entropy - self.log
+            slope[rows] = self.xi[rows] / self._of_entropy
+            owed[rows] = self.xi[rows] * self._log_owed
         if len(rows := self._linear):
             slope[rows] = self._give
-            constant[rows] = self.bounds[rows] + self._give * self.y[rows] - self.xi[rows]
-        self._open = self.xi - p - self.sign * self.s + constant
+            owed[rows] = self.bounds[rows] + self._give * self.y[rows] - self.xi[rows]
+        self._open = self.xi - p - self.sign * self.s + owed
         return self.s * self._inverse + slope
 
-    def aim(self, mu: float, last: SlackStep | None) -> Aim:
+    def aim(self, mu: float, last: SlackStep | None, share: float) -> Aim:
         """What a step owes that is to make s |y| equal mu, by how s and y answered to the last one, if any.
 
         A straight step asked for ds |y| + s d|y| = -s |y|. As many times of it, t, as make
@@ -160,22 +168,22 @@ class Slacks:
                 product, bend = self.xi[rows] * self.zeta, last.xi[rows] * last.zeta
                 above, left = product - self._of_barrier, product - by_barriers
                 by_barriers -= np.where(above > 0, left * (_stretch(above, bend, left) - 1), bend)
-        by_barriers /= self.zeta
-        e = self._open - self.sign * self._inverse * owed
-        if len(self._barrier):
-            e[self._barrier] += by_barriers
-        return Aim(e, owed, by_barriers)
+        e = share * self._open - self.sign * self._inverse * owed
+        if len(rows := self._barrier):
+            by_barriers = by_barriers / self.zeta - self.xi[rows]
+            e[rows] += by_barriers
+        return Aim(e, owed, by_barriers, share)
 
     def change(self, dy: Array, aim: Aim) -> SlackStep:
         """How everything follows the multipliers."""
         ds = (aim.owed - self.s * self.sign * dy) * self._inverse
-        dxi = self._constant + self._slope * dy
+        dxi = aim.share * self._owed_by_bounds + self._slope * dy
         dzeta, dlog = self.zeta, self.log
         if len(rows := self._barrier):
             dxi[rows] += aim.owed_by_barriers
-            dzeta = self.zeta_at_zero - self.y[rows] - self.zeta - dy[rows]
+            dzeta = aim.share * self._zeta_owed - dy[rows]
         if len(rows := self._entropy):
-            dlog = (self.y[rows] + dy[rows]) / self._of_entropy - self.log
+            dlog = aim.share * self._log_owed + dy[rows] / self._of_entropy
         return SlackStep(dy, ds, dxi, dzeta, dlog)
 
     def longest(self, step: SlackStep) -> tuple[float, float]:

@@ -26,7 +26,7 @@ _QUICK = 10_000  # the same, up to which it is faster than Newton's method
 _FEW_SOFT = 200  # and soft rows, beyond which a step of either method weighs more than Newton's
 _QUICK_FROBENIUS = 200_000
 _FEW_MULTIPLIERS = 1000  # rows up to which Newton's method on the dual is tried
-_MULTIPLIED = 1_000_000  # numbers in hard constraints, written out, up to which it is
+_MULTIPLIED = 2_000_000  # numbers in hard constraints, written out, up to which it is
 _LOOKS = 12  # points of it that are certified before Newton's method is tried
 _PATIENCE = 25  # steps of Newton's method before it, at least
 _PER_STEP = 20_000  # numbers in the constraints, written out, for which Newton's method gets one more step
@@ -68,9 +68,10 @@ def stages(form: Formulation, tol: float, start: Array | None = None) -> Iterato
     different sizes. It decides almost all of them. Soft constraints get it first where
     it is the faster one: up to m = 200 and m q = 10,000, or m q = 200,000 under Frobenius, whose Newton
     steps are many.
-    Newton's method on the dual comes before it where there are at most 1000 rows (hard ones up to m q =
-    1,000,000; soft ones up to 200, or as many as unknowns): near the prior it takes a few steps of half the
-    cost, and otherwise it ends soon.
+    Newton's method on the dual comes before it where there are at most 1000 rows (hard ones, and soft ones
+    under Frobenius, up to m q = 2,000,000) and soft ones are at most 200, or as many as unknowns: near the
+    prior it takes a few steps of half the cost, and otherwise it ends soon. Where Newton's method has been
+    tried in vain on soft rows that are no more than unknowns, it is tried next, for the same reason.
 
     Under LogDet with hard constraints, at least 1000 of them and at least 10 for each unknown, a feasible set
     is so small that a few sweeps of projections find it, while each Newton step has to weigh all rows. There
@@ -97,8 +98,9 @@ def stages(form: Formulation, tol: float, start: Array | None = None) -> Iterato
         yield newton
         return
     quick = _dual_pays(form) and (start is None or form.losses.any_hard)
+    dual = Stage("DualNewton", DualNewton(tol).iterates(form), note=note)
     if quick:
-        yield Stage("DualNewton", DualNewton(tol).iterates(form), note=note)
+        yield dual
     points = InteriorPoint(tol).points if quick else InteriorPoint(tol).iterates
     interior = Stage("InteriorPoint", points(form), note=note)
     if form.losses.any_hard:
@@ -108,6 +110,8 @@ def stages(form: Formulation, tol: float, start: Array | None = None) -> Iterato
         if start is None and _interior_pays(form):
             yield replace(interior, most=_LOOKS)
         yield replace(newton, most=max(_PATIENCE, _numbers(form) // _PER_STEP))
+        if not quick and _dual_is_smaller(form):
+            yield dual
         yield interior
         yield replace(newton, most=_LAST_RESORT)
 
@@ -135,11 +139,17 @@ def _interior_pays(form: Formulation) -> bool:
 
 
 def _dual_pays(form: Formulation) -> bool:
-    m, r = form.measurements.n_rows, len(form.prior)
+    few = form.measurements.n_rows <= _FEW_MULTIPLIERS and _numbers(form) <= _MULTIPLIED
     if form.losses.any_hard:
-        return m <= _FEW_MULTIPLIERS and _numbers(form) <= _MULTIPLIED
-    # its steps solve for m numbers, those of the others for r (r + 1) / 2
-    return m <= max(_FEW_SOFT, r * (r + 1) // 2) and _interior_pays(form)
+        return few
+    many_steps = few and isinstance(form.divergence, Frobenius)
+    return _dual_is_smaller(form) and (many_steps or _interior_pays(form))
+
+
+def _dual_is_smaller(form: Formulation) -> bool:
+    """Whether Newton's method on the dual has smaller systems: m numbers, where others have r (r + 1) / 2."""
+    r = len(form.prior)
+    return form.measurements.n_rows <= max(_FEW_SOFT, r * (r + 1) // 2)
 
 
 def _numbers(form: Formulation) -> int:
