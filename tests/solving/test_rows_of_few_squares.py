@@ -79,3 +79,36 @@ def test_updates_by_one_square_after_the_other_agree_with_a_decomposition(
         found.append((engine.dual.copy(), engine.factor() @ engine.factor().T))
     assert_allclose(found[0][0], found[1][0], atol=1e-9)
     assert_allclose(found[0][1], found[1][1], atol=1e-10)
+
+
+@pytest.mark.parametrize("penalty", [0.5, math.inf])
+@pytest.mark.parametrize(("relation", "weight"), [("<=", 1.0), ("==", -2.0), (">=", 3.0)])
+def test_a_multiple_of_the_trace_scales_the_matrix_and_decomposes_nothing(
+    relation: Any, weight: float, penalty: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(1)
+    prior = np.diag(rng.uniform(0.5, 2.0, ORDER))
+    Q = np.linalg.qr(rng.normal(size=(ORDER, ORDER)))[0]
+    total = weight * float(np.trace(prior))
+    bound = total + {"<=": -10.0, "==": 7.0, ">=": 25.0}[relation]
+    side = c.linear(weight * np.eye(ORDER), bound, relation) + c.at_most([(0, 1)], 0.5)
+    form = nw.Problem(Q, side, nw.VonNeumann(), prior, penalty).formulation
+    found = []
+    for is_known in (True, False):
+        if not is_known:
+            monkeypatch.setattr(von_neumann, "multiple_of_trace", lambda *_: None)
+        engine = VonNeumannEngine(form)
+        engine.sweep(np.array([1]))
+        with monkeypatch.context() as patch:
+            if is_known:
+                for function in ("eigh", "eigvalsh", "qr", "svd"):
+                    patch.delattr(np.linalg, function)
+            engine.sweep(np.array([0]))
+        assert engine.dual[0] != 0
+        engine.sweep(np.array([1, 0]))
+        assert engine.drift(form.measurements.adjoint(engine.dual)) <= 1e-12
+        found.append((engine.dual.copy(), engine.factor() @ engine.factor().T))
+    if penalty == math.inf:
+        assert weight * np.trace(found[0][1]) == pytest.approx(bound, rel=1e-12)
+    assert_allclose(found[0][0], found[1][0], rtol=1e-9)
+    assert_allclose(found[0][1], found[1][1], atol=1e-10)

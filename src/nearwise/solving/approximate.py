@@ -21,9 +21,10 @@ from nearwise.model.divergences import VonNeumann
 from nearwise.model.formulation import Formulation, Iterate
 from nearwise.model.measurements import InMemory
 from nearwise.solving.projections import Order, check_schedule, sweeps
-from nearwise.solving.von_neumann import VonNeumannEngine
+from nearwise.solving.von_neumann import VonNeumannEngine, multiple_of_trace
 
 _TINY = 1e-300
+_SAME = 1e-10  # relative difference of a row's matrix from a multiple of I that fixes the trace
 _FEW_SQUARES = 2  # up to so many, rank-one updates are faster than a dense eigendecomposition
 
 
@@ -170,12 +171,8 @@ def definite_step(value: float, low: float, high: float) -> float:
 
 def _trace_row(form: Formulation, measurements: InMemory) -> tuple[int, float]:
     """The equality whose matrix is a multiple of I, and that multiple."""
-    squares, r = measurements.squares, len(form.prior)
-    equalities = np.flatnonzero((form.losses.relations == 0) & (np.diff(squares.start) >= r))
-    for row in map(int, equalities):
-        A = measurements.adjoint(np.eye(1, measurements.n_rows, row)[0])
-        weight = float(np.trace(A)) / r
-        if weight != 0 and np.abs(A - weight * np.eye(r)).max() <= 1e-10 * abs(weight):
+    for row in map(int, np.flatnonzero(form.losses.relations == 0)):
+        if (weight := multiple_of_trace(measurements, row, _SAME)) is not None:
             return row, weight
     raise ValueError(
         "ApproximateProjections needs a constraint that fixes the trace of M, for a kernel of n objects "

@@ -4,12 +4,15 @@ The matrix is M = W exp(Theta) W^T with log M = log(prior) - sum_i y_i A_i, wher
 projection onto row i finds the step delta for which M meets the row's optimality condition, takes as much of
 it as the sign of y_i allows, and updates the eigendecomposition. Rows of one square (distances, K_ii) or two
 (comparisons, inner products) do so in O(r^2) besides one or two products of W with the new eigenvectors, rows
-of few squares by as many such updates one after the other; general rows by dense eigendecompositions.
+of few squares by as many such updates one after the other, a multiple of the trace in O(r), since M is only
+scaled; general rows by dense eigendecompositions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,7 +21,7 @@ from nearwise._common.types import Array, Index
 from nearwise.linalg import eigenupdate
 from nearwise.model.divergences import VonNeumann, divided_differences
 from nearwise.model.formulation import Formulation
-from nearwise.model.measurements import in_memory
+from nearwise.model.measurements import InMemory, in_memory
 
 _NEGLIGIBLE = 1e-140  # relative size of singular values of a factor that make no difference to anything
 _FEWER = 20  # times the squares of a row: the order from which on updates by each of them are faster
@@ -65,6 +68,9 @@ class VonNeumannEngine:
             equation.astype(np.int8),
         )
         self._n_squares = np.diff(squares.start)
+        self._traces: dict[
+            int, float | None
+        ] = {}  # of rows that were met, which multiple of the trace they are
         self._state = kernels.State(
             np.empty(r),
             np.empty((r, r)),
@@ -166,41 +172,93 @@ class VonNeumannEngine:
         """Onto any row, by eigendecompositions of its own."""
         kernels, search, state, rows = self._kernels, self._search, self._state, self._rows
         theta, y = state.theta, float(state.dual[row])
-        x, c = self.measurements.squares_of(row)
-        vectors = x @ state.vectors.T
-        R = np.asarray(np.linalg.qr(vectors.T, mode="r"), dtype=np.float64)
-        extent = np.linalg.eigvalsh((R * c) @ R.T)
-        growth, decay = max(extent[-1], 0.0), max(-extent[0], 0.0)
+        measured, least_eigenvalue, largest_eigenvalue = self._measuring(row)
+        growth, decay = max(largest_eigenvalue, 0.0), max(-least_eigenvalue, 0.0)
         if growth + decay == 0.0:
             return
-        few = _FEWER * len(c) <= len(theta)
-        decomposed = _updated if few else _decomposed
         relation, form = int(rows.relation[row]), int(rows.form[row])
         least, most = kernels.step_limits(theta[0], theta[-1], growth, decay, relation, y)
         search.begin(self._room.search, least, most, 1.0 / (growth + decay))
         delta, evaluations, done = 0.0, 0, False
-        m, turned, turn = theta, vectors, None
         while not done:
-            if delta != 0.0:
-                m, turned, turn = decomposed(theta, vectors, -delta * c)
+            at = measured(delta)
             evaluations += 1
-            shift = float(m[-1])
-            e, squares = np.exp(m - shift), turned**2
-            value, total = float(e @ (c @ squares)), float(e @ (np.abs(c) @ squares))
             f, scale, pull, tol = search.residual(
-                form, shift, value, total, rows.bound[row], rows.compliance[row], y, delta
+                form, at.theta[-1], at.value, at.total, rows.bound[row], rows.compliance[row], y, delta
             )
             if abs(f) <= tol or (f > 0 and delta >= most) or (f < 0 and delta <= least):
                 break
-            S = (turned.T * c) @ turned
-            slope = -scale * float(np.sum(S**2 * divided_differences(_LAW, m - shift))) - pull
+            slope = -scale * at.slope() - pull
             delta, done = search.advance(self._room.search, delta, f, slope, form != search.LOGARITHMS)
-        if delta == 0.0 or turn is None:
+        if delta == 0.0 or at.turn is None:
             return
         state.counts[:] += 1, evaluations
         state.dual[row] = 0.0 if delta == -y else y + delta
-        state.theta[:] = m
-        state.vectors[:] = turn(state.vectors)
+        state.theta[:] = at.theta
+        state.vectors[:] = at.turn(state.vectors)
+
+    def _measuring(self, row: int) -> tuple[Callable[[float], _Measured], float, float]:
+        """What measures a row after a step, and the least and the largest eigenvalue of its matrix."""
+        theta, W = self._state.theta.copy(), self._state.vectors
+        if row not in self._traces:
+            self._traces[row] = multiple_of_trace(self.measurements, row)
+        if (weight := self._traces[row]) is not None:
+            return partial(_scaled, theta, weight), weight, weight
+        x, c = self.measurements.squares_of(row)
+        vectors = x @ W.T
+        R = np.asarray(np.linalg.qr(vectors.T, mode="r"), dtype=np.float64)
+        extent = np.linalg.eigvalsh((R * c) @ R.T)
+        decomposed = _updated if _FEWER * len(c) <= len(theta) else _decomposed
+
+        def measured(delta: float) -> _Measured:
+            m, turned, turn = theta, vectors, None
+            if delta != 0.0:
+                m, turned, turn = decomposed(theta, vectors, -delta * c)
+            e, squares = np.exp(m - m[-1]), turned**2
+
+            def slope() -> float:
+                S = (turned.T * c) @ turned
+                return float(np.sum(S**2 * divided_differences(_LAW, m - m[-1])))
+
+            return _Measured(m, float(e @ (c @ squares)), float(e @ (np.abs(c) @ squares)), slope, turn)
+
+        return measured, float(extent[0]), float(extent[-1])
+
+
+class _Measured(NamedTuple):
+    """A row after a step; in units of the largest eigenvalue of M.
+
+    Attributes
+    ----------
+    theta : eigenvalues of log M
+    value, total : of the row, and what the magnitudes of its parts add up to
+    slope : how fast the value falls with the step
+    turn : takes eigenvectors to the new ones; None where there was no step
+    """
+
+    theta: Array
+    value: float
+    total: float
+    slope: Callable[[], float]
+    turn: Callable[[Array], Array] | None
+
+
+def multiple_of_trace(measurements: InMemory, row: int, tol: float = 1e-13) -> float | None:
+    """How many times the trace of M a row is, where its matrix is a multiple of I up to `tol`; else None."""
+    r = measurements.rank
+    if measurements.squares.start[row + 1] - measurements.squares.start[row] < r:
+        return None
+    A = measurements.adjoint(np.eye(1, measurements.n_rows, row)[0])
+    weight = float(np.trace(A)) / r
+    return weight if weight and np.abs(A - weight * np.eye(r)).max() <= tol * abs(weight) else None
+
+
+def _scaled(theta: Array, weight: float, delta: float) -> _Measured:
+    """A multiple of the trace, after a step."""
+    m = theta - delta * weight
+    total = float(np.exp(m - m[-1]).sum())
+    turn = None if delta == 0.0 else np.asarray
+    return _Measured(m, weight * total, abs(weight) * total, lambda: weight * weight * total, turn)
 
 
 Decomposed = tuple[Array, Array, Callable[[Array], Array]]
