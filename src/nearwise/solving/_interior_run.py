@@ -23,7 +23,6 @@ _LONG = 0.5  # a good point is the end of a step as long as that
 _SMALLEST = 1e-15
 _SHORT = 0.3  # a step below that is tried again with more centring
 _CENTRING = (0.5, 0.9)  # of M Z: what is left of it then
-_FAR_AHEAD, _AHEAD = 10.0, 1.0  # how far conditions may be ahead of M Z, in the first run and in others
 _CURVED = 0.1  # a straight step below that says nothing of the second order
 _WORTH = 10.0  # times the tolerance: complementarity from which on a point may be good
 _CLOSE = 3.0  # times the tolerance: the same, and violation, from which on one is looked at
@@ -50,6 +49,7 @@ class Run:
     turn : T, where the first point is a multiple of T T^T; of I by default
     larger_matrix : by how much it is larger than at the usual first point
     orthogonal : whether systems are solved by an orthogonal factorisation, where that takes little time
+    together : whether what is left of the conditions falls no faster than M Z
 
     Attributes
     ----------
@@ -66,6 +66,7 @@ class Run:
         turn: Array | None = None,
         larger_matrix: float = 1.0,
         orthogonal: bool = False,
+        together: bool = False,
     ) -> None:
         self._stated, self._turn = form, None
         shape = np.eye(len(form.prior)) if turn is None else turn
@@ -91,7 +92,7 @@ class Run:
         self.lengths: list[float] = []
         self._mus: list[float] = []
         self._is_spent = False
-        self._left, self._ahead = 1.0, _AHEAD if orthogonal else _FAR_AHEAD
+        self._left, self._together = 1.0, together
         fits = len(self.values) > 0 and OrthogonalSystem.suits(*self._rows.shape)
         self._system: type[System | OrthogonalSystem] = OrthogonalSystem if orthogonal and fits else System
 
@@ -213,11 +214,13 @@ class Run:
     def _share(self, aim: float) -> float:
         """Of what is left of the conditions, how much a step is to make up for that leaves M Z at `aim`.
 
-        All of it, until that is far ahead of M Z. Where conditions are met long before M Z is small, the way
-        is narrow: M and Z get near the boundary, and the steps short. From there on both fall together.
+        All of it, which is the shortest way where it leads to the end. Where conditions are met long before
+        M Z is small, the way is narrow: M and Z get near the boundary, and the steps short. So in some runs
+        both fall together from where the conditions get ahead.
         """
         mu, first = self._mus[-1], self._mus[0]
-        return 1 - aim / mu if 0 < self._ahead * self._left * first <= mu else 1.0
+        is_ahead = self._together and 0 < self._left * first <= mu
+        return 1 - aim / mu if is_ahead else 1.0
 
     def _lengths(self, step: _Step, share: float) -> tuple[float, float]:
         longest = zip(self.scaling.longest(step.matrix), self.slacks.longest(step.slacks), strict=True)

@@ -29,7 +29,8 @@ _LARGER_MATRIX = 1e9
 _LAST = _STARTS - 1
 _PUSHED = 1e-3  # of what soft rows may push: the multiplier of the first start
 # where further runs start: whether from a larger matrix, how often the multiplier is enlarged, and whether
-# the matrix suits the rows; all solve their systems by an orthogonal factorisation
+# the matrix suits the rows; all solve their systems by an orthogonal factorisation, and in the first of them
+# conditions and M Z fall together
 _FROM = (
     (True, _LAST, False),
     (False, 0, True),
@@ -39,6 +40,7 @@ _FROM = (
     (True, _LAST, True),
     *((False, start, False) for start in range(2, _STARTS)),
 )
+_TOGETHER = 4  # further runs
 _WEIGHTLESS = 1e-40  # what a soft row costs in units of the objective, below which it is left out
 _SEARCHES = 24  # for a proof of fewer rows
 _FLATTEST = 1e-12  # relative size of a direction of the rows that is one, and is stretched to equal size
@@ -133,10 +135,10 @@ def _runs(form: WrittenForm) -> Iterator[Run]:
     with suppress(np.linalg.LinAlgError):
         yield Run(form, max(_PUSHED * _push(form), 1.0))
     larger = _enlargement(form)
-    for primal, dual, turned in _FROM:
-        turn = _equalising(form.rows) if turned else None
+    for place, (primal, dual, turned) in enumerate(_FROM):
+        turn, size = _equalising(form.rows) if turned else None, _LARGER_MATRIX if primal else 1.0
         with suppress(np.linalg.LinAlgError):
-            yield Run(form, larger**dual, turn, _LARGER_MATRIX if primal else 1.0, orthogonal=True)
+            yield Run(form, larger**dual, turn, size, orthogonal=True, together=place < _TOGETHER)
 
 
 def _equalising(rows: WrittenRows) -> Array:
