@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from nearwise._common import checks
 from nearwise._common.errors import Refused, RowsError
 from nearwise._common.files import path_text
 from nearwise._common.reading import id_list
@@ -274,9 +273,10 @@ def _as_number(label: str) -> float | None:
 
 
 def _check_threshold(similar_above: Any, has_pairs: bool) -> None:
-    is_number = isinstance(similar_above, Real) and not isinstance(similar_above, bool)
-    if not is_number or not math.isfinite(similar_above):
-        raise Refused(f"similar_above must be a finite number, got {similar_above!r}")
+    try:
+        checks.finite(similar_above, "similar_above")
+    except ValueError as error:
+        raise Refused(str(error)) from None
     if not has_pairs:
         raise Refused("similar_above says which ratings in pairs are similar; give pairs")
 
