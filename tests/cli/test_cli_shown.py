@@ -95,6 +95,18 @@ def test_suspects_are_told_of(capsys: Capture) -> None:
     assert json.loads(capsys.readouterr().out)["suspects"] == "check.tsv"
 
 
+def test_suspects_that_would_be_formulas_are_told_of(capsys: Capture) -> None:
+    lines = Path("flowers.csv").read_text(encoding="utf-8").splitlines()
+    lines = [line.replace("f", "=f", 1) if k else line for k, line in enumerate(lines)]
+    lines[1] = lines[1].replace("setosa", "virginica")
+    Path("formulas.csv").write_text("\n".join(lines), encoding="utf-8")
+    words = ("learn", "formulas.csv", *LEARN[2:], "--drop", "note,picture", "--penalty", "1", "--force")
+    assert cli.main([*words, "--suspects", "formulas-check.csv"]) == cli.DONE
+    note = r"note: formulas-check.csv: \d+ texts? (is|are) written with an apostrophe in front"
+    assert re.search(note, capsys.readouterr().err)
+    assert "'=f0," in Path("formulas-check.csv").read_text(encoding="utf-8")
+
+
 def test_what_is_only_shown_and_what_is_not_looked_at_is_said(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -376,3 +376,33 @@ def test_images_are_refreshed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conjugate, "_REFRESH", 1)
     refreshed = minimise(regression(X, y), Polar(), start(), tol=1e-12)
     assert refreshed.cost == pytest.approx(plain.cost, rel=1e-9)
+
+
+@pytest.mark.parametrize(("decrease", "first_step"), [(0.9, 100.0), (0.1, 0.5)])
+def test_armijos_condition_holds_with_the_longest_of_its_steps(decrease: float, first_step: float) -> None:
+    X, y, _ = planted(noise=0.1)
+    problem, geometry = regression(X, y), Flat()
+    points = itertools.islice(Armijo(decrease, first_step).iterates(problem, geometry, start()), 4)
+    for before, after in itertools.pairwise([step.factor for step in points]):
+        point = geometry.point(before)
+        cost, slope = problem.evaluate(before)
+        gradient = geometry.gradient(point, slope)
+        square = geometry.inner(point, gradient, gradient)
+        longest = first_step / np.sqrt(square)
+        lengths = longest * 0.5 ** np.arange(60)
+        tried = (geometry.factor(geometry.retract(point, -length * gradient)) for length in lengths)
+        good = (
+            factor
+            for length, factor in zip(lengths, tried, strict=True)
+            if problem.evaluate(factor)[0] <= cost - decrease * length * square
+        )
+        np.testing.assert_allclose(after, next(good), rtol=1e-12)
+
+
+def test_constant_steps_are_searched_for_without_a_horizon() -> None:
+    X, y, _ = planted(noise=0.1)
+    problem, point = regression(X, y), Flat().point(start())
+    rng = np.random.default_rng(0)
+    schedule = searched_schedule(problem, Flat(), point, 8, rng, expected=400, constant=True)
+    assert schedule.horizon == np.inf
+    assert schedule.at(0) == schedule.at(10_000) > 0.0

@@ -324,6 +324,11 @@ def test_the_command_line_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[
         "--id",
         "name",
     ]
+    note = "texts are written with an apostrophe in front"
     assert cli.main(["apply", *words]) == 0
-    assert "6 texts are written with an apostrophe in front" in capsys.readouterr().err
+    assert f"6 {note}" in capsys.readouterr().err
     assert (tmp_path / "out.csv").read_text().splitlines()[1].startswith("'=0+1,")
+    (tmp_path / "pairs.csv").write_text("=0+1,=1+1\n=2+1,=3+1\n")
+    pairs = ["--pairs", str(tmp_path / "pairs.csv"), "--threshold", "1", "--force"]
+    assert cli.main(["decide", *words, *pairs]) == 0
+    assert f"4 {note}" in capsys.readouterr().err

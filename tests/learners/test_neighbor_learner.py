@@ -78,6 +78,18 @@ def test_what_is_found_does_not_depend_on_the_start_where_a_ridge_falls_in_steps
     assert max(found) < min(found) * 1.01
 
 
+@pytest.mark.parametrize("factor", [1 - 1e-14, 1 + 1e-14])
+def test_rounding_does_not_choose_the_sign_of_a_direction_with_a_tie(factor: float) -> None:
+    """Two columns, one the other with its sign changed: the larger entry is the first, or the second."""
+    column = np.random.default_rng(0).normal(size=30)
+    X = np.column_stack([column, -factor * column])
+    y = (column > 0).astype(np.float64)
+    first = _soft_neighbors.principal(X, 1)
+    assert first[0, 0] > 0 > first[1, 0]
+    told = _soft_neighbors.start_of(SoftNeighbors(X, y, "labels", "student"), first)
+    assert told[0, 0] > 0 > told[1, 0]
+
+
 @pytest.mark.parametrize("target", ["labels", "numbers"])
 def test_a_row_of_weight_two_is_as_good_as_two_rows(target: str) -> None:
     X, y = scale(load_iris().data)[::3], load_iris().target[::3]

@@ -126,3 +126,26 @@ def test_pairs_of_three_classes_are_counted_by_hand() -> None:
     side = c.quadruplets_from_labels(y, 100, random_state=0)
     within = {pair for pair in combinations(range(5), 2) if y[pair[0]] == y[pair[1]]}
     assert {tuple(sorted(row[:2])) for row in _rows(side)} == within
+
+
+def test_a_draw_of_triplets_of_targets_is_a_part_of_all_and_has_the_margin() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30, 2)), rng.normal(size=30)
+    every = c.triplets_from_targets(y, X).blocks[0]
+    drawn, again, other = (
+        c.triplets_from_targets(y, X, n_triplets=40, margin=0.5, random_state=seed).blocks[0]
+        for seed in (0, np.random.RandomState(0), 1)
+    )
+    assert (drawn.bounds == -0.5).all()
+    np.testing.assert_array_equal(drawn.object_ids, again.object_ids)
+    assert drawn.object_ids.tolist() != other.object_ids.tolist()
+    assert len(set(map(tuple, drawn.object_ids))) == 40
+    assert set(map(tuple, drawn.object_ids)) < set(map(tuple, every.object_ids))
+    assert (c.quadruplets_from_labels([0, 0, 1, 1], margin=0.5).blocks[0].bounds == -0.5).all()
+
+
+@pytest.mark.parametrize("unit", [1e-307, 1.0, 5e307])
+def test_triplets_of_targets_do_not_depend_on_their_unit(unit: float) -> None:
+    y, X = np.array([-3.0, -1.0, 0.0, 2.0, 3.0]), np.arange(5.0)[:, np.newaxis]
+    found, expected = (c.triplets_from_targets(targets, X).blocks[0] for targets in (unit * y, y))
+    np.testing.assert_array_equal(found.object_ids, expected.object_ids)

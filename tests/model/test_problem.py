@@ -482,3 +482,28 @@ def test_multipliers_whose_square_overflows_are_lost_to_rounding(divergence: Any
     form = nw.Problem(np.eye(2), c.at_most([(0, 1)], 1.0), divergence).formulation
     point = Iterate(np.eye(2), np.array([2.0]), np.array([1e250]), np.zeros((2, 2)))
     assert form.is_lost_to_rounding(point, point.dual, 1.0, 1e-6)
+
+
+def test_a_problem_of_a_factor_has_the_penalties_and_ids_that_are_given() -> None:
+    """The kernel of a factor is the identity on its columns: the same as a problem of its rows."""
+    G = np.random.default_rng(0).normal(size=(6, 3))
+    names, side = list("uvwxyz"), c.equal([("u", "v"), ("w", "z")], [1.0, 2.0])
+    penalty = [0.5, math.inf]
+    found = nw.Problem.from_factor(G, side, penalty=penalty, sample_ids=names)
+    assert found.describe(1) == "row 1: d('w', 'z') == 2"
+    rows = nw.Problem(G, side, penalty=penalty, sample_ids=names)
+    assert_allclose(nw.solve(found, tol=1e-9).certificate.primal, nw.solve(rows, tol=1e-9).certificate.primal)
+    by_kernel = nw.Problem.from_kernel(G @ G.T, side, penalty=penalty, sample_ids=names)
+    assert by_kernel.describe(1) == found.describe(1)
+    for wrong, error in (
+        (names[:3], "sample_ids has 3 entries, but there are 6 objects"),
+        (["u"] * 6, "twice"),
+    ):
+        with pytest.raises(ValueError, match=error):
+            nw.Problem.from_factor(G, side, sample_ids=wrong)
+
+
+@pytest.mark.parametrize("penalty", ["a", "2", 1j])
+def test_a_penalty_is_a_number(penalty: Any) -> None:
+    with pytest.raises(TypeError, match="penalty must be real numbers, got"):
+        nw.Problem(G3, c.equal([(0, 1)], 1.0), penalty=penalty)

@@ -223,3 +223,18 @@ def test_what_is_refused(arguments: dict[str, object], error: str) -> None:
     settings: dict[str, object] = {"adjacency": mesh(6)} | arguments
     with pytest.raises(ValueError, match=error):
         nw.balanced_cut(**settings)
+
+
+def test_more_roundings_are_never_worse_and_none_leaves_the_eigenvector() -> None:
+    rng = np.random.default_rng(0)
+    A = np.triu(rng.random((16, 16)) * (rng.random((16, 16)) < 0.4), 1)
+    A = A + A.T
+    cuts = [nw.balanced_cut(A, n_roundings=n, refine=False) for n in (0, 1, 10, 100)]
+    values = [cut.value for cut in cuts]
+    assert values == sorted(values, reverse=True)
+    assert values[-1] < values[0]
+    for cut in cuts:
+        sides = np.asarray(cut.sides, bool)
+        assert cut.value == pytest.approx(A[np.ix_(sides, ~sides)].sum())
+    with pytest.raises(ValueError, match="n_roundings must be a whole number >= 0, got -1"):
+        nw.balanced_cut(A, n_roundings=-1)

@@ -78,3 +78,16 @@ def test_what_is_refused(arguments: dict[str, object], error: str) -> None:
     settings: dict[str, object] = {"X": swiss_roll(20, 2)[0]} | arguments
     with pytest.raises(ValueError, match=error):
         nw.isometric_embedding(**settings)
+
+
+def test_more_coordinates_begin_with_the_same_ones_and_a_smaller_tol_is_met() -> None:
+    X = np.random.default_rng(0).normal(size=(25, 3)) * [3.0, 1.0, 0.1]
+    loose, tight = (
+        nw.isometric_embedding(X, n_components=count, n_neighbors=4, tol=tol)
+        for count, tol in ((1, 1e-3), (24, 1e-9))
+    )
+    assert loose.coordinates.shape == (25, 1)
+    assert tight.coordinates.shape == (25, 24)
+    np.testing.assert_allclose(tight.coordinates[:, :1], loose.coordinates, atol=0.05)
+    np.testing.assert_allclose(np.square(tight.coordinates).mean(axis=0), tight.variances[:24], atol=1e-9)
+    assert tight.result.certificate.gap <= 1e-9

@@ -181,7 +181,7 @@ def test_rates_without_a_bound_say_so() -> None:
     assert at_limit.loss_bound(np.eye(4) / 4) == pytest.approx(0.0, abs=1e-14)
     at_limit.update((0, 1), 0.3)
     assert at_limit.loss_bound(np.eye(4) / 4) == math.inf
-    assert ExponentiatedGradient(4)._rate(1.0) == 2.0
+    assert ExponentiatedGradient(4)._rates(np.ones(1)) == 2.0
 
 
 # POLA

@@ -323,3 +323,43 @@ def test_wrong_arguments_are_named(data: Any) -> None:
         learner_of(PCA(2).fit(X))
     with pytest.raises(NotFittedError):
         learner_of(nw.MetricLearner())
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (
+            lambda: inspection.label_pairs([0, 1, 0], n_pairs=-1),
+            "n_pairs must be a whole number >= 1, got -1",
+        ),
+        (lambda: inspection.label_pairs([0, 1, 0], n_pairs="a"), "n_pairs must be .* got 'a'"),
+        (
+            lambda: inspection.label_pairs([0, 1, 0], seed="a"),
+            "seed must be a whole number from 0 to .* got 'a'",
+        ),
+        (lambda: inspection.maps(None, seed=-1), "seed must be a whole number from 0 to .* got -1"),
+        (lambda: inspection.maps(None, n_points=1), "n_points must be a whole number >= 2, got 1"),
+        (lambda: inspection.classes([0, 1, 0], most=0), "most must be a whole number >= 1, got 0"),
+        (lambda: inspection.ranges([0.0, 1.0, 2.0], most=1.5), "most must be a whole number >= 1, got 1.5"),
+    ],
+)
+def test_numbers_and_seeds_are_checked_by_name(call: Any, error: str) -> None:
+    with pytest.raises(ValueError, match=error):
+        call()
+
+
+def test_pairs_of_labels_are_as_many_as_asked_for_and_drawn_by_the_seed() -> None:
+    labels = np.arange(50) % 5
+    pairs, same = inspection.label_pairs(labels, n_pairs=100)
+    assert len(pairs) == 100
+    assert same.sum() == 50
+    np.testing.assert_array_equal(labels[pairs[:, 0]] == labels[pairs[:, 1]], same)
+    np.testing.assert_array_equal(pairs, inspection.label_pairs(labels, n_pairs=100, seed=0)[0])
+    assert pairs.tolist() != inspection.label_pairs(labels, n_pairs=100, seed=1)[0].tolist()
+
+
+def test_ranges_are_at_most_so_many_and_hold_equally_many() -> None:
+    found = inspection.ranges(np.arange(40.0), most=4)
+    assert found is not None
+    assert list(found.sizes.values()) == [10, 10, 10, 10]
+    assert inspection.ranges([1.0, 2.0, 3.0, 3.0], most=3) is None

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+from pathlib import Path
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 
 from nearwise import constraints as c, study
-from nearwise.study.suspicion import as_columns, inert
+from nearwise.data import tables
+from nearwise.study.suspicion import as_columns
 
 X, y = load_iris(return_X_y=True)
 KINDS = np.array(["setosa", "versicolor", "=virginica()"], dtype=object)[y]
@@ -94,24 +98,22 @@ def test_comparisons_of_two_pairs_name_all_four(line: np.ndarray) -> None:
     assert found[0].given == "0 and 30 nearer"
 
 
-def test_columns_hold_no_formula() -> None:
-    labels = KINDS.copy()
-    labels[7] = "=virginica()"
-    ids = np.array([f"+f{k}" for k in range(150)])
-    known = study.from_arrays(X, labels, ids=ids)
-    outcome = study.learn(known, QUICK)
-    columns = as_columns(study.suspects(outcome), known)
+def test_a_table_of_them_holds_no_formula_and_numbers_stay_numbers(tmp_path: Path) -> None:
+    """The rule of all tables: what a spreadsheet would run is text there, and the label -2 is a number."""
+    labels = np.array(["-2", "1", "=virginica()"], dtype=object)[y]
+    labels[7], labels[120] = "=virginica()", "-2"
+    known = study.from_arrays(X, labels, ids=np.array([f"+f{k}" for k in range(150)]))
+    columns = as_columns(study.suspects(study.learn(known, QUICK)), known)
     assert list(columns) == [
         "kind", "object_1", "object_2", "object_3", "object_4", "given", "suggested", "score", "reason",
         "source", "held_out",
     ]  # fmt: skip
-    row = columns["object_1"].tolist().index("'+f7")
-    assert columns["given"][row] == "'=virginica()"
-    assert columns["score"][row] == 1.0
+    assert columns["given"][columns["object_1"].tolist().index("+f7")] == "=virginica()"
+    (said,) = tables.write_columns(str(tmp_path / "check.csv"), columns, force=False)
+    assert "written with an apostrophe in front" in said
+    with (tmp_path / "check.csv").open(encoding="utf-8", newline="") as file:
+        rows = {row["object_1"]: row for row in csv.DictReader(file)}
+    assert (rows["'+f7"]["given"], rows["'+f7"]["suggested"]) == ("'=virginica()", "-2")
+    assert (rows["'+f120"]["given"], rows["'+f120"]["suggested"]) == ("-2", "'=virginica()")
+    assert rows["'+f7"]["score"] == "1.0"
     assert len(as_columns((), known)["kind"]) == 0
-
-
-@pytest.mark.parametrize("text", ["=1", "+1", "-1", "@a", "\t=1", "\r=1"])
-def test_a_cell_that_would_be_computed_is_quoted(text: str) -> None:
-    assert inert(text) == f"'{text}"
-    assert inert(f"a{text}") == f"a{text}"

@@ -21,6 +21,11 @@ def whole_number_or_none(value: Any, name: str, most: float = math.inf) -> int |
     return None if value is None else whole_number(value, name, most=most, others=" or None")
 
 
+def finite(value: Any, name: str) -> float:
+    """A finite number."""
+    return _real(value, name, math.isfinite, "a finite number")
+
+
 def positive(value: Any, name: str, others: str = "") -> float:
     """A finite number > 0; `others` as above."""
     return _real(value, name, lambda x: 0.0 < x < math.inf, f"a finite number > 0{others}")
@@ -34,6 +39,11 @@ def not_negative(value: Any, name: str) -> float:
 def positive_or_infinite(value: Any, name: str, others: str = "") -> float:
     """A number > 0, or inf; `others` as in "'auto', "."""
     return _real(value, name, lambda x: x > 0.0, f"{others}a number > 0 or inf")
+
+
+def seed(value: Any) -> int:
+    """That of a `numpy.random.RandomState`."""
+    return whole_number(value, "seed", least=0, most=2**32 - 1)
 
 
 def tolerance(value: Any, name: str = "tol") -> float:

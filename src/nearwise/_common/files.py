@@ -25,6 +25,13 @@ _DIGEST = re.compile(rb'"digest":"([0-9a-f]{64})"')  # inside a text of JSON its
 _BLOCK = 1 << 20  # bytes
 
 
+def path_text(path: str | os.PathLike[str], name: str) -> str:
+    """A path as text."""
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"{name} must be the path of a file, got {type(path).__name__}")
+    return os.fspath(path)
+
+
 def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
     """Write a file beside its destination, then move it there; nothing half-written is left behind.
 

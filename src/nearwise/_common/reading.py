@@ -111,7 +111,7 @@ def finite(A: ArrayLike, name: str, ndim: int) -> Array:
 
 def symmetric(A: ArrayLike, name: str) -> Array:
     """A symmetric matrix; asymmetry of the size of rounding, by the precision of A, is averaged away."""
-    tolerance = max(1e-8, _rounding(A))
+    tolerance = max(1e-8, rounding(A))
     A = finite(A, name, ndim=2)
     if A.shape[0] != A.shape[1]:
         raise ValueError(f"{name} must be square, got shape {A.shape}")
@@ -122,6 +122,14 @@ def symmetric(A: ArrayLike, name: str) -> Array:
         pair = f"{name}[{i}, {j}] = {A[i, j]} and {name}[{j}, {i}] = {A[j, i]}"
         raise ValueError(f"{name} must be symmetric, but {pair}")
     return half + half.T
+
+
+def rounding(A: Any) -> float:
+    """What rounding leaves in a matrix that was computed in single or half precision, relative to it."""
+    kind = getattr(A, "dtype", None)
+    if not isinstance(kind, np.dtype) or kind.kind != "f" or kind.itemsize >= 8:
+        return 0.0
+    return min(64 * float(np.finfo(kind).eps), 1e-2)
 
 
 def stacked(matrices: Any) -> Array:
@@ -332,19 +340,11 @@ def _symmetric(A: Any, number: int, symmetrise: bool) -> tuple[Any, None, None]:
     _refuse_infinite(matrix, f"{name}: A")
     with np.errstate(over="ignore"):
         gap = abs(matrix - matrix.T)
-    if not symmetrise and gap.max() > max(SYMMETRY_TOLERANCE, _rounding(A)) * abs(matrix).max():
+    if not symmetrise and gap.max() > max(SYMMETRY_TOLERANCE, rounding(A)) * abs(matrix).max():
         i, j = map(int, np.unravel_index(int(gap.argmax()), gap.shape))
         entries = f"A[{i}, {j}] is {float(matrix[i, j])}, but A[{j}, {i}] is {float(matrix[j, i])}"
         raise ValueError(f"{name} must be symmetric, or symmetrise=True be given: {entries}")
     return (matrix / 2.0 + matrix.T / 2.0 if gap.max() > 0.0 else matrix), None, None
-
-
-def _rounding(A: Any) -> float:
-    """What rounding leaves in a matrix that was computed in single or half precision, relative to it."""
-    kind = getattr(A, "dtype", None)
-    if not isinstance(kind, np.dtype) or kind.kind != "f" or kind.itemsize >= 8:
-        return 0.0
-    return min(64 * float(np.finfo(kind).eps), 1e-2)
 
 
 def _refuse_infinite(array: Any, name: str) -> None:

@@ -162,4 +162,5 @@ def write(
         return
     tell([*notices, summary], arguments.quiet)
     with refusing_bad_input():
-        tables.write_columns(arguments.output or STANDARD, columns, force=arguments.force)
+        written = tables.write_columns(arguments.output or STANDARD, columns, force=arguments.force)
+    tell(written, arguments.quiet)

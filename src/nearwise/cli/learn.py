@@ -151,8 +151,9 @@ def run(arguments: argparse.Namespace) -> int:
         with limit_threads(1 if arguments.threads is None and small else arguments.threads):
             how = _settings(arguments, table)
             outcome = study.learn(known, how, study.Watch(how, line.update))
-            _write(arguments, outcome, target, beside)
+            written = _write(arguments, outcome, target, beside)
     _tell(arguments, outcome, target)
+    tell(written, arguments.quiet)
     if only_shown := [name for name in learned["drop"] if name not in arguments.drop]:
         names = ", ".join(map(repr, only_shown))
         tell([f"shown, and not learned from, because not all are numbers: {names}"], arguments.quiet)
@@ -247,7 +248,10 @@ def _settings(arguments: argparse.Namespace, table: Table) -> Settings:
     return Settings(**settings(arguments), groups=tuple(arguments.group), kernel=kernel, scale=scale)
 
 
-def _write(arguments: argparse.Namespace, outcome: Outcome, target: str, beside: Beside | None) -> None:
+def _write(
+    arguments: argparse.Namespace, outcome: Outcome, target: str, beside: Beside | None
+) -> tuple[str, ...]:
+    """Write the files; returns what there is to say about them."""
     import nearwise as nw
     from nearwise._common.files import write_whole
     from nearwise.data.tables import write_columns
@@ -269,7 +273,8 @@ def _write(arguments: argparse.Namespace, outcome: Outcome, target: str, beside:
         if page is not None:
             write_whole(arguments.report, page)
         if arguments.suspects is not None:
-            write_columns(arguments.suspects, listed, force=arguments.force)
+            return write_columns(arguments.suspects, listed, force=arguments.force)
+    return ()
 
 
 def _tell(arguments: argparse.Namespace, outcome: Outcome, target: str) -> None:

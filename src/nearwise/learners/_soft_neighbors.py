@@ -30,6 +30,7 @@ from scipy import linalg
 from scipy.optimize import minimize
 
 from nearwise._common.types import Array, Codes, Index
+from nearwise.linalg.directions import with_fixed_signs
 
 _LEAST = 1e-12  # probability of an own class
 _BLOCK = 2**17  # distances at a time, few enough for a processor's cache
@@ -225,8 +226,7 @@ def principal(X: Array, rank: int, weights: Array | None = None) -> Array:
     V = np.eye(d)
     if rank < d:
         rows = X if weights is None else X * np.sqrt(weights)[:, None]
-        V = np.linalg.svd(rows, full_matrices=len(X) < rank)[2][:rank].T
-        V = V * np.sign(V[np.argmax(np.abs(V), axis=0), np.arange(rank)])
+        V = with_fixed_signs(np.linalg.svd(rows, full_matrices=len(X) < rank)[2][:rank].T)
     return _unit(V, X, weights)
 
 
@@ -247,8 +247,7 @@ def _telling(costs: SoftNeighbors, others: Array) -> Array:
     within = rest.T @ (rest * w[:, None]) / w.sum()
     within[np.diag_indices_from(within)] += _RIDGE * max(float(np.trace(within)) / len(within), 1e-300)
     _, V = linalg.eigh(told.T @ (told * w[:, None]) / w.sum(), within)
-    V = V[:, ::-1][:, :count]
-    V = V * np.sign(V[np.argmax(np.abs(V), axis=0), np.arange(count)])
+    V = with_fixed_signs(V[:, ::-1][:, :count])
     rest = others[:, : rank - count]
     return _unit(np.hstack([_unit(part, X, w) for part in (V, rest) if part.shape[1]]), X, w)
 

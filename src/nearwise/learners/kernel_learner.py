@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 from sklearn.utils import check_random_state
 
-from nearwise._common.checks import not_negative, one_of, positive
+from nearwise._common.checks import finite, not_negative, one_of, positive
 from nearwise._common.reading import symmetric
 from nearwise._common.types import Array, Index
 from nearwise.learners import _kernel_bases, _side
@@ -267,14 +267,20 @@ class KernelLearner(Learner):
             return self._single_kernel(names[0], gamma)
         if not names:
             raise ValueError("kernel must name at least one kernel, got an empty list")
-        if self.kernel_params:
+        if self._own_parameters():
             raise ValueError("kernel_params belong to one kernel, and must be None beside a sum of kernels")
         if "precomputed" in names:
             raise ValueError("kernel='precomputed' cannot be a part of a sum; add the matrices before fit")
         return SumKernel.of([self._single_kernel(name, gamma) for name in names], X)
 
+    def _own_parameters(self) -> dict[str, Any]:
+        """`kernel_params`."""
+        if not isinstance(self.kernel_params, Mapping | None):
+            raise TypeError(f"kernel_params must be parameters by name or None, got {self.kernel_params!r}")
+        return dict(self.kernel_params or {})
+
     def _single_kernel(self, name: Any, gamma: float | None) -> InputKernel:
-        parameters = dict(self.kernel_params or {})
+        parameters = self._own_parameters()
         if not isinstance(name, str):
             if not callable(name):
                 raise TypeError(f"kernel must be a name or a function of two rows, got {type(name).__name__}")
@@ -285,8 +291,10 @@ class KernelLearner(Learner):
             parameters = {"gamma": gamma} | parameters
         if name in ("poly", "polynomial"):
             parameters = {"degree": self.degree} | parameters
+            positive(parameters["degree"], "degree")
         if name in ("poly", "polynomial", "sigmoid"):
             parameters = {"coef0": self.coef0} | parameters
+            finite(parameters["coef0"], "coef0")
         return InputKernel(name, parameters)
 
     def _gammas(self, X: Any) -> list[float | None]:
@@ -301,7 +309,7 @@ class KernelLearner(Learner):
         one_of(self.gamma, "gamma", ("auto", "scale"))
         variance = X.multiply(X).mean() - X.mean() ** 2 if sparse.issparse(X) else X.var()
         unit = 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
-        given = "gamma" in (self.kernel_params or {})
+        given = "gamma" in self._own_parameters()
         open_to_choice = self.gamma == "auto" and "rbf" in names and not given and self.penalty != np.inf
         return [float(factor * unit) for factor in GAMMAS] if open_to_choice else [unit]
 

@@ -29,6 +29,7 @@ from nearwise.solving.driver import solve
 from nearwise.solving.result import Record, Result, Status
 from nearwise.solving.thin import ThinFactor
 
+_ROUNDING = 1e-14  # differences of features, relative to these, that rounding makes
 _THIN = 200  # from this order of W on, its leading eigenpairs take less time than all of W
 
 
@@ -245,4 +246,9 @@ def _with_bounds(features: Array, rows: Constraints) -> Constraints:
 def _unit_scale(features: Array) -> float:
     """What makes the mean squared distance of two objects one."""
     spread = 2.0 * float(np.mean(np.sum((features - features.mean(axis=0)) ** 2, axis=1)))
+    if 0 < spread <= _ROUNDING**2 * float(np.mean(np.sum(features**2, axis=1))):
+        raise ValueError(
+            "in the space of the kernel all objects are the same but for rounding; subtract the means of the "
+            "features, or choose another kernel"
+        )
     return 1.0 / np.sqrt(spread) if spread > 0 else 1.0

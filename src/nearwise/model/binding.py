@@ -12,7 +12,7 @@ from scipy import sparse
 
 from nearwise._common.checks import not_negative, whole_number
 from nearwise._common.errors import RowsError
-from nearwise._common.reading import finite, symmetric
+from nearwise._common.reading import finite, numbers, symmetric
 from nearwise._common.types import Array, Index, Mask
 from nearwise._common.warning import warn
 from nearwise.linalg.eigenpairs import eigenpairs
@@ -250,7 +250,7 @@ def checked_features(features: ArrayLike) -> Array:
 
 def _checked_gamma(penalty: ArrayLike, constraints: Constraints) -> Array:
     """A penalty, or one per constraint, all positive."""
-    gamma = np.asarray(penalty, dtype=np.float64)
+    gamma = numbers(penalty, "penalty")
     if gamma.ndim and gamma.shape != (len(constraints),):
         raise ValueError(
             f"penalty must be one number or {len(constraints)} (one per constraint), got shape {gamma.shape}"

@@ -129,7 +129,8 @@ def triplets_from_targets(
     if count < 2:
         return Constraints()
     near = drawing.nearest_others(drawing.nearest_rows(X), known, known, count)
-    off = np.abs(targets[near] - targets[known, np.newaxis])
+    halves = targets / 2.0  # the difference of two targets may overflow
+    off = np.abs(halves[near] - halves[known, np.newaxis])
     order = np.argsort(off, axis=1, kind="stable")
     near, off = np.take_along_axis(near, order, axis=1), np.take_along_axis(off, order, axis=1)
     half = count // 2

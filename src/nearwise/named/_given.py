@@ -100,10 +100,13 @@ def fixed_pairs(fixed: ArrayLike | None, n: int) -> Index | None:
     """The fixed entries above the diagonal, (m, 2)."""
     if fixed is None:
         return None
-    pattern = np.asarray(fixed)
-    if pattern.shape != (n, n):
-        raise ValueError(f"fixed must have the shape of A, {(n, n)}, got {pattern.shape}")
-    pattern = pattern.astype(bool)
+    values = reading.numbers(fixed, "fixed")
+    if values.shape != (n, n):
+        raise ValueError(f"fixed must have the shape of A, {(n, n)}, got {values.shape}")
+    if np.isnan(values).any():
+        i, j = np.argwhere(np.isnan(values))[0]
+        raise ValueError(f"fixed[{i}, {j}] is nan, expected true or false")
+    pattern = values != 0
     if (pattern != pattern.T).any():
         i, j = np.argwhere(pattern != pattern.T)[0]
         raise ValueError(f"fixed must be symmetric, but fixed[{i}, {j}] and fixed[{j}, {i}] differ")
@@ -111,13 +114,12 @@ def fixed_pairs(fixed: ArrayLike | None, n: int) -> Index | None:
 
 
 def weights(values: ArrayLike | None, n: int) -> Array | None:
-    """n weights > 0 of the variables, or n x n weights >= 0 of the entries."""
+    """n weights of the variables, whose products are numbers, or n x n weights >= 0 of the entries."""
     if values is None:
         return None
     array = reading.numbers(values, "weights")
     if array.ndim != 2:
-        expected = "a finite number > 0"
-        return reading.column(array, n, "weight", reading.positive, expected, unit="variable")
+        return reading.column(array, n, "weight", reading.is_weight, reading.A_WEIGHT, unit="variable")
     if array.shape != (n, n):
         raise ValueError(f"weights must be {n} numbers or a {n} x {n} matrix, got shape {array.shape}")
     matrix = reading.symmetric(values, "weights")

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from nearwise._common import reading
-from nearwise._common.types import Array
+from nearwise._common.types import Array, Mask
 from nearwise._common.warning import warn
 from nearwise.model import constraints
 from nearwise.model.divergences import Divergence, Frobenius
@@ -27,6 +27,7 @@ from nearwise.solving.driver import solve
 from nearwise.solving.result import Status
 
 _MAX_ITER = 200
+_LARGEST_VARIANCE = 1e200  # and one over the smallest: multipliers are divided by it
 _SLACK = 1.0  # penalty of a diagonal entry where not all of them can be met
 
 
@@ -57,7 +58,7 @@ def nearest_correlation(
         result is F F^T with rows of F of unit length. Under LogDet and von Neumann, A is cut to its leading
         `rank` eigenvalues, and their range is kept.
     fixed : entries of A to keep as they are: (n, n) array that is true (not zero) there, Frobenius only
-    weights : Frobenius only. n positive numbers: the squared change of entry (i, j) counts
+    weights : Frobenius only. n numbers from 1e-50 to 1e50: the squared change of entry (i, j) counts
         weights[i] * weights[j] times. Or a symmetric (n, n) array of numbers >= 0: it counts weights[i, j]
         times, which takes longer; where that is zero, A plays no part.
     tol : the certificate's relative gap, and violation of fixed entries, at which it is solved
@@ -125,9 +126,14 @@ def nearest_covariance(
     ----------
     A : (n, n) symmetric array, pandas frame or scipy sparse matrix with a positive diagonal, NaN where a
         covariance is not known
-    variances : n positive numbers s_i^2, the diagonal of the result; by default that of A
+    variances : n numbers s_i^2 from 1e-200 to 1e200, the diagonal of the result; by default that of A
     divergence, rank, fixed, weights, tol : as for `nearest_correlation`
     min_eigenvalue : the smallest eigenvalue that the correlation matrix of the result may have
+
+    Returns
+    -------
+    `NearestMatrix`. `certificate` is that of the correlation matrix; `dual` is about entries of the
+    covariance matrix, while the units s_i stay as they are.
 
     >>> import nearwise as nw
     >>> nw.nearest_covariance([[4, 2, 0], [2, 1, 1], [0, 1, 1]]).matrix.round(3)
@@ -140,19 +146,25 @@ def nearest_covariance(
     if missing is not None:
         matrix[missing] = np.nan
     given = np.diag(matrix) if variances is None else variances
-    squares = reading.column(
-        given, len(matrix), "variance", reading.positive, "a finite number > 0", unit="variable"
-    )
+    n, expected = len(matrix), f"a number from {1 / _LARGEST_VARIANCE:g} to {_LARGEST_VARIANCE:g}"
+    squares = reading.column(given, n, "variance", _is_variance, expected, unit="variable")
     deviations = np.sqrt(squares)
     scaled = matrix / deviations[:, None] / deviations
     labelled = scaled if frame is None else frame(scaled)
     found = nearest_correlation(labelled, divergence, rank, fixed, weights, tol, min_eigenvalue)
-    found = replace(found, diagonal=squares)
+    units = np.outer(deviations, deviations)
+    pairs = _given.fixed_pairs(fixed, n)
+    of_rows = squares if pairs is None else np.concatenate([squares, units[tuple(pairs.T)]])
+    found = replace(found, diagonal=squares, dual=found.dual / of_rows)
     if found.stored_factor is not None:
         return replace(found, stored_factor=found.stored_factor * deviations[:, None], stored_matrix=None)
-    X = deviations[:, None] * found.array * deviations
+    X = found.array * units
     np.fill_diagonal(X, squares)
     return replace(found, stored_matrix=X)
+
+
+def _is_variance(values: Array) -> Mask:
+    return (values >= 1 / _LARGEST_VARIANCE) & (values <= _LARGEST_VARIANCE)
 
 
 def _of_any_rank(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from nearwise._common import reading
 from nearwise._common.errors import RowsError
 from nearwise._common.types import Array, Index
 
+_LARGEST = 1e300  # entries of a matrix, so that its eigenvalues are numbers
 _SEMIDEFINITE = 1e-10  # negative eigenvalues up to this multiple of the largest are rounding
 
 
@@ -45,13 +47,16 @@ def signs(y: ArrayLike, m: int) -> Array:
 def semidefinite(matrix: ArrayLike, d: int, name: str, definite: bool = False) -> NDArray[Any]:
     """A Hermitian positive semidefinite, or definite, d x d matrix; real where its imaginary part is zero."""
     M = square(matrix, d, name)
-    asymmetry = np.abs(M - M.conj().T).max()
-    if asymmetry > 1e-8 * np.abs(M).max():
+    largest = float(np.abs(M).max())
+    if largest > _LARGEST:
+        raise ValueError(f"{name} has an entry of size {largest:.3g}, too large to compute with")
+    asymmetry, rounding = np.abs(M - M.conj().T).max(), reading.rounding(matrix)
+    if asymmetry > max(1e-8, rounding) * largest:
         raise ValueError(f"{name} must be symmetric, or Hermitian, but entries differ by {asymmetry:.3g}")
     M = (M + M.conj().T) / 2
     values = np.linalg.eigvalsh(M)
     least = float(values[0])
-    if (definite and least <= 0.0) or least < -_SEMIDEFINITE * max(float(values[-1]), 0.0):
+    if (definite and least <= 0.0) or least < -max(_SEMIDEFINITE, rounding) * max(float(values[-1]), 0.0):
         kind = "definite" if definite else "semidefinite"
         raise ValueError(f"{name} must be positive {kind}, but has the eigenvalue {least:.3g}")
     return M
@@ -94,6 +99,22 @@ def added(total: float, terms: Array) -> float:
     if len(terms) == 1:
         return total + float(terms[0])
     return float(np.add.accumulate(np.concatenate([[total], terms]))[-1])
+
+
+def with_squares(total: float, errors: Array) -> float:
+    """The same of the squares of errors; inf where these are too large."""
+    with np.errstate(over="ignore"):
+        return added(total, np.square(errors))
+
+
+def predicted(form: Callable[[], Array], single: bool, name: str) -> Any:
+    """The values of a quadratic form, or the row of the vectors `name` for which there is none."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = form()
+    wrong = np.flatnonzero(~np.isfinite(values))
+    if wrong.size:
+        raise not_finite(int(wrong[0]), name)
+    return answer(values, single)
 
 
 def answer(values: Array, single: bool) -> Any:

@@ -53,7 +53,7 @@ class ExponentiatedGradient:
 
     Attributes
     ----------
-    total_loss : sum of (tr(W A) - y)^2, each before its update
+    total_loss : sum of (tr(W A) - y)^2, each before its update; inf where too large
     n_updates : examples seen
     """
 
@@ -92,8 +92,7 @@ class ExponentiatedGradient:
 
     def predict(self, A: ArrayLike) -> float:
         """tr(W A)."""
-        instance, is_square = self._read(A)
-        return self._value(instance, is_square)
+        return self._value(*self._read(A))
 
     def update(self, A: ArrayLike, y: float) -> float:
         """Learn that tr(W A) is y; returns tr(W A) before that."""
@@ -104,9 +103,10 @@ class ExponentiatedGradient:
         value = self._value(instance, is_square)
         extent = _range(instance, is_square)
         largest = max(self._range, extent)
-        rate = self._rate(largest)
+        rate = float(self._rates(np.array([largest]))[0])
         delta = 2.0 * rate * (value - target)
-        self._refuse_overflow(delta * extent)
+        if not _is_usable(rate) or self._overflows(delta * extent):
+            raise ValueError(f"the instance{_OVERFLOW}")
         if is_square:
             self._state.add_square(instance, -delta)
         else:
@@ -149,7 +149,8 @@ class ExponentiatedGradient:
         Parameters
         ----------
         comparator : U
-        comparator_loss : L_U, where examples are not kept and the learning rate was given
+        comparator_loss : L_U, for a learning rate that was given; by default that of the examples, which must
+            have been kept
         """
         if not self.normalised:
             raise ValueError("lemma 3.2 is about normalised=True")
@@ -160,11 +161,17 @@ class ExponentiatedGradient:
         values, V = np.linalg.eigh(self._start)
         log_start = (V * np.log(values)) @ V.conj().T
         divergence = max(float(u @ np.log(u) - np.sum(U * log_start.conj()).real), 0.0)
-        if comparator_loss is not None and self.learning_rate is not None:
-            spare = 2.0 - self.learning_rate * self._range**2
-            weight = 0.0 if comparator_loss == 0.0 else (2.0 / spare if spare > 0.0 else math.inf)
-            too_fast = spare < -1e-12
-            return math.inf if too_fast else weight * comparator_loss + divergence / self.learning_rate
+        if comparator_loss is not None:
+            if self.learning_rate is None:
+                raise ValueError(
+                    "comparator_loss goes with a learning_rate that was given; the default one needs "
+                    "keep_examples=True, and no comparator_loss"
+                )
+            loss = checks.not_negative(comparator_loss, "comparator_loss")
+            spare = 2.0 - self.learning_rate * self._range * self._range
+            if spare < -_AT_THE_LIMIT or (spare <= _AT_THE_LIMIT and loss > 0.0):
+                return math.inf
+            return (2.0 / spare * loss if loss > 0.0 else 0.0) + divergence / self.learning_rate
         if self._examples is None:
             raise ValueError("keep_examples=False: pass comparator_loss, and give a learning_rate")
         fixed = None if self.learning_rate is None else self._range
@@ -176,7 +183,10 @@ class ExponentiatedGradient:
 
         with np.errstate(over="ignore"):
             extents = np.maximum(np.maximum.accumulate(np.square(x).sum(axis=1)), self._range)
-        rates = np.array([self._rate(extent) for extent in extents]) if len(x) else np.empty(0)
+        rates = self._rates(extents)
+        unusable = np.flatnonzero(~_is_usable(rates))
+        if unusable.size:
+            raise _overflow(int(unusable[0]), rows)
         feedback = squares_of(x, np.zeros(len(x), np.int8), y, rates)
         values = np.empty(len(x))
 
@@ -187,28 +197,26 @@ class ExponentiatedGradient:
 
         done = self._state.follow(len(x), step)
         if done < len(x):
-            if rows:
-                raise RowsError([done], before="row ", after=_OVERFLOW)
-            raise ValueError(f"the instance{_OVERFLOW}")
+            raise _overflow(done, rows)
         self._range = float(extents[-1]) if len(x) else self._range
         self._note(x, y, values, rates, extents)
         return values
 
     def _note(self, instances: NDArray[Any], y: Array, values: Array, rates: Array, extents: Array) -> None:
-        self.total_loss = _arguments.added(self.total_loss, np.square(values - y))
+        self.total_loss = _arguments.with_squares(self.total_loss, values - y)
         self.n_updates += len(y)
         if self._examples is not None:
             self._examples.add(instances, y, rates, extents)
 
-    def _rate(self, extent: float) -> float:
-        """The learning rate given, or the one that lemma 3.2 asks for."""
+    def _rates(self, extents: Array) -> Array:
+        """The learning rate given, or those that lemma 3.2 asks for; not finite or 0 out of its range."""
         if self.learning_rate is not None:
-            return self.learning_rate
-        if extent == 0.0:
-            return 1.0  # multiples of the identity: no rate matters
+            return np.full(len(extents), self.learning_rate)
         # 2c / (r^2 (2 + c)) = 2 / (r^2 + 2 r^2 / c), and r^2 / c stays finite where c is not
-        slack = extent * math.sqrt(self.comparator_loss / (2.0 * math.log(max(self.dimension, 2))))
-        return 2.0 / (extent * extent + 2.0 * slack)
+        per_range = math.sqrt(self.comparator_loss / (2.0 * math.log(max(self.dimension, 2))))
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            rates = 2.0 / (extents * extents + 2.0 * (extents * per_range))
+        return np.where(extents == 0.0, 1.0, rates)  # multiples of the identity: no rate matters
 
     def _weights(self) -> Array:
         """The eigenvalues of W."""
@@ -220,9 +228,14 @@ class ExponentiatedGradient:
 
     def _value(self, instance: NDArray[Any], is_square: bool) -> float:
         V, weights = self._state.vectors, self._weights()
-        if is_square:
-            return float(weights @ np.square(np.abs(V @ instance)))
-        return float(weights @ np.sum((V @ instance) * V.conj(), axis=1).real)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if is_square:
+                value = float(weights @ np.square(np.abs(V @ instance)))
+            else:
+                value = float(weights @ np.sum((V @ instance) * V.conj(), axis=1).real)
+        if not math.isfinite(value):
+            raise ValueError(f"the value of the instance is {value}, not a finite number; scale the instance")
+        return value
 
     def _read(self, A: Any) -> tuple[NDArray[Any], bool]:
         """A vector x and True for x x^*, or a Hermitian matrix and False."""
@@ -237,16 +250,28 @@ class ExponentiatedGradient:
                 return x, True
             return _arguments.vectors(A, d, "the vector")[0][0], True
         matrix = _arguments.square(A, d, "the instance")
-        matrix = (matrix + matrix.conj().T) / 2
+        matrix = matrix / 2 + matrix.conj().T / 2
         root = _root_of_square(matrix)
         return (matrix, False) if root is None else (root, True)
 
-    def _refuse_overflow(self, change: float) -> None:
+    def _overflows(self, change: float) -> bool:
+        """Whether the exponent may not change by so much."""
         from nearwise.linalg.loops.online_spectral import CEILING
 
         too_large = not self.normalised and self._state.values[-1] + abs(change) > CEILING
-        if not math.isfinite(change) or too_large:
-            raise ValueError(f"the instance{_OVERFLOW}")
+        return too_large or not math.isfinite(change)
+
+
+def _is_usable(rate: Any) -> Any:
+    """Whether steps of such a rate are numbers, and not all zero."""
+    return np.isfinite(rate) & (rate > 0.0)
+
+
+def _overflow(row: int, rows: bool) -> ValueError:
+    """What to raise; `rows` says whether the user gave rows."""
+    if rows:
+        return RowsError([row], before="row ", after=_OVERFLOW)
+    return ValueError(f"the instance{_OVERFLOW}")
 
 
 def _pair_squares(pairs: NDArray[np.int64], d: int) -> Array:
@@ -261,7 +286,7 @@ def _range(instance: NDArray[Any], is_square: bool) -> float:
     if is_square:
         return float(np.square(np.abs(instance)).sum())
     values = np.linalg.eigvalsh(instance)
-    return float(values[-1] - values[0])
+    return float(values[-1]) - float(values[0])  # inf where that is too large
 
 
 def _root_of_square(A: NDArray[Any]) -> NDArray[Any] | None:
@@ -293,7 +318,8 @@ class Examples:
             values, sizes = self._values(U, instances)
             errors = values - y
             errors[np.abs(errors) <= _ROUNDING * self.dimension * (sizes + np.abs(y))] = 0.0
-            spare = 2.0 - rates * np.square(extents if extent is None else extent)
+            with np.errstate(over="ignore"):
+                spare = 2.0 - rates * np.square(extents if extent is None else extent)
             if np.any(spare < -_AT_THE_LIMIT):
                 return math.inf
             wrong = errors != 0.0

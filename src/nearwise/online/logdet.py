@@ -33,7 +33,7 @@ class LogDetOnline:
 
     Attributes
     ----------
-    total_loss : sum of (p - y)^2, of each distance before its update
+    total_loss : sum of (p - y)^2, of each distance before its update; inf where too large
     n_updates : examples seen
     """
 
@@ -62,7 +62,8 @@ class LogDetOnline:
     def predict(self, z: ArrayLike) -> Any:
         """z^T M z, for a vector or rows of vectors."""
         rows, single = _arguments.vectors(z, self.dimension, "z")
-        return _arguments.answer(np.square(rows @ self._state.transposed.T).sum(axis=1), single)
+        factor = self._state.transposed.T
+        return _arguments.predicted(lambda: np.square(rows @ factor).sum(axis=1), single, "z")
 
     def update(self, z: ArrayLike, y: ArrayLike) -> Any:
         """Learn that the squared length of z is y; returns its squared length before that.
@@ -78,6 +79,6 @@ class LogDetOnline:
         done = self._state.follow(feedback, found)
         if done < m:
             raise _arguments.not_finite(done, "z")
-        self.total_loss = _arguments.added(self.total_loss, np.square(found - wanted))
+        self.total_loss = _arguments.with_squares(self.total_loss, found - wanted)
         self.n_updates += m
         return _arguments.answer(found, single)

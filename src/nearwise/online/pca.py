@@ -66,8 +66,9 @@ class OnlinePCA:
     def predict(self, x: ArrayLike) -> Any:
         """The loss (d - k) x^T W x, for a vector or rows of vectors."""
         rows, single = _arguments.vectors(x, self.dimension, "x")
-        left_out = np.square(rows @ self._state.vectors.T) @ self._weights()
-        return _arguments.answer((self.dimension - self.n_components) * left_out, single)
+        vectors, weights = self._state.vectors, self._weights()
+        left_out = self.dimension - self.n_components
+        return _arguments.predicted(lambda: left_out * (np.square(rows @ vectors.T) @ weights), single, "x")
 
     def update(self, x: ArrayLike) -> Any:
         """Learn from a vector, or from rows in their order; returns the losses before each update.

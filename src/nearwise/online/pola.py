@@ -30,7 +30,7 @@ class Pola:
     Attributes
     ----------
     threshold : b
-    total_loss : sum of max(0, 1 - y (b - z^T W z))^2, of each example before its update
+    total_loss : sum of max(0, 1 - y (b - z^T W z))^2, of each example before its update; inf where too large
     n_updates : examples seen
     """
 
@@ -57,8 +57,8 @@ class Pola:
     def predict(self, z: ArrayLike) -> Any:
         """z^T W z, for a vector or rows of vectors; similar pairs are those below the threshold."""
         rows, single = _arguments.vectors(z, self.dimension, "z")
-        squares = np.square(rows @ self._state.vectors.T)
-        return _arguments.answer(squares @ self._state.values, single)
+        values, vectors = self._state.values, self._state.vectors
+        return _arguments.predicted(lambda: np.square(rows @ vectors.T) @ values, single, "z")
 
     def update(self, z: ArrayLike, y: ArrayLike) -> Any:
         """Learn that a pair with difference z is similar (y = +1) or not (-1); returns z^T W z before that.
@@ -83,6 +83,6 @@ class Pola:
         if done < m:
             raise _arguments.not_finite(done, "z")
         self.threshold = float(threshold[0])
-        self.total_loss = _arguments.added(self.total_loss, np.square(errors))
+        self.total_loss = _arguments.with_squares(self.total_loss, errors)
         self.n_updates += m
         return _arguments.answer(found, single)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from nearwise._common.checks import positive, whole_number_or_none
+from nearwise._common.checks import positive, whole_number, whole_number_or_none
 from nearwise._common.types import Array
 from nearwise.model.divergences import LogDet
 from nearwise.model.formulation import Formulation, Iterate, prior_point
@@ -68,6 +68,7 @@ class Newton:
         whole_number_or_none(self.hessian_rows, "hessian_rows")
         positive(self.radius, "radius")
         positive(self.stiffness, "stiffness")
+        whole_number(self.seed, "seed", least=0)
 
     def iterates(self, form: Formulation, start: Array | None = None) -> Iterator[Iterate]:
         """Points of decreasing objective; first the prior, or `start start^T` where it is given.

@@ -16,7 +16,7 @@ from typing import ClassVar, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from nearwise._common.checks import one_of, positive
+from nearwise._common.checks import one_of, positive, whole_number
 from nearwise._common.types import Array, Index
 from nearwise.model.divergences import LogDet, VonNeumann
 from nearwise.model.formulation import Formulation, Iterate
@@ -129,6 +129,7 @@ def check_schedule(schedule: Schedule) -> None:
     one_of(schedule.order, "order", _ORDERS)
     if schedule.multiplier_tol is not None:
         positive(schedule.multiplier_tol, "multiplier_tol", " or None")
+    whole_number(schedule.seed, "seed", least=0)
 
 
 def sweeps(engine: Engine, form: Formulation, schedule: Schedule) -> Iterator[Iterate]:

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from nearwise._common.checks import whole_number
 from nearwise._common.threads import one_blas_thread
 from nearwise._common.types import Array
 from nearwise.linalg.conjugate import conjugate_gradients
@@ -53,6 +54,9 @@ class ThinFactor:
     """
 
     rounds: int = 25
+
+    def __post_init__(self) -> None:
+        whole_number(self.rounds, "rounds")
 
     def iterates(self, form: Formulation) -> Iterator[Iterate]:
         """One point for every computation of leading eigenpairs, the matrix 0 first."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from nearwise._common import checks
 from nearwise._common.types import Array, Index
 from nearwise.learners.coordinate_metrics import DiagonalMetric
 from nearwise.learners.metric import Metric
@@ -102,7 +103,7 @@ def class_recall(
     labelled = np.flatnonzero(codes >= 0)
     asked = labelled if queries is None or not len(queries) else queries
     others = None if among is None or not len(among) else among
-    asked = sample(asked, LARGEST_SAMPLE, np.random.RandomState(seed))
+    asked = sample(asked, LARGEST_SAMPLE, np.random.RandomState(checks.seed(seed)))
     known = asked if others is None else others
     if len(known) < 2:
         raise Missing("There are too few labelled rows to have neighbours.")
@@ -123,7 +124,7 @@ def measured_distances(model: Any, X: Any, constraints: Constraints, seed: int =
         raise Missing("No distances were measured.")
     before, after = _both(model, X)
     pairs = np.concatenate([block.object_ids for block in blocks])
-    rows = sample(np.arange(len(pairs)), POINTS, np.random.RandomState(seed))
+    rows = sample(np.arange(len(pairs)), POINTS, np.random.RandomState(checks.seed(seed)))
     pairs, given = pairs[rows], np.sqrt(np.concatenate([block.bounds for block in blocks])[rows])
     old, new = (np.sqrt(np.maximum(distance.pairs(*pairs.T), 0.0)) for distance in (before, after))
     sizes = np.where(given > 0, given, 1.0)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nearwise._common import checks
 from nearwise._common.types import Array, Index
 from nearwise.study.before_after import Missing, measures
 from nearwise.study.evaluation import Distance, nearest_rows
@@ -71,7 +72,7 @@ def examples(
     rows, others = (every if part is None or not len(part) else part for part in (asked, among))
     if len(others) < 2:
         raise Missing("There are too few rows to have neighbours.")
-    order = np.random.RandomState(seed).permutation(rows)[:_ASKED]
+    order = np.random.RandomState(checks.seed(seed)).permutation(rows)[:_ASKED]
     k = min(NEIGHBORS, len(others) - int(np.isin(order, others).any()))
     old, new = (_nearest(distance, order, others, k) for distance in (before, after))
     if new is None:

@@ -51,7 +51,7 @@ class Fitted:
 
     def read(
         self,
-        source: str,
+        source: str | os.PathLike[str],
         *,
         features: Sequence[str] = (),
         least: int = 1,

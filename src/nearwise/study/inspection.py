@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from nearwise._common import checks
 from nearwise._common.types import Array, Index
 from nearwise.learners.coordinate_metrics import DiagonalMetric
 from nearwise.learners.metric import Metric, dense_product
@@ -160,11 +161,12 @@ def convergence(model: Any) -> Convergence:
 
 def label_pairs(y: ArrayLike, n_pairs: int = PAIRS, seed: int = 0) -> tuple[Index, NDArray[np.bool_]]:
     """Random pairs of rows with a label, half of them of equal labels where possible, and which are those."""
+    count = checks.whole_number(n_pairs, "n_pairs")
     codes, _ = label_codes(labelling.cleaned(np.asarray(y, dtype=object)))
     known = np.flatnonzero(codes >= 0)
     if known.size < 2:
         raise Missing("Fewer than two rows have a label.")
-    return labelled_pairs(codes, known, n_pairs, seed)
+    return labelled_pairs(codes, known, count, checks.seed(seed))
 
 
 def label_codes(labels: Sequence[Any]) -> tuple[Index, tuple[str, ...]]:
@@ -180,6 +182,7 @@ def has_label(label: Any) -> bool:
 
 def classes(y: Sequence[Any], most: int = COLOURS) -> Classes:
     """The most frequent labels, sorted, each as a class of its own, and the others together."""
+    checks.whole_number(most, "most")
     texts = [label_text(label) if has_label(label) else None for label in labelling.cleaned(y)]
     sizes = Counter(text for text in texts if text is not None)
     frequent = sorted(sizes, key=lambda text: (-sizes[text], _by_value(text)))[:most]
@@ -195,6 +198,7 @@ def classes(y: Sequence[Any], most: int = COLOURS) -> Classes:
 
 def ranges(values: Sequence[Any], most: int = RANGES) -> Classes | None:
     """Numbers as ranges that hold about equally many; None where they are not numbers, or too few differ."""
+    checks.whole_number(most, "most")
     found = np.full(len(values), np.nan)
     for row, value in enumerate(values):
         if has_label(value):
@@ -249,12 +253,14 @@ def maps(
 
     The rows `first` come before others into a sample.
     """
+    checks.whole_number(n_points, "n_points", least=2)
+    random = np.random.RandomState(checks.seed(seed))
     before, after = measures(model, X)
     if after.n_rows < 2:
         raise Missing("A map needs two rows or more.")
     rows = np.arange(after.n_rows)
     if len(rows) > n_points:
-        rows = np.random.RandomState(seed).permutation(len(rows))
+        rows = random.permutation(len(rows))
         if first is not None:
             rows = np.concatenate([first, rows[~np.isin(rows, first)]])
         rows = np.sort(rows[:n_points])
@@ -311,7 +317,7 @@ def feature_shares(model: Any, X: Any, names: Sequence[str] | None = None, seed:
         raise Missing("Only a distance that is linear in the features can be divided among them.")
     named = input_names(model, names, metric.n_features)
     rows = rows_of(model, X)
-    pairs = np.random.RandomState(seed).randint(rows.shape[0], size=(2, SHARE_PAIRS))
+    pairs = np.random.RandomState(checks.seed(seed)).randint(rows.shape[0], size=(2, SHARE_PAIRS))
     old, new = (_carried(found, rows, *pairs) for found in (start_metric(learner, rows), metric))
     totals = float(old.sum()), float(new.sum())
     if not all(np.isfinite(total) and total > 0 for total in totals):

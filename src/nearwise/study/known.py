@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from nearwise._common import checks
 from nearwise._common.errors import Refused, RowsError
+from nearwise._common.files import path_text
 from nearwise._common.reading import id_list
 from nearwise._common.types import Index
 from nearwise.data import tables
@@ -96,12 +99,12 @@ class Known:
 
 
 def from_files(
-    data: str,
+    data: str | os.PathLike[str],
     *,
     labels: str | None = None,
-    pairs: str | None = None,
-    triplets: str | None = None,
-    distances: str | None = None,
+    pairs: str | os.PathLike[str] | None = None,
+    triplets: str | os.PathLike[str] | None = None,
+    distances: str | os.PathLike[str] | None = None,
     squared: bool = False,
     similar_above: float | None = None,
     conflicts: str | None = None,
@@ -143,9 +146,9 @@ def from_files(
 def with_files(
     table: Table,
     *,
-    pairs: str | None = None,
-    triplets: str | None = None,
-    distances: str | None = None,
+    pairs: str | os.PathLike[str] | None = None,
+    triplets: str | os.PathLike[str] | None = None,
+    distances: str | os.PathLike[str] | None = None,
     squared: bool = False,
     similar_above: float | None = None,
     conflicts: str | None = None,
@@ -154,16 +157,26 @@ def with_files(
     thousands: str | None = None,
 ) -> Known:
     """A table, with its labels as classes, and what files say about it; parameters as in `from_files`."""
+    if not isinstance(table, Table):
+        raise TypeError(f"table must be a Table, got {type(table).__name__}; arrays are for from_arrays")
     if conflicts is not None and conflicts not in CONFLICTS:
         raise Refused(
             f"conflicts must be one of {', '.join(map(repr, CONFLICTS))} or None, got {conflicts!r}"
         )
+    if roles is not None and not isinstance(roles, Mapping):
+        raise TypeError(f"roles must be columns by role, as in {{'first': 'left'}}, got {roles!r}")
+    if squared and distances is None:
+        raise Refused("squared says what the numbers in distances are; give distances")
+    if similar_above is not None:
+        _check_threshold(similar_above, pairs is not None)
     how = Reading(roles or {}, similar_above, conflicts, squared, decimal, thousands)
     # rows that are numbered with those that are left out are called by these numbers
     ids = table.row_names if table.ids is not None or table.rows is not None else None
     objects = Objects(len(table.X), ids, table.left_out)
     files = {"pairs": pairs, "triplets": triplets, "distances": distances}
-    sides = tuple(READERS[kind](file, objects, how) for kind, file in files.items() if file is not None)
+    sides = tuple(
+        READERS[kind](path_text(file, kind), objects, how) for kind, file in files.items() if file is not None
+    )
     used = {role for side in sides for role in side.roles}
     for role, column in how.roles.items():
         if role not in used:
@@ -257,6 +270,15 @@ def _as_number(label: str) -> float | None:
     """The number that a text is, with a decimal point or comma."""
     value = number(label)
     return number(label, Numerals(",")) if value is None else value
+
+
+def _check_threshold(similar_above: Any, has_pairs: bool) -> None:
+    try:
+        checks.finite(similar_above, "similar_above")
+    except ValueError as error:
+        raise Refused(str(error)) from None
+    if not has_pairs:
+        raise Refused("similar_above says which ratings in pairs are similar; give pairs")
 
 
 def _check_magnitudes(table: Table) -> None:

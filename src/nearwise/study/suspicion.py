@@ -21,7 +21,6 @@ from nearwise.study.evaluation import LARGEST_SAMPLE, Distance, nearest_rows
 from nearwise.study.known import Known
 from nearwise.study.outcome import Outcome
 
-_ACTIVE = ("=", "+", "-", "@", "\t", "\r", "\n")  # what a spreadsheet takes for the start of a formula
 _NEIGHBORS, _FEWEST = 10, 5  # nearest rows that are asked about a label, and with how many it is worth it
 _OTHERS, _OWN = 0.8, 0.1  # shares of them of one other class, and of the row's own, from which on it is one
 _PAIRS = 0.5  # the share of pairs of the other kind beyond which a pair lies
@@ -89,7 +88,7 @@ def left_out(known: Known) -> str | None:
 
 
 def as_columns(found: Iterable[Suspect], known: Known) -> dict[str, NDArray[np.object_]]:
-    """Suspects as columns of a table file, in the user's names; no cell is a formula to a spreadsheet."""
+    """Suspects as columns of a table, in the user's names; `tables.write_columns` takes care of formulas."""
     objects = ("object_1", "object_2", "object_3", "object_4")
     names = ("kind", *objects, "given", "suggested", "score", "reason", "source", "held_out")
     lines = []
@@ -97,7 +96,7 @@ def as_columns(found: Iterable[Suspect], known: Known) -> dict[str, NDArray[np.o
         called = [known.name(row) for row in suspect.rows] + [""] * (4 - len(suspect.rows))
         texts = [suspect.kind, *called, suspect.given, suspect.suggested]
         ends = [suspect.why, suspect.where, "yes" if suspect.held_out else "no"]
-        lines.append([*map(inert, texts), round(suspect.score, 3), *map(inert, ends)])
+        lines.append([*texts, round(suspect.score, 3), *ends])
     return {name: np.array([line[k] for line in lines], dtype=object) for k, name in enumerate(names)}
 
 
@@ -203,8 +202,3 @@ def _key(block: Block, place: int) -> tuple[str, int, tuple[int, ...]]:
 def _held(constraints: Constraints) -> set[tuple[str, int, tuple[int, ...]]]:
     blocks = [block for block in constraints.blocks if not block.of_kind.shares_objects]
     return {_key(block, place) for block in blocks for place in range(len(block))}
-
-
-def inert(text: str) -> str:
-    """The text of a cell, with a quotation mark before it where a spreadsheet would compute it."""
-    return f"'{text}" if text.startswith(_ACTIVE) else text

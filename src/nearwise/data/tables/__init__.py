@@ -6,10 +6,12 @@ one. Formats are in files of their own: text in `_text`, the others in `_binary`
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from nearwise._common.files import path_text
 from nearwise.data.tables._binary import open_arrays, open_dataset, open_parquet
 from nearwise.data.tables._kinds import CATEGORY, CONVERSIONS, NUMBER
 from nearwise.data.tables._output import check_target, write, write_columns
@@ -68,7 +70,7 @@ _OTHERS = (".xlsx", ".xls", ".ods", ".json", ".jsonl", ".pkl", ".pickle", ".feat
 
 
 def read(
-    source: str,
+    source: str | os.PathLike[str],
     *,
     labels: str | None = None,
     ids: str | None = None,
@@ -98,7 +100,8 @@ def read(
     labels : the column of labels
     ids : the column of ids
     ids_optional : there are no ids where the file has no such column, instead of an error
-    ids_hint : where no ids are asked for, the column of ids, if the file has it and its ids are all different
+    ids_hint : where no ids are asked for, the column of ids beside `known` or given features, if the file has
+        it and its ids are all different
     drop : columns to leave out
     features : the columns to use; by default all others
     known : names of features that a model knows; the others are left out, and none of these may be missing
@@ -117,7 +120,7 @@ def read(
     kinds : the kind of every column in a model, as in `Table.kinds`, by name: they are read as that, and
         `categorical`, `convert` and `categories` have no say
     """
-    file = open_file(source, wanted=wanted(decimal, thousands))
+    file = open_file(path_text(source, "source"), wanted=wanted(decimal, thousands))
     choice = select(file, labels, ids, ids_optional, ids_hint, drop, features, known)
     named = [file.columns[column] for column in find_columns(file, categories)]
     wishes = handling(missing, categorical, convert, named)

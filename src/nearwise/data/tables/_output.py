@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nearwise._common.files import write_whole
+from nearwise._common.files import path_text, write_whole
 from nearwise.data.tables._table import TableError, refuse_duplicate_names
 
 WRITTEN = (".csv", ".tsv", ".json", ".parquet", ".npy", ".npz")
@@ -40,7 +41,7 @@ def check_target(target: str, formats: Sequence[str] = WRITTEN) -> None:
 
 
 def write(
-    target: str,
+    target: str | os.PathLike[str],
     names: Sequence[str],
     X: ArrayLike,
     *,
@@ -62,6 +63,7 @@ def write(
     ids, labels : one per row; the columns "id" and "label". An .npy file cannot hold them.
     force : replace a file that exists
     """
+    target = path_text(target, "target")
     check_target(target)
     matrix = np.asarray(X, dtype=np.float64)
     beside = {"id": ids, "label": labels}

@@ -65,8 +65,8 @@ def implicit_ratio(p: float, y: float, eta: float) -> float:
 def follow_logdet(feedback: Feedback, state: Array, values: Array, scratch: Array) -> int:
     """Update `state` row by row and note each row's value before; scratch holds 6 vectors.
 
-    Returns the number of rows done: fewer than all where a value is not a finite number, with the rows
-    before that one applied.
+    Returns the number of rows done: fewer than all where a value or a change is not a finite number, with the
+    rows before that one applied.
     """
     x, image, other = scratch[0], scratch[1], scratch[2]
     diagonal, above, sums = scratch[3], scratch[4], scratch[5]
@@ -92,7 +92,10 @@ def follow_logdet(feedback: Feedback, state: Array, values: Array, scratch: Arra
         eta = feedback.rate[t] / unit / unit
         if not compares:
             ratio = implicit_ratio(first, y, eta)
-            _multiply(state, image, (ratio - 1.0) / first, ratio, diagonal, above, sums)
+            weight = (ratio - 1.0) / first
+            if not math.isfinite(weight) or ratio <= 0.0:
+                return t
+            _multiply(state, image, weight, ratio, diagonal, above, sums)
             continue
         pair_eigenvalues(1.0, -1.0, first, second, _dot(image, other), eigenvalues)
         step = projection_step(eigenvalues, 2, relation, y, 1.0 / eta, False, False, 0.0)
