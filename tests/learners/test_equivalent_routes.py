@@ -1,0 +1,53 @@
+"""The same question asked in two ways has the same answer: units, containers, blocks, weights and labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import nearwise as nw
+from nearwise import constraints as c
+
+RNG = np.random.default_rng(7)
+X = RNG.standard_normal((60, 4)) @ np.array([[1, 0.5, 0, 0], [0, 1, 0.3, 0], [0, 0, 1, 0.2], [0, 0, 0, 1.0]])
+Y = (X[:, 0] + 0.3 * RNG.standard_normal(60) > 0).astype(int)
+PAIRS = np.stack([np.arange(58), np.arange(2, 60)], axis=1)
+SIDE = c.similar(PAIRS[::2]) + c.dissimilar(PAIRS[1::2])
+UNITS = np.array([1e-5, 1.0, 10.0, 1e4])
+
+
+@pytest.mark.parametrize("groups", [None, [0, 0, 0, 0], [0, 0, 1, 1], [0, 1, 2, 3]])
+def test_units_of_columns_do_not_matter_to_the_covariance_prior(groups: list[int] | None) -> None:
+    form: dict[str, Any] = {} if groups is None else {"structure": "blocks", "groups": groups}
+    learner = nw.MetricLearner(prior="covariance", penalty=1.0, tol=1e-10, **form)
+    expected = learner.fit(X, constraints=SIDE).pair_distance(PAIRS, X)
+    found = learner.fit(X * UNITS, constraints=SIDE).pair_distance(PAIRS, X * UNITS)
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+
+def test_a_prior_beyond_double_precision_is_told_of_where_units_matter() -> None:
+    with pytest.warns(UserWarning, match="the prior is too small in some columns"):
+        nw.MetricLearner("vonneumann", "covariance", penalty=1.0).fit(X * UNITS, constraints=SIDE)
+
+
+@pytest.mark.parametrize("as_given", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+def test_a_constant_column_has_no_weight_in_the_covariance_prior(as_given: Any) -> None:
+    rows = np.hstack([X, np.full((60, 1), 0.1), X[:, :1] + 1e6])
+    learner = nw.MetricLearner(prior="covariance", structure="diagonal", penalty=1.0)
+    start = learner.fit(as_given(rows), constraints=SIDE).start_metric_.weights
+    np.testing.assert_allclose(start[:4], 1.0 / X.var(axis=0, ddof=1))
+    assert start[4] == 0.0
+    assert start[5] == pytest.approx(start[0], rel=1e-6)
+
+
+def test_blocks_of_one_column_start_from_the_weights_of_columns() -> None:
+    rows = np.hstack([X * UNITS, np.full((60, 1), 0.1)])
+    how: dict[str, Any] = {"prior": "covariance", "penalty": 1.0, "tol": 1e-10}
+    weights = nw.MetricLearner(structure="diagonal", **how).fit(rows, constraints=SIDE)
+    blocks = nw.MetricLearner(structure="blocks", groups=list(range(5)), **how).fit(rows, constraints=SIDE)
+    np.testing.assert_allclose(
+        blocks.pair_distance(PAIRS, rows), weights.pair_distance(PAIRS, rows), rtol=1e-4
+    )
