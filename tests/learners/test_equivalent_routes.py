@@ -51,3 +51,36 @@ def test_blocks_of_one_column_start_from_the_weights_of_columns() -> None:
     np.testing.assert_allclose(
         blocks.pair_distance(PAIRS, rows), weights.pair_distance(PAIRS, rows), rtol=1e-4
     )
+
+
+def test_rows_of_constraints_may_come_in_one_block_or_one_each() -> None:
+    single = [c.similar([pair]) for pair in PAIRS[::2]] + [c.dissimilar([pair]) for pair in PAIRS[1::2]]
+    many = sum(single[1:], single[0])
+    together, alone = (
+        nw.MetricLearner(random_state=0, n_pairs=5).fit(X * [3, 1, 1, 1], constraints=side)
+        for side in (SIDE, many)
+    )
+    assert alone.penalty_scores_ == pytest.approx(np.array(together.penalty_scores_))
+    np.testing.assert_allclose(alone.components_, together.components_, rtol=1e-6)
+
+
+def test_sparse_rows_make_the_same_map() -> None:
+    learner = nw.MetricLearner(rank=2, random_state=0)
+    expected = learner.fit(X, Y).pair_distance(PAIRS, X)
+    np.testing.assert_allclose(
+        learner.fit(sparse.csr_array(X), Y).pair_distance(PAIRS, X), expected, rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [nw.MetricLearner(penalty=1.0, pairs="random"), nw.KernelReducer(), nw.OnlineLearner()],
+    ids=lambda learner: type(learner).__name__,
+)
+def test_a_row_of_weight_zero_is_one_without_a_label(learner: Any) -> None:
+    weights = np.ones(60)
+    weights[: np.flatnonzero(Y[0] != Y)[0]] = 0.0  # so that the other class comes first
+    labels = [None if weight == 0.0 else int(label) for label, weight in zip(Y, weights, strict=True)]
+    learner.set_params(random_state=0, n_pairs=40)
+    expected = learner.fit(X, labels).pair_distance(PAIRS, X)
+    np.testing.assert_allclose(learner.fit(X, Y, sample_weight=weights).pair_distance(PAIRS, X), expected)
