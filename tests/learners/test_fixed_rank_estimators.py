@@ -70,6 +70,7 @@ def meaningless_checks(estimator: Any) -> dict[str, str]:
 @pytest.mark.filterwarnings("ignore::nearwise.PriorKeptWarning")
 @pytest.mark.filterwarnings("ignore::nearwise.WorseThanEuclideanWarning")
 @pytest.mark.filterwarnings("ignore:Skipping check:sklearn.exceptions.SkipTestWarning")
+@pytest.mark.filterwarnings("ignore:.*an object is at distance 0 from itself")  # of its kernels as distances
 @parametrize_with_checks(
     [
         nw.FixedRankRegressor(),
@@ -90,6 +91,7 @@ def test_scikit_learn_s_own_checks(estimator: object, check: Callable[[object], 
 @pytest.mark.filterwarnings("ignore::nearwise.PriorKeptWarning")
 @pytest.mark.filterwarnings("ignore::nearwise.WorseThanEuclideanWarning")
 @pytest.mark.filterwarnings("ignore:Skipping check:sklearn.exceptions.SkipTestWarning")
+@pytest.mark.filterwarnings("ignore:.*an object is at distance 0 from itself")  # of its kernels as distances
 @parametrize_with_checks(
     [nw.FixedRankEmbedding(geometry="polar", solver="online", epochs=1, random_state=0)],
     expected_failed_checks=meaningless_checks,
@@ -237,7 +239,8 @@ def test_limits_warn_and_callbacks_stop() -> None:
     X, y, _ = planted(noise=0.1)
     with pytest.warns(ConvergenceWarning, match="Limit after 2 iterations"):
         assert nw.FixedRankRegressor(max_iter=2).fit(X, y).status_ is nw.Status.LIMIT
-    stopped = nw.FixedRankRegressor(callback=lambda record: record.iteration == 3).fit(X, y)
+    with pytest.warns(ConvergenceWarning, match="FixedRankRegressor: Interrupted"):
+        stopped = nw.FixedRankRegressor(callback=lambda record: record.iteration == 3).fit(X, y)
     assert (stopped.status_, stopped.n_iter_) == (nw.Status.INTERRUPTED, 3)
 
 
@@ -252,7 +255,8 @@ def test_ctrl_c_and_callbacks_end_online_passes_with_the_last_one() -> None:
             raise KeyboardInterrupt
 
     for callback in (interrupt, lambda record: record.iteration == 3):
-        stopped = nw.FixedRankRegressor(**settings, epochs=9, callback=callback).fit(X, y)
+        with pytest.warns(ConvergenceWarning, match="Interrupted"):
+            stopped = nw.FixedRankRegressor(**settings, epochs=9, callback=callback).fit(X, y)
         assert (stopped.status_, stopped.n_iter_, stopped.n_seen_) == (nw.Status.INTERRUPTED, 3, 300)
         np.testing.assert_array_equal(stopped.factor_, whole.factor_)
 
@@ -446,9 +450,10 @@ def test_kernels_are_learned_from_constraints() -> None:
     pairs = [block.ids for block in side.blocks]
     squares = [squared(X)[tuple(ids.T)] for ids in pairs]
     side = c.at_most(pairs[0], 0.5 * squares[0] + 1e-3) + c.at_least(pairs[1], 1.5 * squares[1])
-    start = nw.FixedRankEmbedding(2, "kernel", max_iter=1, callback=lambda record: True).fit(
-        K, constraints=side
-    )
+    with pytest.warns(ConvergenceWarning, match="Interrupted"):
+        start = nw.FixedRankEmbedding(2, "kernel", max_iter=1, callback=lambda record: True).fit(
+            K, constraints=side
+        )
     model = nw.FixedRankEmbedding(2, "kernel", geometry="polar").fit(K, constraints=side)
     same = pdist(y[:, None]) == 0
     order = [roc_auc_score(same, -pdist(rows)) for rows in (PCA(2).fit_transform(X), model.embedding_)]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 import nearwise as nw
 from nearwise import constraints as c
@@ -178,7 +179,8 @@ def test_who_asks_to_stop_on_the_sample_gets_what_it_taught(tmp_path: Path) -> N
     for checkpoint in (None, tmp_path / "fit"):
         seen.clear()
         found = learner(check=False, callback=stop, checkpoint=checkpoint)
-        found.fit(X, constraints=similar_and_not(tmp_path / str(checkpoint is None)))
+        with pytest.warns(ConvergenceWarning, match="Interrupted"):
+            found.fit(X, constraints=similar_and_not(tmp_path / str(checkpoint is None)))
         assert found.status_ is nw.Status.INTERRUPTED
         assert len(seen) == 2
     whole, again = learner(check=False), learner(check=False, checkpoint=tmp_path / "fit")

@@ -34,6 +34,7 @@ from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
 from nearwise.fixed_rank.geometry import Flat, Geometry, Polar
 from nearwise.fixed_rank.regression import Regression
 from nearwise.solving.loop import Loop
+from nearwise.solving.result import Status
 
 _TRIED = tuple(2.0**k for k in range(-3, 4))  # for both s and t_0, section 7.4.2
 _SHORTEST = 2.0**-20  # the search goes on below 2^-3 where that is not short enough
@@ -128,7 +129,8 @@ class Passes(Loop[Stream, _Passed, FixedRankRecord]):
         status = self.follow(self._streams(schedule, batch_size, rng))
         assert self.best is not None
         last, n = self.best, self.problem.n_samples
-        message = f"{len(self.history)} passes over {n} samples, {last.stream.seen} seen in all."
+        made = f"{len(self.history)} passes over {n} samples, {last.stream.seen} seen in all."
+        message = f"Interrupted after {made}" if status is Status.INTERRUPTED else made
         history = tuple(self.history)
         found = FixedRankResult(last.factor, last.cost, status, history, "Online", message, self.limit)
         return found, last.stream

@@ -73,8 +73,9 @@ def linear_basis(
         known = np.flatnonzero(codes >= 0)
         rows = np.sort(known[rng.permutation(len(known))[:_MAPPED]])
         kept = None if weights is None else weights[rows]
-        if X.shape[1] <= _WIDEST and not sparse.issparse(X):
-            return neighbor_directions(X[rows], codes[rows], rank, kept)
+        if X.shape[1] <= _WIDEST:  # few rows of few columns, which may be made dense
+            chosen = X[rows].toarray() if sparse.issparse(X) else X[rows]
+            return neighbor_directions(chosen, codes[rows], rank, kept)
         V = _singular_vectors(X, min(_WIDEST, *X.shape), rng)
         return V @ neighbor_directions(np.asarray(X[rows] @ V), codes[rows], min(rank, V.shape[1]), kept)
     return _orthonormal(_class_centres(X, codes, rank, kind == "class_clusters", rng).T)

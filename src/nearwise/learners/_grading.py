@@ -34,7 +34,7 @@ SCORINGS = ("auto", "neighbors", "accuracy", "balanced_accuracy", "roc_auc")
 NOISE = 0.5  # standard errors by which a score has to be higher than that of something simpler
 _SCORED_PAIRS = 50_000  # of all pairs of labelled objects, above which a sample is graded
 _LARGEST_SAMPLE = 4_000  # objects that a choice of the penalty looks at, half of them held out
-_HELD_OUT = 3  # one of so many constraints of a block is held out
+_HELD_OUT = 3  # one of so many constraints of one sort is held out
 _GRADED_PAIRS = 20_000  # pairs of held-out objects that scoring="roc_auc" looks at
 _STAND_INS = 1_000  # random pairs that stand in for the kind of pairs of which there are none
 
@@ -281,13 +281,7 @@ def parts_in_order(
 def _without_constraints(
     features: Any, constraints: Constraints, rng: np.random.RandomState, outside: Outside | None
 ) -> Trial | None:
-    kept: list[Block] = []
-    held: list[Block] = []
-    for block in constraints.blocks:
-        order = rng.permutation(len(block))
-        n_held = len(block) // _HELD_OUT
-        held.append(block.part(np.sort(order[:n_held])))
-        kept.append(block.part(np.sort(order[n_held:])))
+    kept, held = _divided(constraints, rng)
     n = features.shape[0]
     ordering = [block for block in held if len(block) and _orders(block)]
     # of sparse features, values of other constraints would need them written out
@@ -319,6 +313,26 @@ def _without_constraints(
         return together(parts)
 
     return Trial(features, np.arange(n), None, Constraints(tuple(kept)), grade)
+
+
+def _divided(constraints: Constraints, rng: np.random.RandomState) -> tuple[list[Block], list[Block]]:
+    """The blocks without those rows that are held out, and the rows: a third of those of one sort.
+
+    Blocks of one kind and relation are one sort, so that rows may come in one block or in one each.
+    """
+    sorts: dict[tuple[str, int], list[Block]] = {}
+    for block in constraints.blocks:
+        sorts.setdefault((block.kind, block.relation), []).append(block)
+    kept, held = list[Block](), list[Block]()
+    for blocks in sorts.values():
+        ends = np.cumsum([len(block) for block in blocks])
+        order = rng.permutation(ends[-1])
+        is_held = np.zeros(ends[-1], bool)
+        is_held[order[: ends[-1] // _HELD_OUT]] = True
+        for block, chosen in zip(blocks, np.split(is_held, ends[:-1]), strict=True):
+            held.append(block.part(np.flatnonzero(chosen)))
+            kept.append(block.part(np.flatnonzero(~chosen)))
+    return kept, held
 
 
 def _orders(block: Block) -> bool:

@@ -16,8 +16,11 @@ from scipy import linalg, sparse
 from nearwise._common.reading import finite, symmetric
 from nearwise._common.types import Array
 from nearwise.learners._bases import k_means
+from nearwise.learners._space import Outside
 from nearwise.learners.input_kernels import InputKernel, first_equal_rows
 from nearwise.linalg.directions import with_fixed_signs
+from nearwise.model.bounds import sampled_pairs
+from nearwise.model.drawing import squared_distances
 
 # the first of the reduced ones are spanned by some of the objects, and need no n x n matrix
 OF_OBJECTS = ("principal", "leverage", "subset")
@@ -27,6 +30,8 @@ RANK_TOLERANCE = 1e-8  # relative size below which an eigenvalue of the kernel c
 NEGATIVE_TOLERANCE = 1e-6  # relative size of a negative eigenvalue that is more than rounding of float32
 _EQUAL = 1e-12  # squared distance, relative to squared lengths, of equal objects after rounding
 _CLUSTERING_STEPS = 30
+_LOOKED_AT = 200  # pairs of objects that tell what a basis lacks
+_ROUNDED = 64  # units of rounding of a squared length, up to which a squared distance is nothing else
 _PROPOSED = 20  # objects of a basis that are drawn at a time
 
 
@@ -92,6 +97,21 @@ def kernel_basis(
             weights, features = weights @ leading, features @ leading
     # rounding would put equal objects at a distance that is not zero, and bounds are filled from distances
     return KernelBasis(points, weights, features[_first_equal(kernel, X)], J is not None)
+
+
+def hidden_share(kernel: InputKernel, X: Any, features: Array) -> float:
+    """How much of the squared distances of objects a basis of all of them lacks, as too small beside k0.
+
+    Where objects are far from zero in the space of the kernel, parts of them below the tolerance may be all
+    that differs between them.
+    """
+    pairs = sampled_pairs(X.shape[0])
+    i, j = pairs[:: max(len(pairs) // _LOOKED_AT, 1)].T
+    lengths = X[i, i] if kernel.is_precomputed else kernel.paired(X[i], X[i])
+    lost = float(Outside(kernel, X, features).distances(i, j).mean())
+    whole = lost + float(squared_distances(features, i, j).mean())
+    rounding = _ROUNDED * np.finfo(np.float64).eps * float(np.abs(lengths).mean())
+    return lost / whole if whole > rounding else 0.0
 
 
 def _landmarks(

@@ -62,12 +62,8 @@ class Outside:
         """Squared, of all objects in `rows` to all in `others`; >= 0."""
         if self.kernel.is_precomputed:
             whole = self.X[rows, rows][:, None] + self.X[others, others] - 2.0 * self.X[np.ix_(rows, others)]
-        elif self.kernel.name == "linear":
-            whole = all_squared_distances(self.X[rows], self.X[others])
         else:
-            left, right = self.X[rows], self.X[others]
-            whole = self.kernel.paired(left, left)[:, None] + self.kernel.paired(right, right)
-            whole -= 2.0 * self.kernel.gram(left, right)
+            whole = self.kernel.squared_distances(self.X[rows], self.X[others])
         whole -= all_squared_distances(self.features[rows], self.features[others])
         return self.alpha * np.maximum(whole, 0.0)
 

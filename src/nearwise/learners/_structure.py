@@ -12,7 +12,7 @@ from scipy import sparse
 from nearwise._common.checks import one_of
 from nearwise._common.reading import finite, show
 from nearwise._common.types import Array, Index, Mask
-from nearwise.model.binding import lost_rows, unreachable
+from nearwise.model.binding import RANK_TOLERANCE, lost_rows, unreachable
 from nearwise.model.blocks import Constraints
 from nearwise.model.diagonal import DiagonalProblem, bind_diagonal, diagonal_problem
 from nearwise.model.divergences import Divergence
@@ -24,6 +24,8 @@ from nearwise.solving.result import Result
 AnyProblem: TypeAlias = Problem | DiagonalProblem
 AnyResult: TypeAlias = Result | DiagonalResult
 
+_ALL_EQUAL = "prior='covariance': all rows of X are equal, so their covariance is zero"
+_ROUNDING = 4 * np.finfo(np.float64).eps  # standard deviation of a constant, relative to its size
 _WRITTEN_OUT = 2**27  # numbers of all columns' blocks that hard constraints on a diagonal may write out
 
 
@@ -124,10 +126,10 @@ def prior_weights(prior: Any, X: Any) -> Array | None:
     if isinstance(prior, str):
         if one_of(prior, "prior", ("identity", "covariance")) == "identity":
             return None
-        variance = _variances(X)
-        if not variance.any():
-            raise ValueError("prior='covariance': all rows of X are equal, so their covariance is zero")
-        return np.divide(1.0, variance, out=np.zeros(d), where=variance > 0)
+        deviation = _deviations(X)
+        if not deviation.any():
+            raise ValueError(_ALL_EQUAL)
+        return np.divide(1.0, deviation**2, out=np.zeros(d), where=deviation > 0)
     if np.iscomplexobj(prior):
         raise ValueError("prior must be real, got complex numbers")
     given = np.asarray(prior, dtype=np.float64)
@@ -146,12 +148,52 @@ def prior_weights(prior: Any, X: Any) -> Array | None:
     return np.array(weights)
 
 
-def inverse_covariance(X: Array, form: Structure) -> Array:
-    """The (pseudo-)inverse of the blocks of the covariance matrix: prior="covariance" in blocks."""
-    covariance = form.without_rounding(np.atleast_2d(np.cov(X, rowvar=False)))
-    if not covariance.any():
-        raise ValueError("prior='covariance': all rows of X are equal, so their covariance is zero")
-    return form.without_rounding(np.asarray(np.linalg.pinv(covariance, hermitian=True), dtype=np.float64))
+def inverse_covariance(X: Array, groups: Index | None = None) -> Array:
+    """The inverse of the covariance matrix, or of its blocks of columns; its pseudo-inverse where singular.
+
+    How many dimensions there are is told by correlations, in which the units of the columns have no part.
+    """
+    deviation, d = _deviations(X), X.shape[1]
+    if not deviation.any():
+        raise ValueError(_ALL_EQUAL)
+    inverse = np.zeros((d, d))
+    places = np.zeros(d, np.int64) if groups is None else groups
+    for group in np.unique(places):
+        columns = np.flatnonzero((places == group) & (deviation > 0))
+        if columns.size:
+            inverse[np.ix_(columns, columns)] = _pseudo_inverse(X[:, columns], deviation[columns])
+    return inverse
+
+
+def _pseudo_inverse(X: Array, deviation: Array) -> Array:
+    """Of the covariance matrix of columns that are not constant, with the standard deviations of these."""
+    standard = (X - X.mean(axis=0)) / deviation
+    values, V = np.linalg.eigh(standard.T @ standard / (len(X) - 1))
+    kept = values > max(X.shape) * np.finfo(np.float64).eps * values.max()
+    if kept.all():
+        root = V / np.sqrt(values) / deviation[:, None]
+    else:  # the covariance matrix is A A^T, with independent columns in A
+        root = np.linalg.pinv(V[:, kept] * np.sqrt(values[kept]) * deviation[:, None], rcond=0.0).T
+    return np.asarray(root @ root.T)
+
+
+def units_for(prior: Array | None) -> Array | None:
+    """Units of the columns in which a prior has all its dimensions; None where it has them as it is.
+
+    A dimension beside which others are 1e12 times as large counts as none. Where it is the units of the
+    columns that make it small, powers of two, which round nothing, take them off.
+    """
+    if prior is None or not np.count_nonzero(prior - np.diag(np.diag(prior))):
+        return None  # of weights, small ones are none the less there
+    sizes = np.diag(prior)
+    units = np.exp2(np.round(np.log2(np.where(sizes > 0, sizes, 1.0)) / 2))
+    gained = _n_dimensions(prior / units / units[:, None]) - _n_dimensions(prior)
+    return units if gained > 0 else None
+
+
+def _n_dimensions(matrix: Array) -> int:
+    values = np.linalg.eigvalsh(matrix)
+    return int(np.sum(values > RANK_TOLERANCE * np.abs(values).max(initial=0.0)))
 
 
 def diagonal_of(factor: Array) -> Array:
@@ -159,13 +201,23 @@ def diagonal_of(factor: Array) -> Array:
     return np.square(factor) if factor.ndim == 1 else np.einsum("ij,ij->i", factor, factor)
 
 
-def _variances(X: Any) -> Array:
-    if not sparse.issparse(X):
-        return np.asarray(np.var(X, axis=0, ddof=1))
+def _deviations(X: Any) -> Array:
+    """The standard deviation of every column, 0 for one whose numbers differ by rounding alone."""
     n = X.shape[0]
-    mean = np.asarray(X.mean(axis=0)).ravel()
-    squares = np.asarray(X.multiply(X).mean(axis=0)).ravel()
-    return np.maximum(squares - np.square(mean), 0.0) * (n / (n - 1))
+    if sparse.issparse(X):
+        columns = X.tocsc()
+        place = np.repeat(np.arange(X.shape[1]), np.diff(columns.indptr))
+        mean = np.asarray(columns.mean(axis=0)).ravel()
+        # from differences to the mean, and less what rounding of the mean makes of these
+        differences, empty = columns.data - mean[place], n - np.diff(columns.indptr)
+        squares = np.bincount(place, np.square(differences), X.shape[1]) + empty * np.square(mean)
+        rest = (np.bincount(place, differences, X.shape[1]) - empty * mean) / n
+        deviation = np.sqrt(np.maximum(squares - n * np.square(rest), 0.0) / (n - 1))
+        largest = abs(columns).max(axis=0).toarray().ravel()
+    else:
+        deviation = np.std(X - X.mean(axis=0), axis=0, ddof=1)
+        largest = np.abs(X).max(axis=0)
+    return np.where(deviation > _ROUNDING * largest, deviation, 0.0)
 
 
 def _place(column: Any, n_columns: int, column_names: Sequence[Any] | None) -> int:

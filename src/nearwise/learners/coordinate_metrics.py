@@ -15,7 +15,7 @@ from nearwise._common.memory import foresee
 from nearwise._common.types import Array, Index
 from nearwise.learners.input_kernels import InputKernel, in_parts, paired_products
 from nearwise.learners.metric import StoredByRows, distance_of_two, two_vectors
-from nearwise.model.drawing import squared_distances
+from nearwise.model.drawing import all_squared_distances, squared_distances
 
 
 class ByCoordinates(ABC):
@@ -31,9 +31,7 @@ class ByCoordinates(ABC):
 
     def squared_distances(self, X: Any, Y: Any) -> Array:
         """Of every row of X to every row of Y."""
-        from sklearn.metrics.pairwise import euclidean_distances  # slow to import, and needed only here
-
-        return euclidean_distances(self.transform(X), self.transform(Y), squared=True)
+        return all_squared_distances(self.transform(X), self.transform(Y))
 
     def pair_squared_distances(self, X: Any, i: Index, j: Index) -> Array:
         """Of the rows i of X to the rows j."""
@@ -177,10 +175,8 @@ class KernelMap(StoredByRows, ByCoordinates):
 
     def squared_distances(self, X: Any, Y: Any = None) -> Array:
         """Of every row of X to every row of Y; defaults as in `gram`."""
-        from sklearn.metrics.pairwise import euclidean_distances  # slow to import, and needed only here
-
         left = self.transform(X)
-        return euclidean_distances(left, self._others(left, Y), squared=True)
+        return all_squared_distances(left, self._others(left, Y))
 
     def _others(self, left: Array, Y: Any) -> Array:
         if Y is not None:

@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from nearwise._common.checks import one_of, share, tolerance, whole_number, whole_number_or_none
 from nearwise._common.errors import RowsError
 from nearwise._common.threads import one_blas_thread
 from nearwise._common.types import Array
+from nearwise._common.warning import warn
 from nearwise.fixed_rank.cone import LogEuclidean
 from nearwise.fixed_rank.descent import Armijo
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
@@ -24,11 +26,12 @@ from nearwise.learners._checkpoint import Checkpoint
 from nearwise.learners._kernel_bases import kernel_basis
 from nearwise.learners._rows import is_precomputed
 from nearwise.learners.coordinate_metrics import KernelFeatures
-from nearwise.learners.input_kernels import InputKernel
+from nearwise.learners.input_kernels import InputKernel, scale_gamma
 from nearwise.linalg.directions import turned, with_fixed_signs
 from nearwise.linalg.magnitudes import largest_entry
 from nearwise.model.binding import LARGEST_CHANGE
 from nearwise.model.blocks import Constraints
+from nearwise.solving.result import Status
 
 GEOMETRIES = ("flat", "polar", "affine_invariant", "log_euclidean")
 STARTS = ("principal", "identity", "random")
@@ -146,6 +149,12 @@ def solved(
     return memory.last(leg, start, chosen.max_iter, FixedRankRecord), None, 0
 
 
+def tell_end(estimator: object, found: FixedRankResult, solver: str) -> None:
+    """Warn of a run that ended before it was done; one over a stream is done where the stream ends."""
+    if found.status is Status.INTERRUPTED or (found.status is Status.LIMIT and solver != "online"):
+        warn(f"{type(estimator).__name__}: {found.message}", ConvergenceWarning)
+
+
 def batch(
     problem: Regression,
     start: Array,
@@ -240,9 +249,7 @@ def kernel_features(estimator: Any, X: Any, rng: np.random.RandomState) -> Kerne
     if is_precomputed(kernel) and X.shape[0] != X.shape[1]:
         raise ValueError(f"kernel='precomputed' needs a square kernel matrix for fit, got shape {X.shape}")
     if kernel in ("rbf", "laplacian", "poly", "polynomial", "sigmoid"):
-        squares = X.multiply(X).mean() if hasattr(X, "multiply") else np.square(X).mean()
-        variance = float(squares - X.mean() ** 2)
-        parameters.setdefault("gamma", 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0)
+        parameters.setdefault("gamma", scale_gamma(X))
     source = InputKernel(kernel, parameters)
     basis = kernel_basis(source, X, "subset", n_basis, rng)
     return KernelFeatures(source, basis.points, basis.weights)

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -138,8 +138,7 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
             return self._keep_start(start, units)
         found, self.schedule_, self.n_seen_ = shared.solved(problem, start, chosen, rng, self.callback)
         self._keep(found, units, side)
-        if found.status is Status.LIMIT and chosen.solver != "online":
-            warn(f"{type(self).__name__}: {found.message}", ConvergenceWarning)
+        shared.tell_end(self, found, chosen.solver)
         return self
 
     @whole
@@ -218,7 +217,14 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
             # as scikit-learn's checks want it
             cause = "Negative values in data: " if matrix[i, j] < 0 else ""
             raise ValueError(f"{cause}squared distances are symmetric and not negative, but {pair}")
-        return np.where(known, matrix, matrix.T)
+        rounding = 1e-8 * np.max(matrix[known], initial=0.0)
+        own = np.flatnonzero(np.diag(matrix) > rounding)
+        if own.size:
+            i = int(own[0])
+            warn(f"X[{i}, {i}] is {matrix[i, i]:.6g} and not used: an object is at distance 0 from itself")
+        complete = np.where(known, matrix, matrix.T)
+        np.fill_diagonal(complete, 0.0)
+        return complete
 
     def _side(self, matrix: Array, constraints: Any, sample_ids: Any) -> Constraints:
         """Targets by row number: the known distances, and the constraints."""

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from nearwise._common.checks import one_of
@@ -189,8 +188,8 @@ class FixedRankLearner(Learner):
                     problem, units.inward(start), chosen, rng, callback, self.checkpoint
                 )
         self._keep(found, units, start, side, 0 if problem is None else len(side.constraints))
-        if found is not None and found.status is Status.LIMIT and chosen.solver != "online":
-            warn(f"{type(self).__name__}: {found.message}", ConvergenceWarning)
+        if found is not None:
+            shared.tell_end(self, found, chosen.solver)
         return self
 
     @whole

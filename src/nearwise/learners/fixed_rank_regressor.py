@@ -8,12 +8,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearwise._common.types import Array
-from nearwise._common.warning import warn
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
 from nearwise.fixed_rank.forms import Forms
 from nearwise.fixed_rank.online import Schedule
@@ -21,7 +19,6 @@ from nearwise.fixed_rank.regression import Regression, matrix_forms, root_mean_s
 from nearwise.learners import _rows, _side, fixed_rank as shared
 from nearwise.learners._progress import Callbacks, progress, whole, with_callbacks
 from nearwise.model.relations import signs_of
-from nearwise.solving.result import Status
 
 _ACCEPTED: dict[str, Any] = {"dtype": np.float64, "allow_nd": True}
 
@@ -143,8 +140,7 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
         with progress(self, X, y) as callback:
             found, self.schedule_, self.n_seen_ = shared.solved(problem, start, chosen, rng, callback)
         self._keep(found, units)
-        if chosen.solver != "online" and found.status is Status.LIMIT:
-            warn(f"{type(self).__name__}: {found.message}", ConvergenceWarning)
+        shared.tell_end(self, found, chosen.solver)
         return self
 
     @whole

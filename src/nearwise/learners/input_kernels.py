@@ -86,6 +86,8 @@ class InputKernel:
 
     def squared_distances(self, X: Any, Y: Any) -> Array:
         """The kernel's own squared distance of every row of X to every row of Y."""
+        if self.name == "linear":
+            return all_squared_distances(X, Y)
         lengths = self.paired(X, X)[:, None] + self.paired(Y, Y)
         return np.maximum(lengths - 2.0 * self.gram(X, Y), 0.0)
 
@@ -128,6 +130,9 @@ class SumKernel(InputKernel):
     def paired(self, X: Any, Y: Any) -> Array:
         return self._sum(lambda part: part.paired(X, Y))
 
+    def squared_distances(self, X: Any, Y: Any) -> Array:
+        return self._sum(lambda part: part.squared_distances(X, Y))
+
     def paired_squared_distances(self, X: Any, Y: Any) -> Array:
         return self._sum(lambda part: part.paired_squared_distances(X, Y))
 
@@ -147,6 +152,17 @@ def _total_variance(kernel: InputKernel, X: Any) -> float:
     strides = np.unique(np.linspace(1, max(n - 1, 1), min(n, _STRIDES)).astype(np.int64))
     i, j = np.repeat(rows, len(strides)), (rows[:, None] + strides).ravel() % n
     return float(kernel.pair_squared_distances(X, i, j).mean()) / 2
+
+
+def scale_gamma(X: Any) -> float:
+    """1 / (d * variance of X), for dense or sparse data; 1 where all numbers are equal."""
+    if sparse.issparse(X):
+        # from differences to the mean: a difference of squares loses the digits of data far from zero
+        mean, count = X.mean(), X.shape[0] * X.shape[1]
+        variance = (np.square(X.data - mean).sum() + (count - X.nnz) * mean**2) / count
+    else:
+        variance = X.var()
+    return float(1.0 / (X.shape[1] * variance)) if variance > 0 else 1.0
 
 
 def paired_products(X: Any, Y: Any) -> Array:

@@ -9,20 +9,20 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 from sklearn.utils import check_random_state
 
 from nearwise._common.checks import finite, not_negative, one_of, positive
 from nearwise._common.reading import symmetric
 from nearwise._common.types import Array, Index
+from nearwise._common.warning import warn
 from nearwise.learners import _kernel_bases, _side
 from nearwise.learners._checkpoint import Checkpoint, open_checkpoint
 from nearwise.learners._fits import COARSE_ITERATIONS, learn, most_promising
 from nearwise.learners._progress import progress, whole, with_callbacks
 from nearwise.learners._space import Outside
 from nearwise.learners.base import Learner, rank_wanted
-from nearwise.learners.input_kernels import InputKernel, SumKernel
+from nearwise.learners.input_kernels import InputKernel, SumKernel, scale_gamma
 from nearwise.learners.metric import KernelMetric, ObjectSpan, symmetric_root
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence
@@ -32,6 +32,7 @@ FULL_OBJECTS = 100  # the largest number of objects for which the whole kernel i
 # of the learned part where not: of up to 1,000 objects, then with the root of their number, and at most
 DEFAULT_RANK, MOST_RANK = 55, 100
 GAMMAS = (0.3, 1.0)  # that gamma="auto" tries, times "scale", which is the last
+_HIDDEN = 0.01  # of the squared distances, which rounding may hide without a word
 _SCALED = ("rbf", "poly", "polynomial", "sigmoid", "laplacian")  # kernels whose gamma goes with the data's
 
 
@@ -307,8 +308,7 @@ class KernelLearner(Learner):
         if not isinstance(self.gamma, str):
             return [positive(self.gamma, "gamma", ", 'auto', 'scale' or None")]
         one_of(self.gamma, "gamma", ("auto", "scale"))
-        variance = X.multiply(X).mean() - X.mean() ** 2 if sparse.issparse(X) else X.var()
-        unit = 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
+        unit = scale_gamma(X)
         given = "gamma" in self._own_parameters()
         open_to_choice = self.gamma == "auto" and "rbf" in names and not given and self.penalty != np.inf
         return [float(factor * unit) for factor in GAMMAS] if open_to_choice else [unit]
@@ -334,7 +334,18 @@ class KernelLearner(Learner):
             raise ValueError(f"basis='full' takes all {n} objects, so rank must be None, got {rank}")
         if kind == "class_means" and (codes is None or rank is not None):
             raise ValueError(f"basis='class_means' needs labels y and rank=None, got rank={rank}")
-        return _kernel_bases.kernel_basis(kernel, X, kind, rank or min(n, _default_rank(n)), rng, codes)
+        count = n if kind == "full" else rank or min(n, _default_rank(n))
+        basis = _kernel_bases.kernel_basis(kernel, X, kind, count, rng, codes)
+        if kind in ("full", "principal", "leverage") and basis.features.shape[1] < count:
+            self._tell_hidden(_kernel_bases.hidden_share(kernel, X, basis.features))
+        return basis
+
+    def _tell_hidden(self, share: float) -> None:
+        """Say that kernel values are so large that what differs between objects counts as their rounding."""
+        if share > _HIDDEN:
+            cause = "kernel values are large beside them, and 1e-8 of the largest counts as rounding"
+            told = f"{share:.0%} of the squared distances between objects cannot be learned: {cause}"
+            warn(f"{type(self).__name__}: {told}; centre X, or the kernel matrix")
 
     def _alpha(self) -> float:
         alpha = not_negative(self.alpha, "alpha")

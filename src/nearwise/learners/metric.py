@@ -23,7 +23,7 @@ from nearwise._common.markup import fact_table
 from nearwise._common.memory import foresee
 from nearwise._common.types import Array, Index
 from nearwise.learners.input_kernels import InputKernel, in_parts, paired_products
-from nearwise.model.drawing import squared_distances
+from nearwise.model.drawing import all_squared_distances, squared_distances
 
 # squared length, relative to the largest, of what is left of an object that others span; the next is for a
 # kernel that was computed in single precision
@@ -111,15 +111,13 @@ class Metric(StoredByRows):
 
     def squared_distances(self, X: Any, Y: Any) -> Array:
         """Of every row of X to every row of Y."""
-        from sklearn.metrics.pairwise import euclidean_distances  # slow to import, and needed only here
-
         if self.basis is not None and not self.basis.shape[1]:
-            return euclidean_distances(X, Y, squared=True)
+            return all_squared_distances(X, Y)
         if self.basis is None or not (sparse.issparse(X) or sparse.issparse(Y)):
-            return euclidean_distances(self.isometric(X), self.isometric(Y), squared=True)
-        learned = euclidean_distances(self.transform(X), self.transform(Y), squared=True)
-        inside = euclidean_distances(dense_product(X, self.basis), dense_product(Y, self.basis), squared=True)
-        return learned + np.maximum(euclidean_distances(X, Y, squared=True) - inside, 0.0)
+            return all_squared_distances(self.isometric(X), self.isometric(Y))
+        learned = all_squared_distances(self.transform(X), self.transform(Y))
+        inside = all_squared_distances(dense_product(X, self.basis), dense_product(Y, self.basis))
+        return learned + np.maximum(all_squared_distances(X, Y) - inside, 0.0)
 
     def pair_squared_distances(self, X: Any, i: Index, j: Index) -> Array:
         """Of the rows i of X to the rows j."""
@@ -206,22 +204,19 @@ class KernelMetric(StoredByRows):
 
     def squared_distances(self, X: Any, Y: Any = None) -> Array:
         """Of every row of X to every row of Y; defaults as in `gram`."""
-        from sklearn.metrics.pairwise import euclidean_distances  # slow to import, and needed only here
-
         left = self.features(X)
         others = X if Y is None else Y
         right = self._training if self.kernel.is_precomputed and Y is None else self.features(others)
-        learned: Array = euclidean_distances(left @ self.factor, right @ self.factor, squared=True)
+        learned = all_squared_distances(left @ self.factor, right @ self.factor)
         if self.kernel.is_precomputed and self.span is None:
             return learned
         if self.span is None:
-            whole = self.kernel.paired(X, X)[:, None] + self.kernel.paired(others, others)
-            whole -= 2.0 * self.kernel.gram(X, others)
+            whole = self.kernel.squared_distances(X, others)
         elif Y is None:
             whole = np.square(self.span.coordinates(X)).sum(axis=1)[:, None] + self.span.diagonal - 2.0 * X
         else:
-            whole = euclidean_distances(self.span.coordinates(X), self.span.coordinates(Y), squared=True)
-        return learned + self.alpha * np.maximum(whole - euclidean_distances(left, right, squared=True), 0.0)
+            whole = all_squared_distances(self.span.coordinates(X), self.span.coordinates(Y))
+        return learned + self.alpha * np.maximum(whole - all_squared_distances(left, right), 0.0)
 
     def pair_squared_distances(self, X: Any, i: Index, j: Index) -> Array:
         """Of the rows i of X to the rows j."""

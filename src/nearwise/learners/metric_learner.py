@@ -15,6 +15,7 @@ from sklearn.utils.validation import _check_feature_names
 from nearwise._common.checks import one_of
 from nearwise._common.reading import symmetric
 from nearwise._common.types import Array, Codes, Index
+from nearwise._common.warning import warn
 from nearwise.distributed import Vectors, vectors_of
 from nearwise.distributed.vectors import Stacked, is_dask
 from nearwise.learners import _bases, _side
@@ -27,13 +28,14 @@ from nearwise.learners._structure import (
     inverse_covariance,
     prior_weights,
     structure_of,
+    units_for,
 )
 from nearwise.learners.base import LinearLearner, rank_wanted
 from nearwise.learners.coordinate_metrics import DiagonalMetric
 from nearwise.learners.input_kernels import InputKernel, first_equal_rows
 from nearwise.learners.metric import Metric, dense_product, euclidean, root_of, symmetric_root
 from nearwise.model.blocks import Constraints
-from nearwise.model.divergences import Divergence
+from nearwise.model.divergences import Divergence, LogDet
 from nearwise.solving.result import Record
 
 FULL_FEATURES = 256  # the largest number of features for which all d x d entries of M are learned by default
@@ -223,8 +225,31 @@ class MetricLearner(LinearLearner):
         if self._is_in_subspace(X):
             return self._fit_in_subspace(X, y, side)
         prior = self.prior_matrix(X)
-        factor = self._learn(X, y, X, side, prior)
+        if prior is None:
+            factor = self._learn(X, y, X, side, None)
+        else:
+            factor = self._learn_in_units(X, y, side, prior)
         return self._with_metric(Metric(symmetric_root(factor)), prior)
+
+    def _learn_in_units(
+        self,
+        X: Array,
+        y: Any,
+        side: _side.SideInformation,
+        prior: Array | None,
+        form: Structure | None = None,
+    ) -> Array:
+        """A factor of M, learned in units of the columns in which double precision bears the prior."""
+        units = units_for(prior)
+        if units is None or prior is None:
+            return self._learn(X, y, X, side, prior, structure=form)
+        if self.divergence != "logdet" and not isinstance(self.divergence, LogDet):
+            hint = "scale the columns of X, or use divergence='logdet', for which units do not matter"
+            said = f"the prior is too small in some columns to be told from zero: {hint}"
+            warn(f"{type(self).__name__}: {said}")
+            return self._learn(X, y, X, side, prior, structure=form)
+        factor = self._learn(X, y, X * units, side, prior / units / units[:, None], structure=form)
+        return units[:, None] * factor
 
     def _with_metric(self, metric: Metric, prior: Array | None) -> Self:
         self.metric_, self.rank_ = metric, len(metric.factor)
@@ -276,8 +301,8 @@ class MetricLearner(LinearLearner):
             start = DiagonalMetric(np.ones(X.shape[1]) if weights is None else weights)
         else:
             by_data = isinstance(self.prior, str) and self.prior == "covariance"
-            prior = inverse_covariance(X, form) if by_data else self.prior_matrix(X)
-            root = symmetric_root(self._learn(X, y, X, side, prior, structure=form))
+            prior = inverse_covariance(X, form.groups) if by_data else self.prior_matrix(X)
+            root = symmetric_root(self._learn_in_units(X, y, side, prior, form))
             self.metric_ = Metric(form.without_rounding(root))
             start = euclidean(X.shape[1]) if prior is None else Metric(root_of(prior))
         self.start_metric_ = self.metric_ if self.kept_prior_ else start
@@ -368,8 +393,4 @@ class MetricLearner(LinearLearner):
             return prior
         if one_of(self.prior, "prior", ("identity", "covariance")) == "identity":
             return None
-        values, vectors = np.linalg.eigh(np.atleast_2d(np.cov(X, rowvar=False)))
-        kept = values > max(X.shape) * np.finfo(np.float64).eps * values.max()
-        if not kept.any():
-            raise ValueError("prior='covariance': all rows of X are equal, so their covariance is zero")
-        return (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
+        return inverse_covariance(X)

@@ -52,13 +52,15 @@ class OnlineLearner(LinearLearner):
         Learn M = I + U (L - I) U^T in a subspace of this dimension only. The subspace is drawn at random in
         `partial_fit`, which has not seen the data, and from the data in `fit`. By default all of M is learned
         for up to 1000 features, and 100 dimensions otherwise.
-    basis : "auto", "random", "svd", "kmeans", "class_means", "class_clusters" or (d, k) array, default="auto"
+    basis : "auto", "random", "svd", "kmeans", "class_means", "class_clusters", "neighbors" or (d, k)
+        array, default="auto"
         The subspace. The names other than "random" need the data of a `fit`.
     bounds : (upper, lower), default=None
-        Squared distances for similar and dissimilar pairs that come without bounds. By default the 5th and
-        the 95th percentile of the prior's distances, but half their median at most and twice it at least: in
-        the data of `fit`, or of the first 200 pairs of the stream as they come, so that the first pair
-        teaches too ("pola" learns a threshold in units of the median instead).
+        Squared distances for similar and dissimilar pairs that come without bounds; where only a subspace is
+        learned, those in it, while bounds of constraints are on whole distances. By default the 5th and the
+        95th percentile of the prior's distances, but half their median at most and twice it at least: in the
+        data of `fit`, or of the first 200 pairs of the stream as they come, so that the first pair teaches
+        too ("pola" learns a threshold in units of the median instead).
     n_pairs : int, default=None
         How many pairs `fit` draws from labels; by default 40 c^2 for c classes.
     random_state : int, RandomState or None, default=None

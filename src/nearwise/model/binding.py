@@ -25,7 +25,7 @@ from nearwise.model.left_out import left_out
 from nearwise.model.losses import Losses
 from nearwise.model.measurements import InMemory, bind
 
-_RANK_TOLERANCE = 1e-12  # relative size below which an eigenvalue of a prior or kernel counts as zero
+RANK_TOLERANCE = 1e-12  # relative size below which an eigenvalue of a prior or kernel counts as zero
 _NEGATIVE_TOLERANCE = 1e-8  # relative size of a negative eigenvalue that is an error, not rounding
 LARGEST_CHANGE = 1e25  # of a row's value under the prior that its bound may ask for
 _COMPARABLE = 1e30  # how much larger than the divergence a cost may be
@@ -154,7 +154,7 @@ def bind_kernel(
         return bound(np.eye(len(K)), constraints, divergence, values, basis, sample_ids)
     values, vectors = eigenpairs(K)
     _refuse_negative(values, "K0")
-    kept = values > _RANK_TOLERANCE * max(float(values.max(initial=0.0)), 0.0)
+    kept = values > RANK_TOLERANCE * max(float(values.max(initial=0.0)), 0.0)
     if not kept.any():
         raise ValueError("K0 is zero")
     if widening > 0:
@@ -291,7 +291,7 @@ def checked_prior(prior: ArrayLike | None, r: int, divergence: Divergence) -> tu
     is_diagonal = np.count_nonzero(M0) == np.count_nonzero(diagonal)  # eigenvalues are exact, however small
     values, vectors = (diagonal, np.eye(r)) if is_diagonal else eigenpairs(M0)
     _refuse_negative(values, "prior")
-    kept = values > (0.0 if is_diagonal else _RANK_TOLERANCE * values.max())
+    kept = values > (0.0 if is_diagonal else RANK_TOLERANCE * values.max())
     if kept.all() or not confines(divergence):
         return np.maximum(values, 0.0), vectors
     if values.max() <= 0:

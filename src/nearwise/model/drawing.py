@@ -197,14 +197,20 @@ def squared_distances(X: Any, i: Index, j: Index) -> NDArray[np.float64]:
 
 
 def all_squared_distances(X: Any, Y: Any) -> NDArray[np.float64]:
-    """Of every row of X, dense or sparse, to every row of Y."""
-    few = X.shape[0] * Y.shape[0] * X.shape[1] <= _FEW_ENTRIES
-    if few and not sparse.issparse(X) and not sparse.issparse(Y):
+    """Of every row of X, dense or sparse, to every row of Y.
+
+    Of dense rows what they share is taken off first: squares of long rows would hide short distances.
+    """
+    are_dense = not sparse.issparse(X) and not sparse.issparse(Y)
+    if are_dense and X.shape[0] * Y.shape[0] * X.shape[1] <= _FEW_ENTRIES:
         from scipy.spatial.distance import cdist  # slow to import, as is the next
 
         return np.asarray(cdist(X, Y, "sqeuclidean"))
     from sklearn.metrics.pairwise import euclidean_distances
 
+    if are_dense and Y.shape[0]:
+        centre = Y.mean(axis=0)
+        X, Y = X - centre, Y - centre
     return np.asarray(euclidean_distances(X, Y, squared=True))
 
 

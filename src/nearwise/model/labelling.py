@@ -58,10 +58,12 @@ class Labels:
         return ""
 
     def of_rows(self, counting: Mask) -> Labels:
-        """Those of some rows; the others have none, and classes that only these had are no classes."""
+        """Those of some rows; the others have none, and classes that only these had are no classes.
+
+        Classes are in the order in which these rows have them, as if the others had come without a label.
+        """
         codes = np.where(counting, self.codes, UNLABELLED)
-        kept, place = np.unique(codes[codes >= 0], return_inverse=True)
-        codes[codes >= 0] = place
+        codes[codes >= 0], kept = _in_order(codes[codes >= 0])
         return Labels(codes, tuple(self.classes[k] for k in kept), self.notes)
 
     def for_pairs(self) -> Codes:
@@ -150,10 +152,15 @@ def _coded(y: ArrayLike) -> tuple[Codes, list[Any]]:
         return coded_objects(np.asarray(y, dtype=object))
     there = labels == labels  # NaN and NaT are not
     codes = np.full(labels.size, UNLABELLED, np.int64)
-    values, first, inverse = np.unique(labels[there], return_index=True, return_inverse=True)
+    codes[there], values = _in_order(labels[there])
+    return codes, values.tolist()
+
+
+def _in_order(labels: NDArray[Any]) -> tuple[Codes, NDArray[Any]]:
+    """Every label as a number, and the different ones in the order in which they first appear."""
+    values, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     order = np.argsort(first)
-    codes[there] = np.argsort(order)[inverse]
-    return codes, values[order].tolist()
+    return np.argsort(order)[inverse], values[order]
 
 
 def coded_objects(labels: Sequence[Any] | NDArray[np.object_]) -> tuple[Codes, list[Any]]:
