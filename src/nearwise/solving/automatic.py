@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from nearwise._common.types import Array
 from nearwise.model.divergences import Frobenius, LogDet, VonNeumann
 from nearwise.model.formulation import Formulation, Iterate
+from nearwise.model.in_blocks import InBlocks
+from nearwise.model.loaded import loaded
 from nearwise.model.measurements import InMemory
 from nearwise.solving.dual import DualNewton
 from nearwise.solving.interior import InteriorPoint
@@ -72,6 +74,9 @@ def stages(form: Formulation, tol: float, start: Array | None = None) -> Iterato
     1,000,000; soft ones up to 200, or as many as unknowns): near the prior it takes a few steps of half the
     cost, and otherwise it ends soon.
 
+    Rows in pieces get Newton's method. Those that can be written out are brought to memory where that has not
+    come to an end after as many steps, and the methods above take over.
+
     Under LogDet with hard constraints, at least 1000 of them and at least 10 for each unknown, a feasible set
     is so small that a few sweeps of projections find it, while each Newton step has to weigh all rows. There
     projections begin. At sweeps 4, 8, 16, ... the rate at which the larger of gap and violation fell since
@@ -93,8 +98,13 @@ def stages(form: Formulation, tol: float, start: Array | None = None) -> Iterato
         yield Stage("CyclicProjections", sweeps, is_slow=lambda records: _is_slow(records, tol))
         note = "Projections converged too slowly"
     newton = Stage("Newton", Newton().iterates(form, start), note=note)
-    if not decides(form):
+    if not _is_small(form):
         yield newton
+        return
+    if isinstance(form.measurements, InBlocks):
+        yield replace(newton, most=_patience(form))
+        for stage in stages(loaded(form), tol):
+            yield replace(stage, points=_measured_in_pieces(form, stage.points))
         return
     quick = _dual_pays(form) and (start is None or form.losses.any_hard)
     if quick:
@@ -107,7 +117,7 @@ def stages(form: Formulation, tol: float, start: Array | None = None) -> Iterato
     else:
         if start is None and _interior_pays(form):
             yield replace(interior, most=_LOOKS)
-        yield replace(newton, most=max(_PATIENCE, _numbers(form) // _PER_STEP))
+        yield replace(newton, most=_patience(form))
         yield interior
         yield replace(newton, most=_LAST_RESORT)
 
@@ -123,9 +133,24 @@ def _is_slow(records: Sequence[Record], tol: float) -> bool:
 
 def decides(form: Formulation) -> bool:
     """Whether the constraints can be written out, for the methods that decide almost all such problems."""
+    return isinstance(form.measurements, InMemory) and _is_small(form)
+
+
+def _is_small(form: Formulation) -> bool:
     known = isinstance(form.divergence, LogDet | VonNeumann | Frobenius)
-    known = known and isinstance(form.measurements, InMemory)
+    known = known and isinstance(form.measurements, InMemory | InBlocks)
     return known and len(form.prior) <= LARGEST_ORDER and _numbers(form) <= _WRITTEN_OUT
+
+
+def _patience(form: Formulation) -> int:
+    """How many steps of Newton's method come before the interior-point method."""
+    return max(_PATIENCE, _numbers(form) // _PER_STEP)
+
+
+def _measured_in_pieces(form: Formulation, points: Iterator[Iterate]) -> Iterator[Iterate]:
+    """Points of the same problem with its rows in memory, as those of rows in pieces."""
+    for point in points:
+        yield replace(point, values=form.measurements.values_of_factor(point.factor))
 
 
 def _interior_pays(form: Formulation) -> bool:
