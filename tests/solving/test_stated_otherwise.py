@@ -1,4 +1,4 @@
-"""Problems that are stated with more than rows: matrices in blocks, values with fixed parts, many weights."""
+"""Problems that are stated with more than rows: matrices in blocks, fixed parts, own divergences."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+import cases
 import nearwise as nw
 from nearwise import constraints as c
 from nearwise.model.recheck import Recheck
@@ -108,3 +109,15 @@ def test_multipliers_bound_the_optimum_where_rounding_hides_whether_they_do(seed
         for i in range(k + 1, 5):
             share = inverse[i][k] / inverse[k][k]
             inverse[i] = [a - share * b for a, b in zip(inverse[i], inverse[k], strict=True)]
+
+
+@pytest.mark.parametrize("seed", [3, 6, 22])
+def test_penalties_of_very_different_sizes_under_a_divergence_of_the_user_s(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    G = rng.normal(size=(10, 5))
+    pairs = [rng.choice(10, 2, replace=False) for _ in range(30)]
+    side = c.at_most(pairs[:15], 10.0 ** rng.uniform(-1, 3, 15))
+    side += c.at_least(pairs[15:], 10.0 ** rng.uniform(0, 3, 15))
+    result = nw.solve(nw.Problem(G, side, cases.ThreeHalves(), penalty=10.0 ** rng.uniform(-6, 6, 30)))
+    assert result.status is nw.Status.SOLVED, result.message
+    assert result.n_iter < 300

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from nearwise._common.types import Array
-from nearwise.model.divergences import Frobenius, LogDet, VonNeumann
+from nearwise.model.divergences import Divergence, Frobenius, LogDet, VonNeumann
 from nearwise.model.formulation import Formulation, Iterate
 from nearwise.model.in_blocks import InBlocks
 from nearwise.model.loaded import loaded
@@ -32,6 +32,8 @@ _MULTIPLIED = 1_000_000  # numbers in hard constraints, written out, up to which
 _LOOKS = 12  # points of it that are certified before Newton's method is tried
 _PATIENCE = 25  # steps of Newton's method before it, at least
 _PER_STEP = 20_000  # numbers in the constraints, written out, for which Newton's method gets one more step
+_UNTIL_PATIENT = 100  # the same under a divergence of the user's, before Newton's method on the dual goes on
+_PATIENT_STEPS = 300  # of that
 _LAST_RESORT = 60  # steps of Newton's method after it
 _LAST_RESORT_IF_HARD = 30  # the same; later it would look for a contradiction, which was looked for before
 
@@ -74,6 +76,9 @@ def stages(form: Formulation, tol: float, start: Array | None = None) -> Iterato
     1,000,000; soft ones up to 200, or as many as unknowns): near the prior it takes a few steps of half the
     cost, and otherwise it ends soon.
 
+    Divergences of the user's get Newton's method and, up to the same sizes, that on the dual: first as it is,
+    and after 100 steps of the other one with as many short steps as it takes.
+
     Rows in pieces get Newton's method. Those that can be written out are brought to memory where that has not
     come to an end after as many steps, and the methods above take over.
 
@@ -98,7 +103,13 @@ def stages(form: Formulation, tol: float, start: Array | None = None) -> Iterato
         yield Stage("CyclicProjections", sweeps, is_slow=lambda records: _is_slow(records, tol))
         note = "Projections converged too slowly"
     newton = Stage("Newton", Newton().iterates(form, start), note=note)
+    quick = _dual_pays(form) and (start is None or form.losses.any_hard)
     if not _is_small(form):
+        if quick and isinstance(form.measurements, InMemory) and not _is_known(form.divergence):
+            yield Stage("DualNewton", DualNewton(tol).iterates(form))
+            yield replace(newton, most=_UNTIL_PATIENT)
+            patient = DualNewton(tol, is_patient=True)
+            yield Stage("DualNewton", patient.iterates(form), most=_PATIENT_STEPS)
         yield newton
         return
     if isinstance(form.measurements, InBlocks):
@@ -106,7 +117,6 @@ def stages(form: Formulation, tol: float, start: Array | None = None) -> Iterato
         for stage in stages(loaded(form), tol):
             yield replace(stage, points=_measured_in_pieces(form, stage.points))
         return
-    quick = _dual_pays(form) and (start is None or form.losses.any_hard)
     if quick:
         yield Stage("DualNewton", DualNewton(tol).iterates(form), note=note)
     points = InteriorPoint(tol).points if quick else InteriorPoint(tol).iterates
@@ -137,9 +147,13 @@ def decides(form: Formulation) -> bool:
 
 
 def _is_small(form: Formulation) -> bool:
-    known = isinstance(form.divergence, LogDet | VonNeumann | Frobenius)
-    known = known and isinstance(form.measurements, InMemory | InBlocks)
+    known = _is_known(form.divergence) and isinstance(form.measurements, InMemory | InBlocks)
     return known and len(form.prior) <= LARGEST_ORDER and _numbers(form) <= _WRITTEN_OUT
+
+
+def _is_known(divergence: Divergence) -> bool:
+    """To the interior-point method."""
+    return isinstance(divergence, LogDet | VonNeumann | Frobenius)
 
 
 def _patience(form: Formulation) -> int:
