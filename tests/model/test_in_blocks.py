@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nearwise import Frobenius, LogDet, Problem, VonNeumann, constraints as c, solve, solvers
+from nearwise import Divergence, Frobenius, LogDet, Problem, VonNeumann, constraints as c, solve, solvers
 from nearwise.distributed.running import InThreads
 from nearwise.distributed.vectors import Stacked
 from nearwise.model import bound_in_blocks, pieces
 from nearwise.model.formulation import prior_point
 from nearwise.model.left_out import LeftOutWarning
+from nearwise.model.loaded import loaded
 from nearwise.model.local import drawn_rows
 from nearwise.solving import newton
 
@@ -37,6 +38,41 @@ def cut_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many pieces and slices even of few rows."""
     monkeypatch.setattr(bound_in_blocks, "_FEWEST", 97)
     monkeypatch.setattr(pieces, "_NUMBERS", 5 * 80)
+
+
+@pytest.mark.usefixtures("cut_small")
+@pytest.mark.parametrize("kind", SIDES)
+def test_rows_that_are_brought_to_memory_are_those_of_data_in_memory(kind: str) -> None:
+    root = RNG.normal(size=(5, 3))
+    prior = root @ root.T  # whose range is a part of the columns
+    expected = Problem(X, SIDES[kind], LogDet(), prior, 3.0).formulation
+    found = loaded(Problem(Stacked([X[:25], X[25:]]), SIDES[kind], LogDet(), prior, 3.0).formulation)
+    B, y = RNG.normal(size=(3, 3)), RNG.normal(size=len(SIDES[kind]))
+    for of_one, of_other in (
+        (found.measurements.values_of_factor(B), expected.measurements.values_of_factor(B)),
+        (found.measurements.adjoint(y), expected.measurements.adjoint(y)),
+        (found.losses.slopes(np.abs(y)), expected.losses.slopes(np.abs(y))),
+    ):
+        np.testing.assert_allclose(of_one, of_other, rtol=0, atol=1e-11 * np.abs(of_other).max())
+    np.testing.assert_array_equal(found.measurements.is_definite, expected.measurements.is_definite)
+
+
+@pytest.mark.parametrize("divergence", [LogDet(), VonNeumann(), Frobenius()], ids=repr)
+def test_few_rows_in_pieces_with_bounds_far_from_the_prior(divergence: Divergence) -> None:
+    rng = np.random.default_rng(0 if isinstance(divergence, LogDet) else 4)
+    G = rng.integers(-4, 5, size=(12, 6)).astype(float)
+    pairs = [rng.choice(12, 2, replace=False) for _ in range(40)]
+    b = 10.0 ** rng.uniform(-2, 6, 40)
+    side = c.at_most(pairs[:20], b[:20]) + c.at_least(pairs[20:35], b[20:35])
+    side += c.similarity(pairs[35:], b[35:], "==") + c.closer([(0, 1, 2), (3, 4, 5)], 1e3)
+    penalty = 1.0 if isinstance(divergence, Frobenius) else 100.0
+    whole, parts = (Problem(data, side, divergence, None, penalty) for data in (G, Stacked([G[:5], G[5:]])))
+    found, expected = solve(parts), solve(whole)
+    assert found.status.name == expected.status.name == "SOLVED", found.message
+    assert found.n_iter < 100  # Newton's method alone took hundreds, or never ended
+    certificate = whole.certificate(found.matrix, np.asarray(found.dual))
+    assert certificate.gap <= 2e-6
+    assert certificate.primal == pytest.approx(expected.certificate.primal, rel=2e-6)
 
 
 @pytest.mark.usefixtures("cut_small")

@@ -24,6 +24,7 @@ from nearwise.model.measurements import Measurements
 
 _SMALLEST = 1e-300  # eigenvalue of a mirror point
 _FEW = 100  # rows of a proof, up to which each is tried to be left out
+_NEAR = 0.1  # divergence up to which eigenvalues of M^-1 in the coordinates of M are all above one half
 PROOF = 1e-7  # what a proof of infeasibility may lack, relative to the bounds that it is about
 _SHARES = (0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4, 1e-5, 1e-7, 0.0)  # of the largest; smaller ones are left out
 
@@ -137,7 +138,8 @@ class Formulation:
 
         Stiff rows with large bounds cost much for the last digit of a value. The terms of the sum may cancel:
         its error is delta = eps * sum_i |y_i| |A_i|. LogDet feels it relative to M^-1, and the others
-        relative to the unit of theta; the gap changes by about its square.
+        relative to the unit of theta; the gap changes by about its square. Where an objective is so large
+        that M may be far from M^, it may also decide whether there is an M^.
         """
         if not self.losses.cost_of_rounding <= tol * max(abs(primal), self.unit):
             return True
@@ -149,12 +151,22 @@ class Formulation:
             size = float((factor**2).sum())
             slope = self.divergence.curvature(np.array([max(size, _SMALLEST)]))[0]
             return not delta * delta / max(slope, _SMALLEST) <= tol * abs(primal) + self.unit * tol
-        return not (delta < 0.5 and len(factor) * delta * delta <= tol * max(abs(primal), 1.0))
+        allowed = tol * max(abs(primal), 1.0)
+        if not (delta < 0.5 and len(factor) * delta * delta <= allowed):
+            return True
+        if allowed < _NEAR:  # then M is so near to M^ that the eigenvalues below are near 1
+            return False
+        theta = np.diag(self.divergence.gradient(self.prior)) - point.pullback
+        return not np.linalg.eigvalsh(-(factor.T @ theta @ factor))[0] > 2 * self._blur(point)
 
     def is_blurred(self, point: Iterate) -> bool:
         """Whether rounding of sum_i y_i A_i, as it is summed up, may open a gap that is not there."""
-        delta = np.finfo(float).eps * self.measurements.weight(point.dual, np.eye(len(self.prior)))
-        return self.divergence.congruence_invariant and not delta * float(np.sum(point.factor**2)) < 0.1
+        return self.divergence.congruence_invariant and not self._blur(point) < 0.1
+
+    def _blur(self, point: Iterate) -> float:
+        """What rounding of sum_i y_i A_i may change in the coordinates of M."""
+        delta = float(np.finfo(float).eps) * self.measurements.weight(point.dual, np.eye(len(self.prior)))
+        return delta * float(np.sum(point.factor**2))
 
     @cached_property
     def is_strict(self) -> bool:

@@ -86,6 +86,19 @@ def by_groups(measurements: InMemory, groups: Index) -> InMemory:
     return replace(measurements, features=rows.reshape(-1, F.shape[1]), atoms=split)
 
 
+def within_groups(factor: Array, groups: Index) -> Array:
+    """A factor of the blocks of M = factor factor^T alone, with as many columns as rows, in the same groups.
+
+    `groups` has the group of every row, as numbers from 0.
+    """
+    out = np.zeros(2 * (len(factor),))
+    for group in range(int(groups.max(initial=-1)) + 1):
+        own = np.flatnonzero(groups == group)
+        R = np.asarray(np.linalg.qr(factor[own].T, mode="r"), dtype=np.float64)
+        out[np.ix_(own, own[: len(R)])] = R.T
+    return out
+
+
 def _prior_in_groups(prior: ArrayLike, groups: Index, divergence: Divergence) -> tuple[Array, Array, Index]:
     """Eigenvalues and eigenvectors of a prior in blocks, each of one block, and the group of each."""
     M0 = symmetric(prior, "prior")

@@ -3,7 +3,8 @@
 A hard row costs nothing on the allowed side of its bound b and is forbidden on the other. A soft row costs
 the papers' slack, eliminated in closed form: penalty * scalar(p, b) on the wrong side (KSD09 (22),
 JKDD12 (7)). That needs p and b in the domain of the divergence, so it holds where b > 0 and p cannot reach
-zero on the wrong side: rows "<=", and all rows whose A_i is positive semidefinite (distances, K_ii). Every
+zero on the wrong side: rows "<=", and all rows whose A_i is positive semidefinite (distances, K_ii) and of
+whose values no negative part is fixed. Every
 other soft row (relative comparisons, bounds <= 0, lower bounds on inner products) has the second-order
 expansion of that slack at the row's own size s, penalty / 2 * curvature(s) * (p - b)^2, where s is the size
 of its parts under the prior: d(i, j) + d(k, l) for a comparison, sqrt(K_ii K_jj) for an inner product.
@@ -46,7 +47,7 @@ class Losses:
     bounds : b
     penalties : gamma; inf for a hard row
     sizes : s > 0, the size of each row under the prior
-    is_definite : whether A_i is positive semidefinite
+    is_definite : whether A_i is positive semidefinite, and no negative part of its value fixed
     is_idle : whether A_i is zero, so that the multiplier of the row is
     """
 

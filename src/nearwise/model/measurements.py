@@ -52,7 +52,7 @@ class Measurements(Protocol):
 
     @property
     def is_definite(self) -> Mask:
-        """Whether A_i is known to be positive semidefinite."""
+        """Whether A_i is known to be positive semidefinite, and its value so never negative."""
 
     @property
     def offsets(self) -> Array | None:
@@ -134,8 +134,9 @@ class InMemory:
 
     @property
     def is_definite(self) -> Mask:
-        """Whether A_i is known to be positive semidefinite."""
-        return self.atoms.is_definite
+        """Whether A_i is known to be positive semidefinite, and its value so never negative."""
+        definite = self.atoms.is_definite
+        return definite if self.offsets is None else definite & (self.offsets >= 0)
 
     def values(self, M: Array) -> Array:
         """<A_i, M> for every row, M symmetric, plus `offsets`."""
@@ -199,7 +200,7 @@ class InMemory:
 
     def weight(self, dual: Array, B: Array, values: Array | None = None) -> float:
         """sum_i |dual_i| times `parts_of_factor`."""
-        known = values is not None and self.is_definite.all()
+        known = values is not None and self.offsets is None and self.is_definite.all()
         return float(np.abs(dual) @ (values if known else self.parts_of_factor(B)))
 
     def in_coordinates(self, T: Array, unit: float = 1.0, own_workspace: bool = False) -> InMemory:

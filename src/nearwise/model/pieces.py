@@ -254,6 +254,15 @@ def curved_atoms(
     return joined(found, basis.shape[1], dtype), np.concatenate(curvatures)
 
 
+def written_out(piece: Piece, terms: Terms, basis: Array) -> tuple[LocalAtoms, list[Losses]]:
+    """All rows in a basis, and their losses by slice."""
+    found, losses = [], []
+    for rows, block, parts in slices(piece, terms.basis):
+        found.append(parts.in_basis(basis))
+        losses.append(terms.losses(rows, block, parts))
+    return joined(found, basis.shape[1], np.float64), losses
+
+
 def slices(piece: Piece, basis: Array | None) -> Iterator[tuple[Index, Block, Parts]]:
     """The rows of a piece, a few at a time: their numbers, themselves, and their vectors.
 

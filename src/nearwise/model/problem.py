@@ -23,7 +23,7 @@ from nearwise.model.bound_in_blocks import BoundInBlocks, bind_in_blocks
 from nearwise.model.certificate import Certificate, InfeasibilityCheck, Violation, named_violations
 from nearwise.model.divergences import Divergence, LogDet
 from nearwise.model.formulation import Formulation, Iterate
-from nearwise.model.grouped import bind_in_groups
+from nearwise.model.grouped import bind_in_groups, within_groups
 from nearwise.model.in_blocks import AtPoint, Multipliers
 from nearwise.model.losses import Losses
 from nearwise.model.passes import Kept
@@ -222,6 +222,12 @@ class Problem:
         return None if isinstance(self._bound, BoundInBlocks) else self._bound.groups
 
     @property
+    def range_groups(self) -> Index | None:
+        """The same of every eigenvector of the prior's range: each is of one group."""
+        groups, basis = self.groups, self.prior_basis
+        return groups if groups is None or basis is None else groups[np.abs(basis).argmax(axis=0)]
+
+    @property
     def blocks(self) -> tuple[Block, ...]:
         """The constraints by row numbers of the features."""
         return self.constraints.resolve(len(self.features), self._bound.sample_ids)
@@ -327,6 +333,14 @@ class Problem:
     def lower(self, factor: Array) -> Array:
         """The inverse of `lift`: what lies outside the prior's range is left out."""
         return factor if self.prior_basis is None else self.prior_basis.T @ factor
+
+    def within_groups(self, factor: Array) -> Array:
+        """A factor in the eigenbasis of the prior's range, less what rounding puts between groups.
+
+        Its columns are in the groups of its rows.
+        """
+        groups = self.range_groups
+        return factor if groups is None else within_groups(factor, groups)
 
     def _spectrum(self, M: ArrayLike) -> tuple[Array | None, Array]:
         """Eigenvalues and eigenvectors on the prior's range; None where M leaves it or is indefinite."""

@@ -7,13 +7,13 @@ are `Pair`s, and what they still lack is added to the gap.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nearwise._common.types import Array
+from nearwise._common.types import Array, Index
 from nearwise.linalg.eigenpairs import eigenpairs
 from nearwise.linalg.pairs import PRECISION, Pair, product, squared_lengths, two_sum
 from nearwise.model.blocks import Block
@@ -38,19 +38,21 @@ class Recheck:
     """What certifies points of one problem.
 
     Distances and comparisons are signed squares of differences z of features; every other row is a symmetric
-    matrix C on the objects, so that <A, M> = <C, K> for the kernel K.
+    matrix C on the objects, so that <A, M> = <C, K> for the kernel K. Where M is in blocks, so are factors
+    (`Problem.within_groups`): their values need no more care, and of sum_i y_i A_i the blocks count.
     """
 
     def __init__(self, problem: Problem) -> None:
         self.problem, self.form = problem, problem.formulation
         basis = problem.prior_basis
         self.range = basis if basis is not None and basis.shape[1] < len(basis) else None
+        self.range_groups = problem.range_groups
 
     @staticmethod
     def suits(problem: Problem) -> bool:
-        """Whether a problem is small enough, its matrix is not in blocks, and its rows are of known kinds."""
+        """Whether a problem is small enough, and its rows are of known kinds."""
         blocks = problem.constraints.blocks
-        if problem.groups is not None or not {block.kind for block in blocks} <= _KINDS:
+        if not {block.kind for block in blocks} <= _KINDS:
             return False
         n, r = problem.features.shape
         others = sum([len(block.bounds) for block in blocks if block.kind not in _DIFFERENCES])
@@ -139,11 +141,12 @@ class Recheck:
                 continue
             on_objects = Pair(rows.matrices.high[k], rows.matrices.low[k]).reshaped(n, n)
             if self._linear_sizes[row] > 0:
-                values, V = eigenpairs(product(rows.objects.T, product(on_objects, rows.objects)))
+                A = product(rows.objects.T, product(on_objects, rows.objects))
+                values, V = eigenpairs(Pair(*map(rows.within_groups, A)))
                 total = total + abs(y[row]) * ((V * np.abs(values)) @ V.T)
             else:
                 total = total + abs(y[row]) * ((G.T * np.abs(on_objects.high).sum(axis=1)) @ G)
-        return np.asarray(total)
+        return rows.within_groups(np.asarray(total))
 
     def _inside(self, factor: Array) -> Pair | Array:
         return factor if self.range is None else product(self.range.T, factor)
@@ -154,7 +157,8 @@ class Recheck:
         Values in that unit times two to the power that is returned are values.
         """
         power = _exponent(factor)
-        return self._rows.mapped(self._inside(np.ldexp(factor, -power))), self._power + 2 * power
+        images = self._rows.mapped(self._inside(np.ldexp(factor, -power)), self.range_groups)
+        return images, self._power + 2 * power
 
     def _values(self, images: _Rows, power: int) -> Pair:
         values, offsets = images.values(), self.form.measurements.offsets
@@ -202,8 +206,9 @@ class Recheck:
             np.concatenate([none, *others]),
             Pair(*(np.concatenate([np.zeros((0, len(G) ** 2)), *part]) for part in _unzipped(parts))),
             self.form.measurements.n_rows,
+            self.problem.groups,
         )
-        rows = rows if self.range is None else rows.mapped(self.range)
+        rows = rows if self.range is None else rows.mapped(self.range, self.range_groups)
         return rows if idle is None else rows.without(idle)
 
     def _logarithmic_distance(
@@ -253,18 +258,22 @@ class _Rows:
     others: NDArray[np.int64]  # rows that are matrices on the objects
     matrices: Pair  # these, as vectors
     count: int
+    groups: Index | None  # of the coordinates, where M is in blocks
 
-    def mapped(self, T: Pair | Array) -> _Rows:
-        """The same after a linear map of the features."""
+    def mapped(self, T: Pair | Array, groups: Index | None) -> _Rows:
+        """The same after a linear map of the features to coordinates of these groups, each to its own."""
         objects, differences = product(self.objects, T), product(self.differences, T)
-        return _Rows(objects, differences, self.row, self.sign, self.others, self.matrices, self.count)
+        return replace(self, objects=objects, differences=differences, groups=groups)
+
+    def within_groups(self, A: Array) -> Array:
+        """A matrix on the coordinates with zeros between groups."""
+        return A if self.groups is None else np.where(self.groups[:, None] == self.groups, A, 0.0)
 
     def without(self, idle: NDArray[np.bool_]) -> _Rows:
         """The same with zeros for some rows."""
         kept = ~idle[self.others, None]
         matrices = Pair(self.matrices.high * kept, self.matrices.low * kept)
-        sign = np.where(idle[self.row], 0.0, self.sign)
-        return _Rows(self.objects, self.differences, self.row, sign, self.others, matrices, self.count)
+        return replace(self, sign=np.where(idle[self.row], 0.0, self.sign), matrices=matrices)
 
     def values(self) -> Pair:
         """<A_i, B B^T> of every row, where self are the rows after the map B."""
@@ -288,7 +297,7 @@ class _Rows:
         square = product(self.differences.T, product(np.diag(weight), self.differences))
         on_objects = product(y[self.others][None], self.matrices).reshaped(n, n)
         total = square.plus(product(self.objects.T, product(on_objects, self.objects)))
-        total = Pair((total.high + total.high.T) / 2, (total.low + total.low.T) / 2)
+        total = Pair(*(self.within_groups((part + part.T) / 2) for part in total))
         z, G = np.abs(self.differences.high), np.abs(self.objects.high)
         parts = (np.abs(y[self.others]) @ np.abs(self.matrices.high)).reshape(n, n)
         size = float(np.sum(np.abs(weight) @ z**2) + np.sum(G * (parts @ G)))

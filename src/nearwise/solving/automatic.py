@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from nearwise._common.types import Array
-from nearwise.model.divergences import Frobenius, LogDet, VonNeumann
+from nearwise.model.divergences import Divergence, Frobenius, LogDet, VonNeumann
 from nearwise.model.formulation import Formulation, Iterate
+from nearwise.model.in_blocks import InBlocks
+from nearwise.model.loaded import loaded
 from nearwise.model.measurements import InMemory
 from nearwise.solving.dual import DualNewton
 from nearwise.solving.interior import InteriorPoint
@@ -30,6 +32,8 @@ _MULTIPLIED = 2_000_000  # numbers in hard constraints, written out, up to which
 _LOOKS = 12  # points of it that are certified before Newton's method is tried
 _PATIENCE = 25  # steps of Newton's method before it, at least
 _PER_STEP = 20_000  # numbers in the constraints, written out, for which Newton's method gets one more step
+_UNTIL_PATIENT = 100  # the same under a divergence of the user's, before Newton's method on the dual goes on
+_PATIENT_STEPS = 300  # of that
 _LAST_RESORT = 60  # steps of Newton's method after it
 _LAST_RESORT_IF_HARD = 30  # the same; later it would look for a contradiction, which was looked for before
 
@@ -73,6 +77,12 @@ def stages(form: Formulation, tol: float, start: Array | None = None) -> Iterato
     prior it takes a few steps of half the cost, and otherwise it ends soon. Where Newton's method has been
     tried in vain on soft rows that are no more than unknowns, it is tried next, for the same reason.
 
+    Divergences of the user's get Newton's method and, up to the same sizes, that on the dual: first as it is,
+    and after 100 steps of the other one with as many short steps as it takes.
+
+    Rows in pieces get Newton's method. Those that can be written out are brought to memory where that has not
+    come to an end after as many steps, and the methods above take over.
+
     Under LogDet with hard constraints, at least 1000 of them and at least 10 for each unknown, a feasible set
     is so small that a few sweeps of projections find it, while each Newton step has to weigh all rows. There
     projections begin. At sweeps 4, 8, 16, ... the rate at which the larger of gap and violation fell since
@@ -94,10 +104,20 @@ def stages(form: Formulation, tol: float, start: Array | None = None) -> Iterato
         yield Stage("CyclicProjections", sweeps, is_slow=lambda records: _is_slow(records, tol))
         note = "Projections converged too slowly"
     newton = Stage("Newton", Newton().iterates(form, start), note=note)
-    if not decides(form):
+    quick = _dual_pays(form) and (start is None or form.losses.any_hard)
+    if not _is_small(form):
+        if quick and isinstance(form.measurements, InMemory) and not _is_known(form.divergence):
+            yield Stage("DualNewton", DualNewton(tol).iterates(form))
+            yield replace(newton, most=_UNTIL_PATIENT)
+            patient = DualNewton(tol, is_patient=True)
+            yield Stage("DualNewton", patient.iterates(form), most=_PATIENT_STEPS)
         yield newton
         return
-    quick = _dual_pays(form) and (start is None or form.losses.any_hard)
+    if isinstance(form.measurements, InBlocks):
+        yield replace(newton, most=_patience(form))
+        for stage in stages(loaded(form), tol):
+            yield replace(stage, points=_measured_in_pieces(form, stage.points))
+        return
     dual = Stage("DualNewton", DualNewton(tol).iterates(form), note=note)
     if quick:
         yield dual
@@ -109,7 +129,7 @@ def stages(form: Formulation, tol: float, start: Array | None = None) -> Iterato
     else:
         if start is None and _interior_pays(form):
             yield replace(interior, most=_LOOKS)
-        yield replace(newton, most=max(_PATIENCE, _numbers(form) // _PER_STEP))
+        yield replace(newton, most=_patience(form))
         if not quick and _dual_is_smaller(form):
             yield dual
         yield interior
@@ -127,9 +147,28 @@ def _is_slow(records: Sequence[Record], tol: float) -> bool:
 
 def decides(form: Formulation) -> bool:
     """Whether the constraints can be written out, for the methods that decide almost all such problems."""
-    known = isinstance(form.divergence, LogDet | VonNeumann | Frobenius)
-    known = known and isinstance(form.measurements, InMemory)
+    return isinstance(form.measurements, InMemory) and _is_small(form)
+
+
+def _is_small(form: Formulation) -> bool:
+    known = _is_known(form.divergence) and isinstance(form.measurements, InMemory | InBlocks)
     return known and len(form.prior) <= LARGEST_ORDER and _numbers(form) <= _WRITTEN_OUT
+
+
+def _is_known(divergence: Divergence) -> bool:
+    """To the interior-point method."""
+    return isinstance(divergence, LogDet | VonNeumann | Frobenius)
+
+
+def _patience(form: Formulation) -> int:
+    """How many steps of Newton's method come before the interior-point method."""
+    return max(_PATIENCE, _numbers(form) // _PER_STEP)
+
+
+def _measured_in_pieces(form: Formulation, points: Iterator[Iterate]) -> Iterator[Iterate]:
+    """Points of the same problem with its rows in memory, as those of rows in pieces."""
+    for point in points:
+        yield replace(point, values=form.measurements.values_of_factor(point.factor))
 
 
 def _interior_pays(form: Formulation) -> bool:

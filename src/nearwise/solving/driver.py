@@ -221,7 +221,7 @@ class _Run(Loop[Iterate, _Graded, Record]):
         stop = super().tell(record, graded)
         if self.watch is None:
             return stop
-        return bool(self.watch(record, self.problem.lift(self.reduction.lift(graded.point.factor)))) or stop
+        return bool(self.watch(record, self.problem.lift(self._lifted(graded.point)))) or stop
 
     def end(self, graded: _Graded) -> Status | None:
         """A certificate that holds, multipliers that prove a contradiction, or a rule of the solver's own."""
@@ -251,7 +251,7 @@ class _Run(Loop[Iterate, _Graded, Record]):
         and then multipliers may get smaller; a large one has no bound there.
         """
         form, scale = self.reduction.formulation, self.reduction.dual_scale
-        stated = self.problem.point(self.reduction.lift(point.factor), point.dual * scale)
+        stated = self.problem.point(self._lifted(point), point.dual * scale)
         found = self.problem.formulation.certificate(stated)
         if found.hard_violation > 10 * self.tol or not np.isfinite(found.primal):
             return _Graded(point, found, stated)
@@ -263,6 +263,10 @@ class _Run(Loop[Iterate, _Graded, Record]):
             return _Graded(point, replace(found, dual=-np.inf, gap=np.inf), stated)
         found, dual = self.recheck.certificate(self.problem.lift(stated.factor), stated.dual)
         return _Graded(replace(point, dual=dual / scale), found, replace(stated, dual=dual))
+
+    def _lifted(self, point: Iterate) -> Array:
+        """The factor of a point in the eigenbasis of the prior's range, before the reduction."""
+        return self.problem.within_groups(self.reduction.lift(point.factor))
 
     def _are_values_lost(self, point: Iterate, found: Certificate) -> bool:
         """Whether errors of values may close the gap of a point that counts as solved, or hide violations."""
@@ -310,7 +314,7 @@ class _Run(Loop[Iterate, _Graded, Record]):
                 "the objective is not a finite number anywhere near the prior: features, prior, bounds or "
                 "penalties differ by too many orders of magnitude; rescale them"
             )
-        factor, rows = self.reduction.lift(self.best.point.factor), None
+        factor, rows = self._lifted(self.best.point), None
         if status is Status.INFEASIBLE and self.ray is not None:
             dual = self.ray / np.abs(self.ray).max()
             rows = list(problem.formulation.check_infeasibility(dual).rows[:10])

@@ -45,9 +45,12 @@ class DualNewton:
     Parameters
     ----------
     tol : the tolerance of the run; points that cannot be that good yet are kept back
+    is_patient : whether to go on through short steps and far points, none of which is kept back, for problems
+        that no other method suits better
     """
 
     tol: float = 1e-6
+    is_patient: bool = False
 
     def iterates(self, form: Formulation) -> Iterator[Iterate]:
         """The prior, then a point that is likely to be the optimum; none where the method finds none."""
@@ -58,6 +61,9 @@ class DualNewton:
         while looks < _LOOKS:
             length, far = run.advance(), _NEARER * far
             short = short + 1 if length < _SHORT else 0
+            if self.is_patient and length:
+                yield run.point()
+                continue
             residual = run.residual
             if not length or short == _MOST_SHORT or residual > far:
                 return

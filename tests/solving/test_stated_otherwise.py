@@ -1,0 +1,123 @@
+"""Problems that are stated with more than rows: matrices in blocks, fixed parts, own divergences."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import cases
+import nearwise as nw
+from nearwise import constraints as c
+from nearwise.model.recheck import Recheck
+
+divergences = pytest.mark.parametrize(
+    "divergence", [nw.LogDet(), nw.VonNeumann(), nw.Frobenius()], ids=lambda d: type(d).__name__
+)
+GROUPS = np.array([0, 1, 0, 1, 2, 0])
+BETWEEN = np.not_equal.outer(GROUPS, GROUPS)
+
+
+def every_kind(rng: np.random.Generator) -> tuple[np.ndarray, nw.Constraints]:
+    G = rng.normal(size=(10, 6))
+    A = rng.normal(size=(10, 10))
+    side = (
+        c.at_most([(0, 1), (2, 3)], 2.0)
+        + c.at_least([(4, 5)], 12.0)
+        + c.closer([(6, 7, 8)], 1.0)
+        + c.similarity([(0, 9), (3, 3)], 2.5, "<=")
+        + c.linear([A @ A.T / 10], 30.0, "==")
+    )
+    return G, side
+
+
+@divergences
+@pytest.mark.parametrize("has_prior", [False, True], ids=["identity", "prior"])
+def test_a_matrix_in_blocks_is_zero_between_them(divergence: nw.Divergence, has_prior: bool) -> None:
+    rng = np.random.default_rng(0)
+    G, side = every_kind(rng)
+    root = np.where(BETWEEN, 0.0, rng.normal(size=(6, 6)))
+    prior = root @ root.T if has_prior else None
+    result = nw.solve(nw.Problem(G, side, divergence, prior, 5.0, groups=GROUPS))
+    assert result.status is nw.Status.SOLVED
+    assert (result.matrix[BETWEEN] == 0).all()
+    assert np.count_nonzero(result.matrix) >= 10  # under Frobenius a block may be zero
+
+
+@divergences
+@pytest.mark.parametrize("rank", [6, 4], ids=["whole range", "part of it"])
+def test_blocks_are_certified_in_twice_the_precision(divergence: nw.Divergence, rank: int) -> None:
+    rng = np.random.default_rng(1)
+    G, side = every_kind(rng)
+    root = np.where(BETWEEN, 0.0, rng.normal(size=(6, 6)))[:, np.arange(6) < rank]
+    problem = nw.Problem(G, side, divergence, root @ root.T, 5.0, groups=GROUPS)
+    assert Recheck.suits(problem)
+    result = nw.solve(problem, max_iter=3)  # where the gap is open yet
+    stated = problem.certificate(result.matrix, 0.9 * result.dual)
+    found, _ = Recheck(problem).certificate(
+        problem.lift(problem.within_groups(problem.lower(result.factor))), 0.9 * result.dual
+    )
+    assert found.primal == pytest.approx(stated.primal, rel=1e-9)
+    assert found.gap == pytest.approx(stated.gap, rel=1e-6)
+
+
+@divergences
+@pytest.mark.parametrize("seed", range(3))
+def test_blocks_of_features_that_are_nearly_dependent(divergence: nw.Divergence, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    G = rng.normal(size=(10, 6))
+    G[:, 1:] = G[:, :1] * rng.normal(size=5) + 1e-7 * G[:, 1:]
+    side = c.equal([rng.choice(10, 2, replace=False) for _ in range(4)], rng.uniform(0.5, 2.0, 4))
+    result = nw.solve(nw.Problem(G, side, divergence, penalty=math.inf, groups=GROUPS))
+    assert result.status is nw.Status.SOLVED, result.message
+    assert result.certificate.hard_violation <= 1e-6
+
+
+@divergences
+def test_a_value_with_a_negative_fixed_part_may_be_negative(divergence: nw.Divergence) -> None:
+    penalty, fixed, bound = 0.01, -50.0, 42.0
+    problem = nw.Problem([[0.0], [1.0]], c.equal([(0, 1)], bound), divergence, None, penalty, fixed=[fixed])
+    result = nw.solve(problem)
+    m = np.linspace(0.01, 100.0, 100_000)
+    size = 1.0 + abs(fixed)
+    cost = penalty / 2 * divergence.curvature(np.array([size])) * (m + fixed - bound) ** 2
+    objective = divergence.scalar(m, np.ones_like(m)) + cost
+    assert result.status is nw.Status.SOLVED
+    assert result.certificate.primal == pytest.approx(objective.min(), rel=1e-4)
+    assert result.matrix[0, 0] == pytest.approx(m[objective.argmin()], abs=0.01)
+    assert result.matrix[0, 0] + fixed < 0
+
+
+@pytest.mark.parametrize("seed", [185, 528])
+def test_multipliers_bound_the_optimum_where_rounding_hides_whether_they_do(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    G = rng.normal(size=(12, 5))
+    G[:, 1:] = G[:, :1] * rng.normal(size=4) + 10.0 ** rng.uniform(-8, -2) * G[:, 1:]
+    pairs = [tuple(rng.choice(12, 2, replace=False)) for _ in range(40)]
+    bounds = np.array([np.sum((G[i] - G[j]) ** 2) for i, j in pairs]) * 10.0 ** rng.uniform(-4, 4, 40)
+    side = c.at_most(pairs[:20], bounds[:20]) + c.at_least(pairs[20:], bounds[20:])
+    result = nw.solve(nw.Problem(G, side, penalty=10.0 ** rng.uniform(-14, 14, 40)))
+    assert result.status is nw.Status.SOLVED
+    inverse = [[Fraction(int(i == j)) for j in range(5)] for i in range(5)]  # of the mirror point
+    for (i, j), y in zip(pairs, result.dual, strict=True):
+        z = [Fraction(a) - Fraction(b) for a, b in zip(G[i], G[j], strict=True)]
+        inverse = [[inverse[a][b] + Fraction(y) * z[a] * z[b] for b in range(5)] for a in range(5)]
+    for k in range(5):  # by elimination
+        assert inverse[k][k] > 0
+        for i in range(k + 1, 5):
+            share = inverse[i][k] / inverse[k][k]
+            inverse[i] = [a - share * b for a, b in zip(inverse[i], inverse[k], strict=True)]
+
+
+@pytest.mark.parametrize("seed", [3, 6, 22])
+def test_penalties_of_very_different_sizes_under_a_divergence_of_the_user_s(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    G = rng.normal(size=(10, 5))
+    pairs = [rng.choice(10, 2, replace=False) for _ in range(30)]
+    side = c.at_most(pairs[:15], 10.0 ** rng.uniform(-1, 3, 15))
+    side += c.at_least(pairs[15:], 10.0 ** rng.uniform(0, 3, 15))
+    result = nw.solve(nw.Problem(G, side, cases.ThreeHalves(), penalty=10.0 ** rng.uniform(-6, 6, 30)))
+    assert result.status is nw.Status.SOLVED, result.message
+    assert result.n_iter < 300
