@@ -146,7 +146,8 @@ def nearest_covariance(
     if missing is not None:
         matrix[missing] = np.nan
     given = np.diag(matrix) if variances is None else variances
-    n, expected = len(matrix), f"a number from {1 / _LARGEST_VARIANCE:g} to {_LARGEST_VARIANCE:g}"
+    n, least = len(matrix), 1 / _LARGEST_VARIANCE
+    expected = f"a finite number > 0, from {least:g} to {_LARGEST_VARIANCE:g}"
     squares = reading.column(given, n, "variance", _is_variance, expected, unit="variable")
     deviations = np.sqrt(squares)
     scaled = matrix / deviations[:, None] / deviations

@@ -118,9 +118,8 @@ def stages(form: Formulation, tol: float, start: Array | None = None) -> Iterato
         for stage in stages(loaded(form), tol):
             yield replace(stage, points=_measured_in_pieces(form, stage.points))
         return
-    dual = Stage("DualNewton", DualNewton(tol).iterates(form), note=note)
     if quick:
-        yield dual
+        yield Stage("DualNewton", DualNewton(tol).iterates(form), note=note)
     points = InteriorPoint(tol).points if quick else InteriorPoint(tol).iterates
     interior = Stage("InteriorPoint", points(form), note=note)
     if form.losses.any_hard:
@@ -131,7 +130,7 @@ def stages(form: Formulation, tol: float, start: Array | None = None) -> Iterato
             yield replace(interior, most=_LOOKS)
         yield replace(newton, most=_patience(form))
         if not quick and _dual_is_smaller(form):
-            yield dual
+            yield Stage("DualNewton", DualNewton(tol).iterates(form), note=note)
         yield interior
         yield replace(newton, most=_LAST_RESORT)
 
