@@ -90,7 +90,10 @@ def test_other_divergences_are_stationary_in_units_of_the_deviations(divergence:
         ({"fixed": [[0, 1], [1]]}, "fixed must be a regular array"),
         ({"weights": [1, 2, 1e-200, 1, 1]}, "variable 2: weight is 1e-200, expected a number from 1e-50 to"),
         ({"weights": [1, 2, 3, 1e200, 1]}, r"variable 3: weight is 1e\+200, expected a number from 1e-50"),
-        ({"variances": [1, 2, 3, 1e-310, 1]}, r"variable 3: variance is 1e-310, expected a finite number > 0, from"),
+        (
+            {"variances": [1, 2, 3, 1e-310, 1]},
+            r"variable 3: variance is 1e-310, expected a finite number > 0",
+        ),
         ({"divergence": "euclid"}, "'euclid'"),
         ({"divergence": "logdet"}, "A must be positive semidefinite for this divergence"),
         ({"tol": "small"}, "tol must be a number between 0 and 1, got 'small'"),
