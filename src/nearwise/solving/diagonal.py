@@ -207,11 +207,12 @@ class _Run(Loop[_Point, _Graded, Record]):
 
 def _ways(problem: DiagonalProblem, w: Array, tol: float) -> Iterator[_Point]:
     """Points of one way after the other, each up to where it is slow."""
-    form = problem.as_matrices() if len(problem.prior) <= LARGEST_ORDER else None
-    few = form is not None and decides(form)
-    yield from islice(_iterates(problem, w), _PATIENCE if few else _PATIENCE_IF_MANY)
-    if form is not None and few:
+    steps = _iterates(problem, w)
+    yield from islice(steps, _PATIENCE)
+    if len(problem.prior) <= LARGEST_ORDER and decides(form := problem.as_matrices()):
         yield from _diagonals(problem, form, tol)
+    else:
+        yield from islice(steps, _PATIENCE_IF_MANY - _PATIENCE)
     yield from _iterates(problem, _approached(problem))
 
 
