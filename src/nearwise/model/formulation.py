@@ -269,11 +269,11 @@ def prior_point(form: Formulation) -> Iterate:
     return Iterate(factor, values, dual, form.measurements.adjoint(dual), (x, np.eye(r)))
 
 
-def bare_prior_point(form: Formulation) -> Iterate:
-    """The prior with the bound 0, for which nothing needs to be factorised."""
+def bare_prior_point(form: Formulation, values: Array | None = None) -> Iterate:
+    """The prior with the bound 0, for which nothing needs to be factorised; its values may be known."""
     x, r = np.maximum(form.prior, 0.0), len(form.prior)
     factor = np.diag(np.sqrt(x))
-    values = form.measurements.values_of_factor(factor)
+    values = form.measurements.values_of_factor(factor) if values is None else values
     known = (0.0, 0.0) if (x == form.prior).all() else None
     none = np.zeros(form.measurements.n_rows), np.zeros((r, r))
     return Iterate(factor, values, *none, (x, np.eye(r)), distances=known)

@@ -10,7 +10,7 @@ import numpy as np
 from nearwise._common.types import Array, Index
 from nearwise.model.divergences import Divergence
 from nearwise.model.losses import Losses
-from nearwise.model.measurements import Measurements
+from nearwise.model.measurements import InMemory
 
 _BLOCK = 1 << 21  # numbers in products of atoms that are summed up to rows at once
 _SUMMED = 1 << 15  # numbers in the matrix that sums them up
@@ -65,20 +65,11 @@ class WrittenRows:
     offsets: Array | None = None
 
     @classmethod
-    def of(cls, measurements: Measurements) -> WrittenRows:
-        n = measurements.n_rows
-        atoms = measurements.local(np.arange(n), np.eye(measurements.rank), np.float64)
-        order = slice(None) if atoms.row is None else np.argsort(atoms.row, kind="stable")
-        x = np.ascontiguousarray(atoms.x[order].T)
-        y = x if atoms.x is atoms.y else np.ascontiguousarray(atoms.y[order].T)
-        return cls(
-            x,
-            y,
-            atoms.coefficient[order],
-            None if atoms.row is None else atoms.row[order],
-            n,
-            measurements.offsets,
-        )
+    def of(cls, measurements: InMemory) -> WrittenRows:
+        atoms = measurements.in_order()
+        x = np.ascontiguousarray(atoms.x.T)
+        y = x if atoms.x is atoms.y else np.ascontiguousarray(atoms.y.T)
+        return cls(x, y, atoms.coefficient, atoms.row, atoms.n_rows, measurements.offsets)
 
     @property
     def order(self) -> int:

@@ -17,8 +17,9 @@ import numpy as np
 from scipy.linalg import lapack
 
 from nearwise._common.types import Array, Index, Mask
-from nearwise.model.divergences import Frobenius, LogDet, divided_differences
 from nearwise.model.formulation import Formulation, Iterate, bare_prior_point
+from nearwise.model.measurements import in_memory
+from nearwise.solving._mirrors import Inverse, Spectral, mirror_of
 from nearwise.solving._written import WrittenForm, WrittenRows
 
 _FAR, _NEARER = 1e11, 0.1  # a residual that is too large before the first step, and that times it after each
@@ -55,9 +56,9 @@ class DualNewton:
 
     def iterates(self, form: Formulation) -> Iterator[Iterate]:
         """The prior, then a point that is likely to be the optimum; none where the method finds none."""
-        yield bare_prior_point(form)
-        rows = WrittenRows.of(form.measurements)
+        rows = WrittenRows.of(in_memory(form.measurements, "DualNewton"))
         run = _Run(WrittenForm(form.divergence, form.prior, rows, form.losses))
+        yield bare_prior_point(form, run.values)
         short, looks, far = 0, 0, _FAR
         while looks < _LOOKS:
             length, far = run.advance(), _NEARER * far
@@ -88,20 +89,15 @@ class _At(NamedTuple):
 
     Attributes
     ----------
-    pullback : sum_i y_i A_i
-    x, Q : eigenvalues and eigenvectors of M(y); t are those of its gradient
-    left, right : the vectors of the constraints in that basis
+    pullback : sum_i y_i A_i; its lower triangle
+    matrix : M(y)
     values : of M(y)
     slope : of the dual, with its sign changed: the values that belong to y less those of M(y)
     """
 
     y: Array
     pullback: Array
-    t: Array
-    Q: Array
-    x: Array
-    left: Array
-    right: Array
+    matrix: Inverse | Spectral
     values: Array
     slope: Array
 
@@ -114,7 +110,7 @@ class _Run:
         losses, divergence = form.losses, form.divergence
         self._sign = -losses.relations.astype(np.float64)
         self._signed: Mask = self._sign != 0
-        self._theta = np.diag(divergence.gradient(form.prior))
+        self._theta, self._mirror = np.diag(divergence.gradient(form.prior)), mirror_of(divergence)
         self._per_reference = 1 / losses.references
         # how values answer to y: not at all, linearly, or through the divergence where the slack is its own
         self._own: Index = losses.is_bregman.nonzero()[0]
@@ -136,12 +132,17 @@ class _Run:
         off[(at.y == 0) & (self._sign * at.slope >= 0) & self._signed] = 0.0
         return float(off.max(initial=0.0))
 
+    @property
+    def values(self) -> Array | None:
+        """Of the matrix, where it is finite."""
+        return None if self._at is None else self._at.values
+
     def point(self) -> Iterate:
         """What was measured at the current point."""
         assert self._at is not None
         at = self._at
         y = at.y * (self.form.rows.sizes > 0)  # what a matrix cannot change needs no multiplier
-        return Iterate(at.Q * np.sqrt(at.x), at.values, y, at.pullback, (at.x, at.Q))
+        return Iterate(at.matrix.factor, at.values, y, at.pullback, at.matrix.spectrum)
 
     def advance(self) -> float:
         """One step; its length, which is 0 where there is none."""
@@ -186,23 +187,19 @@ class _Run:
         """None outside the domain of the dual."""
         divergence, rows, own = self.form.divergence, self.form.rows, self._own
         pullback = rows.adjoint(y)
-        t, Q, failed = lapack.dsyevd(self._theta - pullback)
-        x = divergence.gradient_inverse(t)
-        left, right = rows.vectors_in(Q)
-        values = rows.shifted(rows.per_row(x @ (left * right)))
-        belonging = self.form.losses.bounds
+        if (matrix := self._mirror.of(rows, divergence, self._theta - pullback)) is None:
+            return None
+        values, belonging = rows.shifted(matrix.values()), self.form.losses.bounds
         if self._gives:
             belonging = belonging + self._give * y
             if len(own):
                 belonging[own] = divergence.gradient_inverse(self._at_bounds + self._own_give * y[own])
         slope = belonging - values
-        if failed or not math.isfinite(slope.sum()):
-            return None
-        return _At(y, pullback, t, Q, x, left, right, values, slope)
+        return _At(y, pullback, matrix, values, slope) if math.isfinite(slope.sum()) else None
 
     def _step(self, at: _At) -> tuple[Array, Mask | None] | None:
         """To the optimum of the second-order model, and where y is held at 0; None where none is found."""
-        hessian, give = self._hessian(at), self._give
+        hessian, give = at.matrix.hessian(), self._give
         if len(own := self._own):
             give = give.copy()
             replies = self._at_bounds + self._own_give * at.y[own]
@@ -211,23 +208,6 @@ class _Run:
         diagonal *= 1 + _RIDGE
         diagonal += give + _SMALLEST if self._gives else _SMALLEST
         return self._least(hessian, at.slope, at.y) if math.isfinite(hessian.sum()) else None
-
-    def _hessian(self, at: _At) -> Array:
-        """Of the matrix's part: <A_i, dM(A_j)>, where dM is how M(y) answers to its gradient."""
-        rows = self.form.rows
-        if isinstance(self.form.divergence, LogDet):
-            root = np.sqrt(at.x)[:, None]
-            left = root * at.left
-            return rows.gram(left, left if at.right is at.left else root * at.right)
-        scaled = rows.packed(at.left, at.right, np.sqrt(self._slopes(at)))
-        return np.asarray(scaled.T @ scaled)
-
-    def _slopes(self, at: _At) -> Array:
-        """Of M(y), by its gradient, in the basis Q: divided differences of (phi')^-1."""
-        if isinstance(self.form.divergence, Frobenius):
-            size = np.abs(at.t)
-            return (at.x[:, None] + at.x) / np.maximum(size[:, None] + size, _SMALLEST)
-        return divided_differences(self.form.divergence, at.t)
 
     def _least(self, H: Array, g: Array, y: Array) -> tuple[Array, Mask | None] | None:
         """The d that minimises g d + d H d / 2 with signs of y + d, and the rows at 0: by active sets."""
