@@ -23,9 +23,9 @@ from nearwise._common.types import Array
 _EPS, _TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)
 _NOISE = 8.0  # times n eps: the relative size of what eigh, svd and the products before them leave of a zero
 _LARGEST_LEAKAGE = 1e-6  # the share outside a range that no ill-conditioning excuses
-_NEAR = 0.125  # the relative difference of two numbers up to which their divergence is summed as a series
+_NEAR = 1.0 / 32.0  # relative difference of two numbers, up to which their divergence is summed as a series
 _LARGE_LOGARITHM = 700.0  # where x / y may have overflowed or lost digits
-_ATANH_SERIES = tuple(1.0 / k for k in range(3, 15, 2))
+_ATANH_SERIES = tuple(1.0 / k for k in range(3, 11, 2))
 
 
 class Divergence(Protocol):
@@ -188,13 +188,15 @@ class LogDet(SpectralDivergence):
         x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
         delta = np.asarray((x - y) / y)
         near = np.abs(delta) <= _NEAR
-        if near.all():
+        if (count := np.count_nonzero(near)) == near.size:
             out = np.asarray(_minus_log1p(delta))
         else:
-            out = np.asarray(delta - _log_ratio(x, y))
-            out[near] = _minus_log1p(delta[near])
-        if _are_inside(x, y, out):
+            out = np.asarray(delta - np.log(x / y))
+            if count:
+                out[near] = _minus_log1p(delta[near])
+        if out.max(initial=0.0) < _LARGE_LOGARITHM and y.min(initial=1.0) > 0:
             return out
+        out = np.where(near, out, delta - _log_ratio(x, y))
         outside = (x <= 0) | (y <= 0) | np.isinf(x) | np.isinf(y)
         return np.where(outside, np.where((x == 0) & (y == 0), 0.0, np.inf), out)
 
@@ -232,12 +234,13 @@ class VonNeumann(SpectralDivergence):
         x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
         delta = np.asarray((y - x) / x)
         near = np.abs(delta) <= _NEAR
-        if near.all():
+        if (count := np.count_nonzero(near)) == near.size:
             out = np.asarray(x * _minus_log1p(delta))
         else:
             out = np.asarray(y - x + x * _log_ratio(x, y))
-            out[near] = np.broadcast_to(x, out.shape)[near] * _minus_log1p(delta[near])
-        if _are_inside(x, y, out):
+            if count:
+                out[near] = np.broadcast_to(x, out.shape)[near] * _minus_log1p(delta[near])
+        if x.min(initial=1.0) > 0 and y.min(initial=1.0) > 0 and math.isfinite(out.sum()):
             return out
         outside = (x <= 0) | (y <= 0) | np.isinf(x) | np.isinf(y)
         return np.where(outside, np.where((x == 0) & (y >= 0), y, np.inf), out)
@@ -363,13 +366,8 @@ def _weighted_sum(divergence: Divergence, x: Array, y: Array, weight: Array) -> 
     return total if math.isfinite(total) else float(np.where(weight == 0, 0.0, terms).sum())
 
 
-def _are_inside(x: Array, y: Array, found: Array) -> bool:
-    """Whether all numbers are positive and finite, and what was found from them is finite too."""
-    return bool(x.min(initial=1.0) > 0 and y.min(initial=1.0) > 0) and math.isfinite(found.sum())
-
-
 def _minus_log1p(delta: Array) -> Array:
-    """delta - log(1 + delta) for |delta| <= 1/8, without cancellation.
+    """delta - log(1 + delta) for |delta| <= 1/32, without cancellation.
 
     log(1 + delta) = 2 atanh(z) for z = delta / (2 + delta), so it is z (delta - 2 z^2 (1/3 + z^2/5 + ...)).
     """

@@ -27,7 +27,6 @@ from nearwise.solving.reduction import Reduction, reduced
 from nearwise.solving.result import CONTRADICTION, Record, Result, Status
 
 _MAX_ITER = 1000  # unless a solver names another number
-_UNSEEN = 0.1  # of the tolerance: errors of values that a certificate need not know of
 _ENDS = {
     Status.SOLVED: "Solved within {tol:g}",
     Status.LIMIT: "Stopped at the limit of {why}",
@@ -264,6 +263,8 @@ class _Run(Loop[Iterate, _Graded, Record]):
         found = self.problem.formulation.certificate(stated)
         if found.hard_violation > 10 * self.tol or not np.isfinite(found.primal):
             return _Graded(point, found, solver, stated)
+        if self.recheck is not None and self.recheck.is_beyond_doubt(stated, found, self.tol):
+            return _Graded(point, found, solver, stated)
         lost = self.recheck is not None and found.gap > self.tol and form.is_blurred(point)
         lost = lost or form.is_lost_to_rounding(point, point.dual, found.primal / self.unit, self.tol)
         if not lost and not self._are_values_lost(stated, found):
@@ -282,17 +283,10 @@ class _Run(Loop[Iterate, _Graded, Record]):
         if self.recheck is None or not found.holds(self.tol):
             return False
         lifted = self.problem.lift(point.factor)
-        if self._are_negligible(self.recheck.most_errors(lifted), point.dual, found):
+        if self.recheck.are_negligible(self.recheck.most_errors(lifted), point.dual, found.primal, self.tol):
             return False
         errors = self.recheck.errors(lifted, point.values)
-        return not self._are_negligible(errors, point.dual, found)
-
-    def _are_negligible(self, errors: Array, dual: Array, found: Certificate) -> bool:
-        losses, used = self.problem.formulation.losses, dual != 0
-        costs = float(np.abs(dual[used]) @ errors[used]) + losses.cost_of(errors)
-        hidden = (errors / losses.references)[losses.is_hard].max(initial=0.0)
-        limit = max(abs(found.primal), self.problem.formulation.unit)
-        return costs <= _UNSEEN * self.tol * limit and bool(hidden <= _UNSEEN * self.tol)
+        return not self.recheck.are_negligible(errors, point.dual, found.primal, self.tol)
 
     def _stands(self) -> bool:
         """Whether the certificate holds for the problem as it was stated, whatever the reduction did."""
