@@ -15,7 +15,7 @@ from nearwise._common.types import Array
 
 def spectrum(A: Array) -> tuple[Array, Array]:
     """Eigenvalues of a symmetric matrix in ascending order, and their vectors."""
-    values, vectors, failed = lapack.dsyevd(A)
+    values, vectors, failed = lapack.dsyevd(A, lower=1)
     if failed:
         raise np.linalg.LinAlgError("eigenvalues did not converge")
     return values, vectors
@@ -23,7 +23,7 @@ def spectrum(A: Array) -> tuple[Array, Array]:
 
 def eigenvalues(A: Array) -> Array:
     """Those of a symmetric matrix in ascending order."""
-    values, _, failed = lapack.dsyevd(A, compute_v=0)
+    values, _, failed = lapack.dsyevd(A, compute_v=0, lower=1)
     if failed:
         raise np.linalg.LinAlgError("eigenvalues did not converge")
     return np.asarray(values)

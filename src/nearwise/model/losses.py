@@ -210,26 +210,12 @@ class Losses:
         out[quadratic] = self._stiffness[quadratic] / self.sizes[quadratic] ** 2
         return out
 
-    def conjugate(self, y: Array) -> Array:
-        """sup_p (y p - loss(p)) of every row, for multipliers of the right sign; y b for a hard row."""
-        out = y * self.bounds
-        if self.all_hard:
-            return out
-        used = y != 0
-        if len(bregman := self._bregman[used[self._bregman]]):
-            given = y[bregman], self.bounds[bregman], self.penalties[bregman]
-            out[bregman] = conjugate_slack(self.divergence, *given)
-        if len(quadratic := self._quadratic[used[self._quadratic]]):
-            push = y[quadratic] * self.sizes[quadratic]
-            out[quadratic] += push * (push / (2 * self._stiffness[quadratic]))  # whose square may overflow
-        return out
-
     def fenchel_residual(self, p: Array, y: Array, total: float, beyond: Array | None = None) -> float:
-        """`total` at p, plus the sum of conjugate(y) - y p: zero where y is the derivative at p.
+        """`total` at p, plus the sum of sup_q (y q - loss(q)) - y p: zero where y is the derivative at p.
 
-        With p* the value that belongs to y and q = p where p costs something, else b, a row has
-        y (q - p) + penalty * scalar(q, p*): all terms are >= 0 where hard rows hold, and none cancels.
-        `beyond` is p - b where that is known better than from p itself.
+        It is inf where such a supremum is. With p* the value that belongs to y and q = p where p costs
+        something, else b, a row has y (q - p) + penalty * scalar(q, p*): all terms are >= 0 where hard rows
+        hold, and none cancels. `beyond` is p - b where that is known better than from p itself.
         """
         if not y.any():
             return total
@@ -362,21 +348,3 @@ class Losses:
     @cached_property
     def _quadratic(self) -> Index:
         return self._is_quadratic.nonzero()[0]
-
-
-@np.errstate(all="ignore")
-def conjugate_slack(divergence: Divergence, dual: ArrayLike, bound: ArrayLike, penalty: ArrayLike) -> Array:
-    """l*(y) = sup_{p >= 0} (y p - gamma scalar(p, b)) for dual y, bound b and penalty gamma.
-
-    It is attained at p* = gradient_inverse(gradient(b) + y / gamma), and inf where p* is. For y, b >= 0 its
-    value y p* - gamma scalar(p*, b) equals y b + gamma scalar(b, p*); each form is used where its two terms
-    have one sign, so that no digits cancel. An infinite penalty gives y b, as for a hard constraint.
-    """
-    y, b, gamma = (np.asarray(a, np.float64) for a in (dual, bound, penalty))
-    p = np.asarray(divergence.shifted(b, y / gamma))
-    from_p = (y < 0) | (b < 0)
-    at, other = np.where(from_p, p, b), np.where(from_p, b, p)
-    bounded = np.isfinite(p)
-    slack = gamma * divergence.scalar(np.where(bounded, at, 1.0), np.where(bounded, other, 1.0))
-    soft = np.where(bounded, y * at + np.where(from_p, -slack, slack), np.inf)
-    return np.where(np.isinf(gamma), y * b, soft)

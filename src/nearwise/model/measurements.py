@@ -241,10 +241,16 @@ class InMemory:
 
     def in_coordinates(self, T: Array, unit: float = 1.0, own_workspace: bool = False) -> InMemory:
         """Those of M' where M = T M' T^T, for a matrix T or the diagonal of one; offsets in another unit."""
-        features = self.features * T if T.ndim == 1 else self.features @ T
-        workspace = np.empty_like(features) if own_workspace else None
         offsets = None if self.offsets is None else self.offsets / unit
-        return replace(self, features=features, workspace=workspace, offsets=offsets)
+        if (vectors := self.vectors) is None:
+            features = _turned(self.features, T)
+            workspace = np.empty_like(features) if own_workspace else None
+            return InMemory(features, self.atoms, workspace, offsets)
+        moved = InMemory(_turned(self.features, T), self.atoms, None, offsets)
+        x = _turned(vectors[0], T)
+        # as they would be written out, but for digits that differences lose
+        moved.__dict__["vectors"] = x, x if vectors[1] is vectors[0] else _turned(vectors[1], T)
+        return moved
 
     def in_single_precision(self) -> InMemory | None:
         """The same for rough values and sums, at half the cost; None where there is little to gain or too few
@@ -276,12 +282,10 @@ class InMemory:
     def spanning_rows(self) -> Array:
         """Vectors that span the range of every A_i; as few as the atoms or the rows of F allow."""
         atoms, d = self.atoms, self.atoms.n_differences
-        n_vectors = d + 2 * (len(atoms.first) - d)
-        if n_vectors >= len(self.features):
+        if d + 2 * (len(atoms.first) - d) >= len(self.features):
             return self.features
-        left = self.features[atoms.first]
-        left[:d] -= self.features[atoms.second[:d]]
-        return np.concatenate([left, self.features[atoms.second[d:]]])
+        x, y = self.vectors or self._written_out()
+        return x if x is y else np.concatenate([x, y[d:]])
 
     @np.errstate(over="ignore", invalid="ignore")
     def sizes(self, diagonal: Array) -> Array:
@@ -380,6 +384,11 @@ class InMemory:
         F, large = self.features, self._large and out.size >= _COMPILED // 2
         in_blocks(len(first), lambda b: fill_differences(F, first[b], second[b], out[b], large), large)
         return out
+
+
+def _turned(vectors: Array, T: Array) -> Array:
+    """Vectors T^T x, for a matrix T or the diagonal of one."""
+    return np.asarray(vectors * T if T.ndim == 1 else vectors @ T)
 
 
 def in_memory(measurements: Measurements, solver: str) -> InMemory:

@@ -66,7 +66,7 @@ class Spectral(NamedTuple):
     @classmethod
     def of(cls, rows: WrittenRows, divergence: Divergence, gradient: Array) -> Self | None:
         """For the gradient phi'(M), of which the lower triangle is read; None where it has no eigenvalues."""
-        t, Q, failed = lapack.dsyevd(gradient)
+        t, Q, failed = lapack.dsyevd(gradient, lower=1)
         if failed:
             return None
         return cls(rows, divergence, t, divergence.gradient_inverse(t), Q, *rows.vectors_in(Q))
