@@ -6,6 +6,7 @@ eigenvectors.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -65,11 +66,12 @@ class Spectral(NamedTuple):
 
     @classmethod
     def of(cls, rows: WrittenRows, divergence: Divergence, gradient: Array) -> Self | None:
-        """For the gradient phi'(M), of which the lower triangle is read; None where it has no eigenvalues."""
+        """For the gradient phi'(M), of which the lower triangle is read; None where M is not finite."""
         t, Q, failed = lapack.dsyevd(gradient, lower=1)
-        if failed:
+        x = divergence.gradient_inverse(t)
+        if failed or not math.isfinite(x.sum()):
             return None
-        return cls(rows, divergence, t, divergence.gradient_inverse(t), Q, *rows.vectors_in(Q))
+        return cls(rows, divergence, t, x, Q, *rows.vectors_in(Q))
 
     def values(self) -> Array:
         """<A_i, M>."""

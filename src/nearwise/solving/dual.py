@@ -155,7 +155,7 @@ class _Run:
             return 0.0
         for _ in range(_TRIALS):
             y = at.y + (step if length == 1.0 else length * step)
-            if length == 1.0 and held is not None:
+            if length == 1.0:
                 y[held] = 0.0  # which rounding may have missed
             new = self._measured(y)
             after = np.inf if new is None else float(new.slope @ step)
@@ -197,7 +197,7 @@ class _Run:
         slope = belonging - values
         return _At(y, pullback, matrix, values, slope) if math.isfinite(slope.sum()) else None
 
-    def _step(self, at: _At) -> tuple[Array, Mask | None] | None:
+    def _step(self, at: _At) -> tuple[Array, Mask] | None:
         """To the optimum of the second-order model, and where y is held at 0; None where none is found."""
         hessian, give = at.matrix.hessian(), self._give
         if len(own := self._own):
@@ -209,7 +209,7 @@ class _Run:
         diagonal += give + _SMALLEST if self._gives else _SMALLEST
         return self._least(hessian, at.slope, at.y) if math.isfinite(hessian.sum()) else None
 
-    def _least(self, H: Array, g: Array, y: Array) -> tuple[Array, Mask | None] | None:
+    def _least(self, H: Array, g: Array, y: Array) -> tuple[Array, Mask] | None:
         """The d that minimises g d + d H d / 2 with signs of y + d, and the rows at 0: by active sets."""
         sign = self._sign
         held: Mask = self._signed & (sign * y <= 0) & (sign * g >= 0)
@@ -230,7 +230,7 @@ class _Run:
                 return None
             count = int(np.count_nonzero(wrong))
             if not count:
-                return d, held if n_held else None
+                return d, held
             patience = _TOGETHER if count < fewest else patience - 1
             fewest = min(fewest, count)
             if patience <= 0:  # they may go round in a circle together
