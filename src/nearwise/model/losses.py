@@ -25,7 +25,7 @@ from nearwise.linalg.magnitudes import median
 from nearwise.model.divergences import Divergence
 
 SATISFIED = 1e-3  # relative violation up to which a constraint counts as satisfied, KSD09 7.1
-_SMALLEST = 1e-300  # value that belongs to a multiplier
+_SMALLEST = 5e-324  # value that belongs to a multiplier
 _CLOSE = 1e-8  # relative distance from a bound, within which a loss is its second-order term
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from nearwise._common.types import Array, Index
 from nearwise.model.divergences import Divergence
 from nearwise.model.losses import Losses
-from nearwise.model.measurements import InMemory
+from nearwise.model.measurements import InMemory, Measurements
 
 _BLOCK = 1 << 21  # numbers in products of atoms that are summed up to rows at once
 _SUMMED = 1 << 15  # numbers in the matrix that sums them up
@@ -65,8 +65,12 @@ class WrittenRows:
     offsets: Array | None = None
 
     @classmethod
-    def of(cls, measurements: InMemory) -> WrittenRows:
-        atoms = measurements.in_order()
+    def of(cls, measurements: Measurements) -> WrittenRows:
+        if isinstance(measurements, InMemory):
+            atoms = measurements.in_order()
+        else:
+            every, basis = np.arange(measurements.n_rows), np.eye(measurements.rank)
+            atoms = measurements.local(every, basis, np.float64).in_order()
         x = np.ascontiguousarray(atoms.x.T)
         y = x if atoms.x is atoms.y else np.ascontiguousarray(atoms.y.T)
         return cls(x, y, atoms.coefficient, atoms.row, atoms.n_rows, measurements.offsets)
