@@ -140,3 +140,13 @@ def test_whole_is_kept_in_a_model_file(tmp_path: Path) -> None:
     nw.save(learner, tmp_path / "m.safetensors")
     loaded = nw.load(tmp_path / "m.safetensors")
     np.testing.assert_array_equal(loaded.transform(X), learner.transform(X))
+
+
+@pytest.mark.parametrize(
+    "kind", [nw.AutoLearner, nw.FixedRankLearner, nw.KernelLearner, nw.KernelReducer, nw.MetricLearner]
+)
+def test_a_callback_that_is_no_function_is_refused_before_any_work(kind: type) -> None:
+    learner = kind(callback=3)
+    with pytest.raises(TypeError, match="callback must be callable, got int"):
+        learner.fit(X, y)
+    assert not hasattr(learner, "metric_")

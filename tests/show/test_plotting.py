@@ -232,3 +232,15 @@ def test_importing_the_displays_does_not_import_matplotlib() -> None:
     code = "import sys, nearwise as nw\nnw.plotting.SpectrumDisplay\nprint('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize("ax", [3, "left", [1, 2]])
+def test_what_are_no_axes_is_refused_by_name(learner: Any, data: Any, ax: Any) -> None:
+    kind = type(ax[0] if isinstance(ax, list) else ax).__name__
+    if not isinstance(ax, list):
+        for display in (ConvergenceDisplay, SpectrumDisplay):
+            with pytest.raises(TypeError, match=f"ax must be matplotlib axes, got {kind}"):
+                display.from_estimator(learner, ax=ax)
+    else:
+        with pytest.raises(TypeError, match=f"ax must be matplotlib axes, got {kind}"):
+            DistanceDisplay.from_estimator(learner, *data, ax=ax)

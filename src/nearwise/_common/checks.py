@@ -63,6 +63,12 @@ def one_of(value: Any, name: str, allowed: tuple[str, ...]) -> str:
     return value
 
 
+def callable_or_none(value: Any, name: str) -> None:
+    """A function, or None."""
+    if value is not None and not callable(value):
+        raise TypeError(f"{name} must be callable, got {type(value).__name__}")
+
+
 def _real(value: Any, name: str, holds: Callable[[float], bool], expected: str) -> float:
     if isinstance(value, bool) or not isinstance(value, Real) or not holds(float(value)):
         raise ValueError(f"{name} must be {expected}, got {value!r}")

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, TypeVar, cast
 
+from nearwise._common.checks import callable_or_none
+
 try:
     from sklearn.callback import CallbackSupportMixin as Callbacks, with_callbacks
 except ImportError:
@@ -68,6 +70,7 @@ def whole(method: Method) -> Method:
 
     @wraps(method)
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        callable_or_none(getattr(self, "callback", None), "callback")
         before = dict(vars(self))
         try:
             return method(self, *args, **kwargs)

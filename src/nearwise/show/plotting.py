@@ -308,7 +308,15 @@ class EmbeddingDisplay(_SideBySide):
 
 def _axes(ax: Any) -> Any:
     """The given axes, or those of a new figure."""
-    return _pyplot().subplots()[1] if ax is None else ax
+    return _pyplot().subplots()[1] if ax is None else _checked_axes(ax)
+
+
+def _checked_axes(ax: Any) -> Any:
+    from matplotlib.axes import Axes
+
+    if not isinstance(ax, Axes):
+        raise TypeError(f"ax must be matplotlib axes, got {type(ax).__name__}")
+    return ax
 
 
 def _whole_numbers(ax: Any) -> None:
@@ -324,7 +332,7 @@ def _several_axes(ax: Any, count: int) -> list[Any]:
         figure, found = _pyplot().subplots(1, count, figsize=(5.0 * count, 4.5), squeeze=False)
         figure.set_layout_engine("constrained")
         return list(found[0])
-    given = list(np.ravel(np.asarray(ax, dtype=object)))
+    given = list(map(_checked_axes, np.ravel(np.asarray(ax, dtype=object))))
     if len(given) != count:
         hint = "; when='before' or when='after' draws into one" if count == 2 else ""
         raise ValueError(f"ax must hold {count} axes, got {len(given)}{hint}")

@@ -384,5 +384,4 @@ def _check_limits(
     if max_seconds is not None:
         checks.positive_or_infinite(max_seconds, "max_seconds", "None, ")
     for name, function in called.items():
-        if function is not None and not callable(function):
-            raise TypeError(f"{name} must be callable, got {type(function).__name__}")
+        checks.callable_or_none(function, name)
