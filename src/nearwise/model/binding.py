@@ -43,6 +43,7 @@ class BoundProblem:
     prior, prior_basis : eigenvalues of the prior, and their vectors; None for the columns of the features
     measurements : the constraints, bound to the features in that basis
     sizes : of the rows under the prior
+    relations : -1 for "<=", +1 for ">=", 0 for "=="
     bounds : the open ones filled
     lost : rows whose value is zero for every matrix, and that do not allow it
     sample_ids : by which the constraints name the objects
@@ -57,6 +58,7 @@ class BoundProblem:
     prior_basis: Array | None
     measurements: InMemory
     sizes: Array
+    relations: NDArray[np.int8]
     bounds: Array
     lost: Mask
     sample_ids: ArrayLike | None
@@ -66,27 +68,24 @@ class BoundProblem:
     def losses(self, penalty: ArrayLike) -> Losses:
         """What the rows cost; refuses what cannot be weighed, and hard rows that nothing can meet."""
         penalties = _checked_gamma(penalty, self.constraints) * self.constraints.weights
-        hard = np.flatnonzero(self.lost & np.isinf(penalties))
-        if hard.size:
-            raise self._always_zero(int(hard[0]))
-        relations, bounds = self.constraints.relations, self.bounds
-        if self.lost.any():  # the value is always 0: as an upper bound it always holds, and costs nothing
+        relations, bounds, sizes = self.relations, self.bounds, self.sizes
+        if self.lost.any():
+            hard = np.flatnonzero(self.lost & np.isinf(penalties))
+            if hard.size:
+                raise self._always_zero(int(hard[0]))
+            # the value is always 0: as an upper bound it always holds, and costs nothing
             relations = np.where(self.lost, np.int8(-1), relations)
             bounds = np.where(self.lost, np.abs(bounds), bounds)
-        reference, sizes = reference_of(self.prior, self.divergence), self.sizes
-        measured = sizes > 0
-        middle = 1.0 if measured.all() or not measured.any() else median(sizes[measured])
-        rows = Weighed(relations, self.measurements.is_definite, sizes, bounds, penalties)
+        definite = self.measurements.is_definite
+        rows = Weighed(relations, definite, sizes, bounds, penalties)
+        reference = reference_of(self.prior, self.divergence)
         refuse_incomparable(rows, self.divergence, reference, self.constraints.stated)
-        return Losses(
-            self.divergence,
-            relations,
-            bounds,
-            penalties,
-            np.where(measured, sizes, middle),
-            self.measurements.is_definite,
-            None if measured.all() else ~measured,
-        )
+        is_idle = ~(sizes > 0)
+        if not is_idle.any():
+            return Losses(self.divergence, relations, bounds, penalties, sizes, definite)
+        middle = 1.0 if is_idle.all() else median(sizes[~is_idle])
+        sizes = np.where(is_idle, middle, sizes)
+        return Losses(self.divergence, relations, bounds, penalties, sizes, definite, is_idle)
 
     def tell_of_lost(self) -> None:
         """Warn of soft rows that nothing can meet."""
@@ -207,7 +206,7 @@ def bound(
         offsets = np.where(lost, 0.0, offsets)
         sizes, measurements = sizes + np.abs(offsets), replace(measurements, offsets=offsets)
     return BoundProblem(
-        G, constraints, divergence, values, basis, measurements, sizes, bounds, lost, sample_ids
+        G, constraints, divergence, values, basis, measurements, sizes, relations, bounds, lost, sample_ids
     )
 
 
@@ -325,9 +324,11 @@ def open_bounds(z: Array, basis: Array | None, reference: Array, whole: Array | 
 
 def lost_rows(relations: NDArray[np.int8], bounds: Array, sizes: Array) -> Mask:
     """Rows whose value is zero for every M in the range of the prior, and that do not allow it."""
-    forbids_zero = np.where(relations < 0, bounds < 0, bounds > 0)
-    forbids_zero |= (relations == 0) & (bounds != 0)
-    lost: Mask = (sizes == 0) & forbids_zero
+    lost: Mask = sizes == 0
+    if lost.any():
+        forbids_zero = np.where(relations < 0, bounds < 0, bounds > 0)
+        forbids_zero |= (relations == 0) & (bounds != 0)
+        lost &= forbids_zero
     return lost
 
 
@@ -347,13 +348,13 @@ def refuse_incomparable(
 ) -> None:
     """Refuse rows beside which, in double precision, prior and divergence are nothing."""
     relations, definite, sizes, bounds, penalties = given
-    rows = sizes > 0
-    ratio = np.abs(bounds) / np.where(rows, sizes, 1.0)
+    rows, magnitudes = sizes > 0, np.abs(bounds)
+    ratio = magnitudes / np.where(rows, sizes, 1.0)
     limits = definite & (bounds > 0) & (relations <= 0)
     small = limits & (ratio < 1 / LARGEST_CHANGE)
-    far = np.flatnonzero(rows & ((ratio > LARGEST_CHANGE) | small))
-    if far.size:
-        row = int(far[0])
+    far = rows & ((ratio > LARGEST_CHANGE) | small)
+    if far.any():
+        row = int(far.argmax())
         raise RowsError(
             [stated(row)],
             after=f": its bound is {ratio[row]:.0e} times its size under the prior, and double precision "
@@ -363,19 +364,18 @@ def refuse_incomparable(
     degree = divergence.degree
     if degree is None:
         return
-    unit = float(np.mean(np.abs(reference)))
+    unit = float(np.abs(reference).sum() / len(reference))
     objective = len(reference) * np.float64(unit) ** degree
     soft = rows & np.isfinite(penalties)
-    scale = np.maximum(sizes, np.where(rows, np.abs(bounds), 0.0))
-    cost = penalties * scale**degree
-    wrong = np.flatnonzero(soft & ~((cost > _SMALLEST) & (cost < _COMPARABLE * objective)))
+    cost = penalties * np.maximum(sizes, np.where(rows, magnitudes, 0.0)) ** degree
+    wrong = soft & ~((cost > _SMALLEST) & (cost < _COMPARABLE * objective))
     if not (_SMALLEST < objective < 1 / _SMALLEST):
         raise ValueError(
             f"the eigenvalues of the prior are about {unit:.0e}, so that {type(divergence).__name__} is "
             f"out of the range of double precision; rescale prior and bounds"
         )
-    if wrong.size:
-        row = int(wrong[0])
+    if wrong.any():
+        row = int(wrong.argmax())
         raise RowsError(
             [stated(row)],
             after=f": with the penalty {penalties[row]:.3g} its slack costs about {cost[row]:.0e}, where the "

@@ -25,6 +25,7 @@ from nearwise.model.relations import SYMBOLS
 from nearwise.model.rows import Rows
 
 _SHOWN = 5  # rows of a list in a notebook
+_NUMBERED = np.dtype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +128,7 @@ class Constraints:
     @property
     def is_stored(self) -> bool:
         """Whether some rows are in files."""
-        return any(block.is_stored for block in self.blocks)
+        return any([isinstance(block.ids, Stored) for block in self.blocks])
 
     def refuse_stored(self, who: str) -> None:
         """An error where some are in files, given to who needs them in memory."""
@@ -150,7 +151,7 @@ class Constraints:
     def relations(self) -> NDArray[np.int8]:
         """-1 for "<=", +1 for ">=", 0 for "==", one per row."""
         signs = np.array([block.relation for block in self.blocks], dtype=np.int8)
-        return np.repeat(signs, [len(block.bounds) for block in self.blocks])
+        return signs.repeat([len(block.bounds) for block in self.blocks])
 
     @property
     def bounds(self) -> Array:
@@ -160,7 +161,7 @@ class Constraints:
     @property
     def weights(self) -> Array:
         """How much a violation of every row counts; 1 unless the user says else."""
-        if all(block.weights is None for block in self.blocks):
+        if all([block.weights is None for block in self.blocks]):
             return np.ones(len(self))
         return np.concatenate([np.empty(0), *(block.counts for block in self.blocks)])
 
@@ -279,13 +280,14 @@ def _have_row_numbers(blocks: tuple[Block, ...], n: int) -> bool:
     named = [np.empty(0, np.int64)]
     for block in blocks:
         ids = block.ids
-        if ids is None:
-            known = block.matrices[0].size == n
+        if isinstance(ids, np.ndarray):
+            known = ids.ndim == 2 and ids.dtype == _NUMBERED  # a list is that of objects which rows share
+            named.append(ids)
         elif isinstance(ids, Stored):
             known = ids.span is not None and ids.span[0] >= 0 and ids.span[1] < n
         else:
-            known = ids.dtype == np.int64 and not block.of_kind.shares_objects
-            named.append(ids.ravel())
+            known = block.matrices[0].size == n
         if not known:
             return False
-    return bool(np.concatenate(named).view(np.uint64).max(initial=0) < n)  # as which negative ones are large
+    numbers = np.concatenate(named, axis=None).view(np.uint64)  # as which negative ones are large
+    return bool(numbers.max(initial=0) < n)

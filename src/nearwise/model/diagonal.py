@@ -209,10 +209,11 @@ def diagonal_problem(
     weights = np.ones(features.shape[1]) if prior is None else prior
     reference = binding.reference_of(weights, divergence) if divergence.indefinite_prior else weights
     measured, sizes = bind_diagonal(features, constraints, reference)
-    lost = binding.lost_rows(constraints.relations, constraints.bounds, sizes)
+    relations, bounds = constraints.relations, constraints.bounds
+    lost = binding.lost_rows(relations, bounds, sizes)
     rows: Any = measured  # of which a bound problem asks only what is definite
     bound = _Bound(
-        features, constraints, divergence, weights, None, rows, sizes, constraints.bounds, lost, None
+        features, constraints, divergence, weights, None, rows, sizes, relations, bounds, lost, None
     )
     bound.tell_of_lost()
     return DiagonalProblem(
