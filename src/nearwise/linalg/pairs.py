@@ -47,13 +47,38 @@ def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
     return total, (a - (total - part)) + (b - part)
 
 
+class Cut(NamedTuple):
+    """A matrix with two slices of few binary digits in a row, and what they leave of it.
+
+    `low` is what is to be added to the whole, where that is a pair.
+    """
+
+    whole: Array
+    first: Array
+    second: Array
+    rest: Array
+    low: Array | None
+
+
+def cut(A: Pair | Array) -> Cut:
+    """A matrix made ready for several products; its rows are what is summed over."""
+    whole, low = A if isinstance(A, Pair) else (A, None)
+    return Cut(whole, *_cut(whole, _bits(whole.shape[1])), low)
+
+
 def product(A: Pair | Array, B: Pair | Array) -> Pair:
     """A B with an error of about `PRECISION` of the product of the magnitudes, at most."""
-    (high, low), (other, other_low) = (X if isinstance(X, Pair) else (X, None) for X in (A, B))
-    found = _exact_product(high, other)
-    for left, right in ((high, other_low), (low, other)):
-        found = found if left is None or right is None else found.plus(left @ right)
-    return found
+    return times_transposed(cut(A), cut(B.T))
+
+
+def times_transposed(A: Cut, B: Cut) -> Pair:
+    """A B^T, as exact."""
+    first, second, rest = B.first.T, B.second.T, B.rest.T
+    small = A.first @ rest + A.second @ (second + rest) + A.rest @ B.whole.T
+    found = _summed(A.first @ first, A.first @ second, A.second @ first, small)
+    if B.low is not None:
+        found = found.plus(A.whole @ B.low.T)
+    return found if A.low is None else found.plus(A.low @ B.whole.T)
 
 
 def squared_lengths(A: Pair) -> Pair:
@@ -61,14 +86,6 @@ def squared_lengths(A: Pair) -> Pair:
     first, second, rest = _cut(A.high, _bits(A.high.shape[1]))
     small = _dots(second, second + rest) + _dots(rest, A.high + first) + 2.0 * _dots(A.high, A.low)
     return _summed(_dots(first, first), _dots(first, 2.0 * second), small)
-
-
-def _exact_product(A: Array, B: Array) -> Pair:
-    bits = _bits(A.shape[1])
-    first, second, rest = _cut(A, bits)
-    other_first, other_second, other_rest = (part.T for part in _cut(B.T, bits))
-    small = first @ other_rest + second @ (other_second + other_rest) + rest @ B
-    return _summed(first @ other_first, first @ other_second, second @ other_first, small)
 
 
 def _summed(largest: Array, *terms: Array) -> Pair:
