@@ -260,10 +260,15 @@ class InMemory:
         if not len(atoms.general):
             return sizes
         in_row = np.bincount(atoms.row, minlength=self.n_rows)
-        by_row, start = np.argsort(atoms.row, kind="stable"), np.cumsum(in_row) - in_row
-        counts = in_row[atoms.general]
-        for count in sorted({*counts.tolist()} - {0, 1}):
-            general = atoms.general[counts == count]
+        negative = np.bincount(atoms.row[atoms.coefficient < 0], minlength=self.n_rows)[atoms.general]
+        # the eigenvalues of squares of one sign add up to their traces
+        mixed = atoms.general[(negative > 0) & (negative < in_row[atoms.general])]
+        if not len(mixed):
+            return sizes
+        by_row, start = atoms.row.argsort(kind="stable"), in_row.cumsum() - in_row
+        counts = in_row[mixed]
+        for count in sorted({*counts.tolist()}):
+            general = mixed[counts == count]
             step = 1 + _BLOCK // max(count, self.rank) ** 2
             for rows in (general[low : low + step] for low in range(0, len(general), step)):
                 chosen = by_row[start[rows][:, None] + np.arange(count)]
