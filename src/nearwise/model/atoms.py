@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from nearwise._common.types import Array, Index, Mask
 from nearwise.model.blocks import Block
 from nearwise.model.kinds import Part
+from nearwise.model.kinds.kind import NO_ROWS
 
 _ROUNDING = 8 * np.finfo(float).eps
 _WRITTEN_OUT = 200_000  # numbers in all differences, up to which they may be written out
-_NO_ROWS, _NO_NUMBERS = np.empty(0, np.int64), np.empty(0)
+_NO_NUMBERS = np.empty(0)
 _CANCELS = 1e-2  # size of a difference beside the rows themselves from which on digits are lost
 
 
@@ -37,10 +38,8 @@ class Atoms:
     row: Index
     is_difference: NDArray[np.bool_]
     n_rows: int  # of the constraints
-    definite: Index = field(default_factory=lambda: np.empty(0, np.int64))  # rows that are, as a whole
-    general: Index = field(
-        default_factory=lambda: np.empty(0, np.int64)
-    )  # rows that are any matrix's squares
+    definite: Index = field(default_factory=lambda: NO_ROWS)  # rows that are, as a whole
+    general: Index = field(default_factory=lambda: NO_ROWS)  # rows that are any matrix's squares
 
     @cached_property
     def graph(self) -> tuple[Index, Index, Index]:
@@ -138,8 +137,8 @@ def constraint_atoms(
             second.append(part.second + end)
             extra.append(part.vectors)
             end += len(part.vectors)
-    used, compact = _compacted(np.concatenate([_NO_ROWS, *first, *second]), end)
-    row = np.concatenate([_NO_ROWS, *[rows[part.row] for part, rows in parts]])
+    used, compact = _compacted(np.concatenate([NO_ROWS, *first, *second]), end)
+    row = np.concatenate([NO_ROWS, *[rows[part.row] for part, rows in parts]])
     d = sum([len(part.row) for part, _ in parts if part.is_difference])
     n = np.count_nonzero(used < len(features))
     F = features.take(used[:n], axis=0)
@@ -160,8 +159,8 @@ def constraint_atoms(
         row,
         is_difference,
         sum([len(rows) for _, rows in parts]),
-        np.concatenate([_NO_ROWS, *[rows[part.definite] for part, rows in parts if len(part.definite)]]),
-        np.concatenate([_NO_ROWS, *[rows for part, rows in parts if part.vectors is not None]]),
+        np.concatenate([NO_ROWS, *[rows[part.definite] for part, rows in parts if len(part.definite)]]),
+        np.concatenate([NO_ROWS, *[rows for part, rows in parts if part.vectors is not None]]),
     )
     return np.ascontiguousarray(projected), atoms
 

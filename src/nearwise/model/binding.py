@@ -43,6 +43,7 @@ class BoundProblem:
     prior, prior_basis : eigenvalues of the prior, and their vectors; None for the columns of the features
     measurements : the constraints, bound to the features in that basis
     sizes : of the rows under the prior
+    reference : the eigenvalues under which rows are sized
     relations : -1 for "<=", +1 for ">=", 0 for "=="
     bounds : the open ones filled
     lost : rows whose value is zero for every matrix, and that do not allow it
@@ -58,6 +59,7 @@ class BoundProblem:
     prior_basis: Array | None
     measurements: InMemory
     sizes: Array
+    reference: Array
     relations: NDArray[np.int8]
     bounds: Array
     lost: Mask
@@ -78,8 +80,7 @@ class BoundProblem:
             bounds = np.where(self.lost, np.abs(bounds), bounds)
         definite = self.measurements.is_definite
         rows = Weighed(relations, definite, sizes, bounds, penalties)
-        reference = reference_of(self.prior, self.divergence)
-        refuse_incomparable(rows, self.divergence, reference, self.constraints.stated)
+        refuse_incomparable(rows, self.divergence, self.reference, self.constraints.stated)
         is_idle = ~(sizes > 0)
         if not is_idle.any():
             return Losses(self.divergence, relations, bounds, penalties, sizes, definite)
@@ -94,12 +95,11 @@ class BoundProblem:
             warn(left_out(self.constraints, np.flatnonzero(self.lost), f" ({sentence})"))
 
     def _always_zero(self, row: int) -> RowsError:
-        G = self.features
-        whole = bind(self.constraints.resolve(len(G), self.sample_ids), G).sizes(np.ones(G.shape[1]))
-        reason = (
-            "it lies outside the range of the prior" if whole[row] else "its objects have the same features"
-        )
-        return RowsError([self.constraints.stated(row)], after=f": {reason}, so its value is always 0")
+        G, stated = self.features, self.constraints.stated(row)
+        alone = Constraints((stated.block,)).resolve(len(G), self.sample_ids)
+        whole = bind(alone, G).sizes(np.ones(G.shape[1]))[stated.place]
+        reason = "it lies outside the range of the prior" if whole else "its objects have the same features"
+        return RowsError([stated], after=f": {reason}, so its value is always 0")
 
 
 def check_arguments(
@@ -160,8 +160,8 @@ def bind_kernel(
         values = np.where(kept, values, widening)
     else:
         values, vectors = values[kept], vectors[:, kept]
-    found = bound(vectors, constraints, divergence, values, None, sample_ids, scale=np.ones(len(K)))
-    return replace(found, of_kernel=True)
+    scale = np.ones(len(K))
+    return bound(vectors, constraints, divergence, values, None, sample_ids, scale, of_kernel=True)
 
 
 def bind_factor(
@@ -174,8 +174,7 @@ def bind_factor(
     if not kept.any():
         raise ValueError("G is zero")
     V, values = V[:, kept], singular[kept] ** 2
-    found = bound(V, constraints, divergence, values, None, sample_ids, scale=np.ones(len(V)))
-    return replace(found, of_kernel=True)
+    return bound(V, constraints, divergence, values, None, sample_ids, np.ones(len(V)), of_kernel=True)
 
 
 def bound(
@@ -187,6 +186,7 @@ def bound(
     sample_ids: ArrayLike | None,
     scale: Array | None = None,
     offsets: Array | None = None,
+    of_kernel: bool = False,
 ) -> BoundProblem:
     """The constraints bound to features in the eigenbasis of a prior, with their sizes and bounds."""
     measurements = bind(constraints.resolve(len(G), sample_ids), G, basis, scale)
@@ -206,7 +206,19 @@ def bound(
         offsets = np.where(lost, 0.0, offsets)
         sizes, measurements = sizes + np.abs(offsets), replace(measurements, offsets=offsets)
     return BoundProblem(
-        G, constraints, divergence, values, basis, measurements, sizes, relations, bounds, lost, sample_ids
+        G,
+        constraints,
+        divergence,
+        values,
+        basis,
+        measurements,
+        sizes,
+        reference,
+        relations,
+        bounds,
+        lost,
+        sample_ids,
+        of_kernel,
     )
 
 

@@ -277,17 +277,17 @@ class Constraints:
 
 def _have_row_numbers(blocks: tuple[Block, ...], n: int) -> bool:
     """Whether the ids of blocks are row numbers of n objects, or their matrices about all n."""
-    named = [np.empty(0, np.int64)]
+    named: dict[int, list[Ids]] = {}  # by the number of columns
     for block in blocks:
         ids = block.ids
         if isinstance(ids, np.ndarray):
             known = ids.ndim == 2 and ids.dtype == _NUMBERED  # a list is that of objects which rows share
-            named.append(ids)
+            named.setdefault(ids.shape[-1], []).append(ids)
         elif isinstance(ids, Stored):
             known = ids.span is not None and ids.span[0] >= 0 and ids.span[1] < n
         else:
             known = block.matrices[0].size == n
         if not known:
             return False
-    numbers = np.concatenate(named, axis=None).view(np.uint64)  # as which negative ones are large
-    return bool(numbers.max(initial=0) < n)
+    # as unsigned numbers, negative ones are large
+    return all([np.concatenate(ids).view(np.uint64).max(initial=0) < n for ids in named.values()])

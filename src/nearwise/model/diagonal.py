@@ -212,8 +212,9 @@ def diagonal_problem(
     relations, bounds = constraints.relations, constraints.bounds
     lost = binding.lost_rows(relations, bounds, sizes)
     rows: Any = measured  # of which a bound problem asks only what is definite
+    whole = binding.reference_of(weights, divergence)
     bound = _Bound(
-        features, constraints, divergence, weights, None, rows, sizes, relations, bounds, lost, None
+        features, constraints, divergence, weights, None, rows, sizes, whole, relations, bounds, lost, None
     )
     bound.tell_of_lost()
     return DiagonalProblem(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from nearwise.model.blocks import Block
 
 Names = Callable[[Any], str]  # an id -> how it is written
+
+NO_ROWS = np.empty(0, np.int64)
 
 
 class Measure(Protocol):
@@ -27,8 +29,7 @@ class Measure(Protocol):
         """Their inner products."""
 
 
-@dataclass(frozen=True, eq=False)
-class Part:
+class Part(NamedTuple):
     """The atoms of one block: coefficient sym(x y^T) of two rows x, y, or of their difference with itself.
 
     Attributes
@@ -46,7 +47,7 @@ class Part:
     row: Index
     is_difference: bool
     vectors: Array | None = None
-    definite: Index = field(default_factory=lambda: np.empty(0, np.int64))
+    definite: Index = NO_ROWS
 
 
 @dataclass(frozen=True)
