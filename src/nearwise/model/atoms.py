@@ -8,7 +8,6 @@ matrix is a sum of squares of its eigenvectors, which are appended to F as rows 
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,13 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise._common.types import Array, Index, Mask
-from nearwise.model.blocks import Block
+from nearwise.model.blocks import Merged
 from nearwise.model.kinds import Part
 from nearwise.model.kinds.kind import NO_ROWS
 
 _ROUNDING = 8 * np.finfo(float).eps
 _WRITTEN_OUT = 200_000  # numbers in all differences, up to which they may be written out
-_NO_NUMBERS = np.empty(0)
 _CANCELS = 1e-2  # size of a difference beside the rows themselves from which on digits are lost
 
 
@@ -69,9 +67,10 @@ class Atoms:
     @cached_property
     def is_definite(self) -> Mask:
         """Whether A_i is positive semidefinite: a sum of squares with positive coefficients, or known so."""
-        square = self.is_difference | (self.first == self.second)
+        indefinite, d = self.coefficient < 0, self.n_differences
+        indefinite[d:] |= self.first[d:] != self.second[d:]
         definite = np.ones(self.n_rows, dtype=bool)
-        definite[self.row[~square | (self.coefficient < 0)]] = False
+        definite[self.row[indefinite]] = False
         definite[self.definite] = True
         return definite
 
@@ -108,7 +107,7 @@ class SignedSquares:
 
 
 def constraint_atoms(
-    blocks: tuple[Block, ...],
+    groups: list[Merged],
     features: Array,
     basis: Array | None = None,
     scale: Array | None = None,
@@ -118,7 +117,7 @@ def constraint_atoms(
 
     Parameters
     ----------
-    blocks : resolved constraints
+    groups : resolved constraints by kind
     features : one row per object
     basis : rows x of F become basis^T x; differences of features are formed before
     scale : for every object, the size of the numbers that its features were computed from; by default they
@@ -126,7 +125,7 @@ def constraint_atoms(
     as_they_are : whether every row of F has to be a row of the features, even where differences of them lose
         digits to a large part that they have in common
     """
-    parts = sorted(_parts(blocks, features, basis, scale), key=lambda found: not found[0].is_difference)
+    parts = sorted(_parts(groups, features, basis, scale), key=lambda found: not found[0].is_difference)
     first, second, extra, end = [], [], [], len(features)
     for part, _ in parts:
         if part.vectors is None:
@@ -137,8 +136,8 @@ def constraint_atoms(
             second.append(part.second + end)
             extra.append(part.vectors)
             end += len(part.vectors)
-    used, compact = _compacted(np.concatenate([NO_ROWS, *first, *second]), end)
-    row = np.concatenate([NO_ROWS, *[rows[part.row] for part, rows in parts]])
+    used, compact = _compacted(_joined([*first, *second]), end)
+    row = _joined([rows[part.row] for part, rows in parts])
     d = sum([len(part.row) for part, _ in parts if part.is_difference])
     n = np.count_nonzero(used < len(features))
     F = features.take(used[:n], axis=0)
@@ -146,7 +145,7 @@ def constraint_atoms(
         F = np.concatenate([F, np.zeros((len(used) - n, F.shape[1]))])
     ends, sizes = (compact[: len(row)], compact[len(row) :]), None if scale is None else scale[used[:n]]
     projected, first_end, second_end, vanishes = _projected(F, *ends, d, n, basis, sizes, as_they_are)
-    coefficient = np.concatenate([_NO_NUMBERS, *[part.coefficient for part, _ in parts]])
+    coefficient = np.concatenate([part.coefficient for part, _ in parts] or [np.empty(0)])
     coefficient[vanishes] = 0.0
     if extra:
         projected[n : len(used)] = np.concatenate(extra)[used[n:] - len(features)]
@@ -159,8 +158,8 @@ def constraint_atoms(
         row,
         is_difference,
         sum([len(rows) for _, rows in parts]),
-        np.concatenate([NO_ROWS, *[rows[part.definite] for part, rows in parts if len(part.definite)]]),
-        np.concatenate([NO_ROWS, *[rows for part, rows in parts if part.vectors is not None]]),
+        _joined([rows[part.definite] for part, rows in parts if len(part.definite)]),
+        _joined([rows for part, rows in parts if part.vectors is not None]),
     )
     return np.ascontiguousarray(projected), atoms
 
@@ -171,32 +170,14 @@ def is_rounding(vectors: Array, scale: Array, columns: int) -> NDArray[np.bool_]
 
 
 def _parts(
-    blocks: tuple[Block, ...], features: Array, basis: Array | None, scale: Array | None
+    groups: list[Merged], features: Array, basis: Array | None, scale: Array | None
 ) -> Iterator[tuple[Part, Index]]:
-    """The atoms of all blocks, those of one kind, of which there may be many, at once; and of which rows.
-
-    Blocks of matrices on other objects than all of them stay alone.
-    """
-    groups: dict[str | int, list[Block]] = {}
-    numbers: dict[str | int, int] = {}
-    group_of: list[int] = []
-    for place, block in enumerate(blocks):
-        key = place if block.matrices and block.ids is not None else block.kind
-        if key not in groups:
-            numbers[key], groups[key] = len(groups), []
-        groups[key].append(block)
-        group_of.append(numbers[key])
-    of_row = np.array(group_of, dtype=np.int64).repeat([len(block.bounds) for block in blocks])
+    """The atoms of every kind, and of which rows."""
     inside, sizes = features, scale
-    if any([members[0].matrices for members in groups.values()]):
+    if any([block.matrices for block, _ in groups]):
         inside = features if basis is None else features @ basis
         sizes = np.sqrt(_squared_lengths(features)) if scale is None else scale
-    for number, members in enumerate(groups.values()):
-        block, rows = members[0], (of_row == number).nonzero()[0]
-        if len(members) > 1:
-            ids = None if block.ids is None else np.concatenate([member.ids for member in members])
-            matrices = tuple(itertools.chain.from_iterable([member.matrices for member in members]))
-            block = Block(block.kind, block.relation, ids, np.empty(len(rows)), matrices)
+    for block, rows in groups:
         yield block.of_kind.atoms(block, inside, sizes), rows
 
 
@@ -256,6 +237,10 @@ def _centred(rows: Array) -> Array:
     centre = lowest / 2 + highest / 2
     common = np.abs(centre) > (highest / 2 - lowest / 2) / _CANCELS
     return rows - np.where(common, centre, 0.0) if common.any() else rows
+
+
+def _joined(numbers: list[Index]) -> Index:
+    return np.concatenate(numbers) if numbers else NO_ROWS
 
 
 def _squared_lengths(vectors: Array) -> Array:

@@ -17,7 +17,7 @@ from nearwise._common.types import Array, Index, Mask
 from nearwise._common.warning import warn
 from nearwise.linalg.eigenpairs import eigenpairs
 from nearwise.linalg.magnitudes import median
-from nearwise.model.atoms import is_rounding
+from nearwise.model.atoms import constraint_atoms, is_rounding
 from nearwise.model.blocks import Constraints, Stated
 from nearwise.model.bounds import ALL_EQUAL, NO_MARGIN, OpenBounds, of_sample, sampled_pairs
 from nearwise.model.divergences import Divergence
@@ -189,7 +189,7 @@ def bound(
     of_kernel: bool = False,
 ) -> BoundProblem:
     """The constraints bound to features in the eigenbasis of a prior, with their sizes and bounds."""
-    measurements = bind(constraints.resolve(len(G), sample_ids), G, basis, scale)
+    measurements = InMemory(*constraint_atoms(constraints.merged(len(G), sample_ids), G, basis, scale))
     reference = reference_of(values, divergence)
     sizes = measurements.sizes(reference)
     if not np.isfinite(sizes).all():
@@ -200,7 +200,8 @@ def bound(
     if np.isnan(bounds).any():
         i, j = sampled_pairs(len(G)).T
         whole = None if scale is None else scale[i] + scale[j]
-        bounds = open_bounds(G[i] - G[j], basis, reference, whole).fill(bounds, relations)
+        z = G.take(i, axis=0) - G.take(j, axis=0)
+        bounds = open_bounds(z, basis, reference, whole).fill(bounds, relations)
     lost = lost_rows(relations, bounds if offsets is None else bounds - offsets, sizes)
     if offsets is not None:
         offsets = np.where(lost, 0.0, offsets)
@@ -362,9 +363,10 @@ def refuse_incomparable(
     relations, definite, sizes, bounds, penalties = given
     rows, magnitudes = sizes > 0, np.abs(bounds)
     ratio = magnitudes / np.where(rows, sizes, 1.0)
-    limits = definite & (bounds > 0) & (relations <= 0)
-    small = limits & (ratio < 1 / LARGEST_CHANGE)
-    far = rows & ((ratio > LARGEST_CHANGE) | small)
+    large, small = ratio > LARGEST_CHANGE, ratio < 1 / LARGEST_CHANGE
+    if small.any():
+        small &= definite & (bounds > 0) & (relations <= 0)
+    far = rows & (large | small)
     if far.any():
         row = int(far.argmax())
         raise RowsError(
@@ -397,5 +399,6 @@ def refuse_incomparable(
 
 
 def _refuse_negative(values: Array, name: str) -> None:
-    if values.min(initial=0.0) < -_NEGATIVE_TOLERANCE * np.abs(values).max(initial=0.0):
+    lowest = values.min(initial=0.0)
+    if lowest < 0 and lowest < -_NEGATIVE_TOLERANCE * np.abs(values).max():
         raise ValueError(f"{name} must be positive semidefinite, but has the eigenvalue {values.min():.6g}")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate
-from typing import TYPE_CHECKING
+from itertools import accumulate, chain
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,7 +25,6 @@ from nearwise.model.relations import SYMBOLS
 from nearwise.model.rows import Rows
 
 _SHOWN = 5  # rows of a list in a notebook
-_NUMBERED = np.dtype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,6 +216,14 @@ class Constraints:
             first += len(block)
         return tuple(resolved)
 
+    def merged(self, n_objects: int, sample_ids: ArrayLike | None = None) -> list[Merged]:
+        """The rows of all blocks by kind, with row numbers of the data as in `resolve`."""
+        if sample_ids is None:
+            found = merged(self.blocks)
+            if _have_row_numbers([block for block, _ in found], n_objects):
+                return found
+        return merged(self.resolve(n_objects, sample_ids))
+
     def _resolved(
         self, block: Block, find: Callable[[Ids], Index], first: int, place: str, n_objects: int
     ) -> Block:
@@ -275,19 +282,49 @@ class Constraints:
         return restricted, len(self) - len(restricted)
 
 
-def _have_row_numbers(blocks: tuple[Block, ...], n: int) -> bool:
+class Merged(NamedTuple):
+    """Rows of blocks of one kind as one block, of whose relation and bounds nothing is said; their numbers."""
+
+    block: Block
+    rows: Index
+
+
+def merged(blocks: tuple[Block, ...]) -> list[Merged]:
+    """The rows of blocks in memory by kind, of which there may be many blocks.
+
+    Blocks of matrices on other objects than all of them stay alone.
+    """
+    groups: dict[str | int, list[Block]] = {}
+    numbers: dict[str | int, int] = {}
+    group_of: list[int] = []
+    for place, block in enumerate(blocks):
+        key = place if block.matrices and block.ids is not None else block.kind
+        if key not in groups:
+            numbers[key], groups[key] = len(groups), []
+        groups[key].append(block)
+        group_of.append(numbers[key])
+    of_row = np.array(group_of, dtype=np.int64).repeat([len(block.bounds) for block in blocks])
+    found = []
+    for number, members in enumerate(groups.values()):
+        block, rows = members[0], (of_row == number).nonzero()[0]
+        if len(members) > 1:
+            ids = None if block.ids is None else np.concatenate([member.ids for member in members])
+            matrices = tuple(chain.from_iterable([member.matrices for member in members]))
+            block = Block(block.kind, block.relation, ids, np.empty(len(rows)), matrices)
+        found.append(Merged(block, rows))
+    return found
+
+
+def _have_row_numbers(blocks: Sequence[Block], n: int) -> bool:
     """Whether the ids of blocks are row numbers of n objects, or their matrices about all n."""
-    named: dict[int, list[Ids]] = {}  # by the number of columns
     for block in blocks:
         ids = block.ids
-        if isinstance(ids, np.ndarray):
-            known = ids.ndim == 2 and ids.dtype == _NUMBERED  # a list is that of objects which rows share
-            named.setdefault(ids.shape[-1], []).append(ids)
+        if ids is None:
+            known = all([matrix.size == n for matrix in block.matrices])
         elif isinstance(ids, Stored):
             known = ids.span is not None and ids.span[0] >= 0 and ids.span[1] < n
-        else:
-            known = block.matrices[0].size == n
+        else:  # a list is that of objects which rows share; as unsigned numbers, negative ones are large
+            known = ids.ndim == 2 and ids.dtype == np.int64 and ids.view(np.uint64).max(initial=0) < n
         if not known:
             return False
-    # as unsigned numbers, negative ones are large
-    return all([np.concatenate(ids).view(np.uint64).max(initial=0) < n for ids in named.values()])
+    return True

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from nearwise._common.types import Array, Index, Mask
 from nearwise.model.atoms import Atoms, SignedSquares, constraint_atoms
-from nearwise.model.blocks import Block
+from nearwise.model.blocks import Block, merged
 from nearwise.model.local import (
     SINGLE,
     LocalAtoms,
@@ -363,4 +363,4 @@ def bind(
 
     With `basis`, those of M' where M = basis M' basis^T; `scale` as in `constraint_atoms`.
     """
-    return InMemory(*constraint_atoms(blocks, features, basis, scale))
+    return InMemory(*constraint_atoms(merged(blocks), features, basis, scale))
