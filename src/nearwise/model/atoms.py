@@ -166,7 +166,12 @@ def constraint_atoms(
 
 def is_rounding(vectors: Array, scale: Array, columns: int) -> NDArray[np.bool_]:
     """Which vectors are rounding errors of numbers of this size, from features of so many columns."""
-    return np.asarray(np.sqrt(_squared_lengths(vectors)) <= _ROUNDING * math.sqrt(columns) * scale)
+    return np.asarray(lengths(vectors) <= _ROUNDING * math.sqrt(columns) * scale)
+
+
+def lengths(vectors: Array) -> Array:
+    """Of the rows."""
+    return np.sqrt(_squared_lengths(vectors))
 
 
 def _parts(
@@ -174,11 +179,11 @@ def _parts(
 ) -> Iterator[tuple[Part, Index]]:
     """The atoms of every kind, and of which rows."""
     inside, sizes = features, scale
-    if any([block.matrices for block, _ in groups]):
+    if any([group.matrices for group in groups]):
         inside = features if basis is None else features @ basis
-        sizes = np.sqrt(_squared_lengths(features)) if scale is None else scale
-    for block, rows in groups:
-        yield block.of_kind.atoms(block, inside, sizes), rows
+        sizes = lengths(features) if scale is None else scale
+    for group in groups:
+        yield group.of_kind.atoms(group, inside, sizes), group.rows
 
 
 def _projected(
@@ -222,11 +227,11 @@ def _projected(
         unit = _ROUNDING * math.sqrt(columns)
         whole = np.sqrt(of_difference) if sizes is None else sizes[i] + sizes[j]
         inside = projected.take(first[:d], axis=0) - projected.take(second[:d], axis=0)
-        vanishes[:d] = np.sqrt(_squared_lengths(inside)) <= unit * whole
+        vanishes[:d] = lengths(inside) <= unit * whole
         if d < len(first):
             is_lost = np.zeros(len(F), dtype=bool)
             own = np.sqrt(of_row[:n]) if sizes is None else sizes
-            is_lost[:n] = np.sqrt(_squared_lengths(projected[:n])) <= unit * own
+            is_lost[:n] = lengths(projected[:n]) <= unit * own
             vanishes[d:] = is_lost[first[d:]] | is_lost[second[d:]]
     return projected, first, second, vanishes
 

@@ -17,7 +17,7 @@ from nearwise._common.types import Array, Index, Mask
 from nearwise._common.warning import warn
 from nearwise.linalg.eigenpairs import eigenpairs
 from nearwise.linalg.magnitudes import median
-from nearwise.model.atoms import constraint_atoms, is_rounding
+from nearwise.model.atoms import constraint_atoms, is_rounding, lengths
 from nearwise.model.blocks import Constraints, Stated
 from nearwise.model.bounds import ALL_EQUAL, NO_MARGIN, OpenBounds, of_sample, sampled_pairs
 from nearwise.model.divergences import Divergence
@@ -67,9 +67,12 @@ class BoundProblem:
     of_kernel: bool = False
     groups: Index | None = None
 
-    def losses(self, penalty: ArrayLike) -> Losses:
-        """What the rows cost; refuses what cannot be weighed, and hard rows that nothing can meet."""
-        penalties = _checked_gamma(penalty, self.constraints) * self.constraints.weights
+    def losses(self, gamma: Array) -> Losses:
+        """What the rows cost; refuses what cannot be weighed, and hard rows that nothing can meet.
+
+        `gamma` is what `checked_penalty` has found.
+        """
+        penalties = gamma * self.constraints.weights
         relations, bounds, sizes = self.relations, self.bounds, self.sizes
         if self.lost.any():
             hard = np.flatnonzero(self.lost & np.isinf(penalties))
@@ -104,8 +107,11 @@ class BoundProblem:
 
 def check_arguments(
     constraints: Constraints, divergence: Divergence, penalty: ArrayLike, in_files: bool = False
-) -> None:
-    """What can be told before anything is computed; `in_files` says whether constraints may be there."""
+) -> Array:
+    """Check what can be told before anything is computed; the penalty.
+
+    `in_files` says whether constraints may be there.
+    """
     if not isinstance(constraints, Constraints):
         raise TypeError(f"constraints must be made by nearwise.constraints, got {type(constraints).__name__}")
     if not in_files:
@@ -117,7 +123,7 @@ def check_arguments(
             f"divergence must be LogDet(), VonNeumann(), Frobenius() or derive from SpectralDivergence; "
             f"{divergence!r} has no {missing[0]}"
         )
-    _checked_gamma(penalty, constraints)
+    return checked_penalty(penalty, constraints)
 
 
 def bind_problem(
@@ -260,7 +266,7 @@ def checked_features(features: ArrayLike) -> Array:
     return G
 
 
-def _checked_gamma(penalty: ArrayLike, constraints: Constraints) -> Array:
+def checked_penalty(penalty: ArrayLike, constraints: Constraints) -> Array:
     """A penalty, or one per constraint, all positive."""
     gamma = numbers(penalty, "penalty")
     if gamma.ndim and gamma.shape != (len(constraints),):
@@ -328,7 +334,7 @@ def open_bounds(z: Array, basis: Array | None, reference: Array, whole: Array | 
     inside = z if basis is None else z @ basis
     distances = np.square(inside) @ reference
     if basis is not None or whole is not None:
-        whole = np.linalg.norm(z, axis=1) if whole is None else whole
+        whole = lengths(z) if whole is None else whole
         distances = distances[~is_rounding(inside, whole, z.shape[1])]
     if (found := of_sample(distances, NO_MARGIN)) is None:
         raise ValueError(ALL_EQUAL)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,7 +20,8 @@ from nearwise._common.markup import fact_table, listing
 from nearwise._common.reading import Ids
 from nearwise._common.types import Array, Index, Mask
 from nearwise.model.kinds import KINDS
-from nearwise.model.kinds.kind import Names
+from nearwise.model.kinds.kind import Kind, Names, RowsOfKind
+from nearwise.model.matrices import Linear
 from nearwise.model.relations import SYMBOLS
 from nearwise.model.rows import Rows
 
@@ -220,7 +221,7 @@ class Constraints:
         """The rows of all blocks by kind, with row numbers of the data as in `resolve`."""
         if sample_ids is None:
             found = merged(self.blocks)
-            if _have_row_numbers([block for block, _ in found], n_objects):
+            if _have_row_numbers(found, n_objects):
                 return found
         return merged(self.resolve(n_objects, sample_ids))
 
@@ -282,11 +283,23 @@ class Constraints:
         return restricted, len(self) - len(restricted)
 
 
-class Merged(NamedTuple):
-    """Rows of blocks of one kind as one block, of whose relation and bounds nothing is said; their numbers."""
+@dataclass(frozen=True, eq=False, slots=True)
+class Merged:
+    """The rows of some blocks of one kind together; `ids` and `matrices` as in `Rows`.
 
-    block: Block
+    Attributes
+    ----------
+    of_kind : their kind
+    rows : their numbers among the rows of all blocks
+    """
+
+    of_kind: Kind
+    ids: Ids | None
+    matrices: tuple[Linear, ...]
     rows: Index
+
+    def __len__(self) -> int:
+        return len(self.rows)
 
 
 def merged(blocks: tuple[Block, ...]) -> list[Merged]:
@@ -307,15 +320,15 @@ def merged(blocks: tuple[Block, ...]) -> list[Merged]:
     found = []
     for number, members in enumerate(groups.values()):
         block, rows = members[0], (of_row == number).nonzero()[0]
+        ids, matrices = block.ids, block.matrices
         if len(members) > 1:
-            ids = None if block.ids is None else np.concatenate([member.ids for member in members])
-            matrices = tuple(chain.from_iterable([member.matrices for member in members]))
-            block = Block(block.kind, block.relation, ids, np.empty(len(rows)), matrices)
-        found.append(Merged(block, rows))
+            ids = None if ids is None else np.concatenate([member.ids for member in members])
+            matrices = tuple(chain.from_iterable([member.matrices for member in members])) if matrices else ()
+        found.append(Merged(block.of_kind, ids, matrices, rows))
     return found
 
 
-def _have_row_numbers(blocks: Sequence[Block], n: int) -> bool:
+def _have_row_numbers(blocks: Sequence[RowsOfKind], n: int) -> bool:
     """Whether the ids of blocks are row numbers of n objects, or their matrices about all n."""
     for block in blocks:
         ids = block.ids

@@ -94,7 +94,7 @@ class DiagonalProblem:
 
     def with_penalty(self, penalty: float) -> DiagonalProblem:
         """The same problem at another penalty."""
-        return replace(self, losses=self._bound.losses(penalty))
+        return replace(self, losses=self._bound.losses(binding.checked_penalty(penalty, self.constraints)))
 
     @cached_property
     def unit(self) -> float:
@@ -205,7 +205,7 @@ def diagonal_problem(
         stays 0.
     penalty : gamma > 0 of soft constraints, as in `Problem`
     """
-    binding.check_arguments(constraints, divergence, penalty)
+    gamma = binding.check_arguments(constraints, divergence, penalty)
     weights = np.ones(features.shape[1]) if prior is None else prior
     reference = binding.reference_of(weights, divergence) if divergence.indefinite_prior else weights
     measured, sizes = bind_diagonal(features, constraints, reference)
@@ -218,7 +218,7 @@ def diagonal_problem(
     )
     bound.tell_of_lost()
     return DiagonalProblem(
-        divergence, weights[measured.columns], len(weights), measured, bound.losses(penalty), bound
+        divergence, weights[measured.columns], len(weights), measured, bound.losses(gamma), bound
     )
 
 

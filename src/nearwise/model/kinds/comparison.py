@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from nearwise._common.types import Array, Mask
-from nearwise.model.kinds.kind import Grade, Kind, Names, Part, rows_of, shown_pair
+from nearwise.model.kinds.kind import Grade, Kind, Names, Part, RowsOfKind, rows_of, shown_pair
 
 if TYPE_CHECKING:
     from nearwise.model.blocks import Block
@@ -22,7 +22,7 @@ class Comparison(Kind):
     plural: ClassVar[str] = "comparisons"
     n_distances: ClassVar[int] = 2
 
-    def atoms(self, block: Block, features: Array, sizes: Array | None) -> Part:
+    def atoms(self, block: RowsOfKind, features: Array, sizes: Array | None) -> Part:
         ids = rows_of(block)
         row, sign = np.arange(len(ids)), np.ones(2 * len(ids))
         sign[len(ids) :] = -1.0

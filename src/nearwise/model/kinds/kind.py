@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nearwise._common.types import Array, Index, Mask
 
 if TYPE_CHECKING:
     from nearwise.model.blocks import Block
+    from nearwise.model.matrices import Linear
 
 Names = Callable[[Any], str]  # an id -> how it is written
 
@@ -27,6 +29,18 @@ class Measure(Protocol):
 
     def products(self, i: Index, j: Index) -> Array:
         """Their inner products."""
+
+
+class RowsOfKind(Protocol):
+    """Rows of one kind whose objects are named by row number, as `Rows` documents them."""
+
+    @property
+    def ids(self) -> NDArray[Any] | None: ...
+
+    @property
+    def matrices(self) -> tuple[Linear, ...]: ...
+
+    def __len__(self) -> int: ...
 
 
 class Part(NamedTuple):
@@ -86,7 +100,7 @@ class Kind(ABC):
     shares_objects: ClassVar[bool] = False
 
     @abstractmethod
-    def atoms(self, block: Block, features: Array, sizes: Array | None) -> Part:
+    def atoms(self, block: RowsOfKind, features: Array, sizes: Array | None) -> Part:
         """The constraint matrices of a resolved block.
 
         `sizes` are those of the numbers that the features were computed from, one per object; None where the
@@ -117,7 +131,7 @@ class Kind(ABC):
         return definite
 
 
-def rows_of(block: Block) -> Index:
+def rows_of(block: RowsOfKind) -> Index:
     """The objects of every row of a resolved block."""
     assert block.ids is not None
     return np.asarray(block.ids, dtype=np.int64)

@@ -11,7 +11,7 @@ from scipy import sparse
 from nearwise._common.types import Array, Mask
 from nearwise.linalg.eigenpairs import eigenpairs
 from nearwise.linalg.pairs import Pair, product
-from nearwise.model.kinds.kind import Grade, Kind, Measure, Names, Part, bounded, by_relation
+from nearwise.model.kinds.kind import Grade, Kind, Measure, Names, Part, RowsOfKind, bounded, by_relation
 
 if TYPE_CHECKING:
     from nearwise.model.blocks import Block
@@ -34,7 +34,7 @@ class LinearFunction(Kind):
     plural: ClassVar[str] = "linear"
     shares_objects: ClassVar[bool] = True
 
-    def atoms(self, block: Block, features: Array, sizes: Array | None) -> Part:
+    def atoms(self, block: RowsOfKind, features: Array, sizes: Array | None) -> Part:
         """A = sum_t weight_t u_t u_t^T, so G^T A G = sum_t weight_t (G^T u_t)(G^T u_t)^T."""
         assert sizes is not None
         G, sizes = (features, sizes) if block.ids is None else (features[block.ids], sizes[block.ids])
