@@ -61,9 +61,8 @@ def _correction(C: Array) -> Array:
     small, large = is_small.nonzero()[0], (~is_small).nonzero()[0]
     found, P = np.linalg.eigh(C[small[:, None], small])
     apart = found - values[large][:, None]
-    clear = np.abs(apart) > _APART
-    coupling = C[large[:, None], small] @ P
-    tilt = np.where(clear, coupling / np.where(clear, apart, 1.0), 0.0)
+    apart[np.abs(apart) <= _APART] = np.inf
+    tilt = (C[large[:, None], small] @ P) / apart
     out = np.eye(len(C))
     out[small[:, None], small] = P
     out[large[:, None], small] = tilt
