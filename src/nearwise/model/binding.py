@@ -325,7 +325,7 @@ def confines(divergence: Divergence) -> bool:
 def reference_of(prior: Array, divergence: Divergence) -> Array:
     """The eigenvalues under which rows are sized: the prior's, or their mean where it is not definite."""
     if divergence.indefinite_prior or (prior <= 0).any():
-        return np.full(len(prior), np.abs(prior).mean() or 1.0)
+        return np.full(len(prior), np.abs(prior).sum() / len(prior) or 1.0)
     return prior
 
 
@@ -368,11 +368,11 @@ def refuse_incomparable(
     """Refuse rows beside which, in double precision, prior and divergence are nothing."""
     relations, definite, sizes, bounds, penalties = given
     rows, magnitudes = sizes > 0, np.abs(bounds)
-    ratio = magnitudes / np.where(rows, sizes, 1.0)
-    large, small = ratio > LARGEST_CHANGE, ratio < 1 / LARGEST_CHANGE
-    if small.any():
-        small &= definite & (bounds > 0) & (relations <= 0)
-    far = rows & (large | small)
+    ratio = magnitudes / sizes
+    is_large = ratio > LARGEST_CHANGE
+    far = rows & (is_large | (ratio < 1 / LARGEST_CHANGE))
+    if far.any():  # a small bound asks for much only where it limits a square
+        far &= is_large | (definite & (bounds > 0) & (relations <= 0))
     if far.any():
         row = int(far.argmax())
         raise RowsError(
@@ -387,7 +387,7 @@ def refuse_incomparable(
     unit = float(np.abs(reference).sum() / len(reference))
     objective = len(reference) * np.float64(unit) ** degree
     soft = rows & np.isfinite(penalties)
-    cost = penalties * np.maximum(sizes, np.where(rows, magnitudes, 0.0)) ** degree
+    cost = penalties * np.maximum(sizes, magnitudes) ** degree
     wrong = soft & ~((cost > _SMALLEST) & (cost < _COMPARABLE * objective))
     if not (_SMALLEST < objective < 1 / _SMALLEST):
         raise ValueError(

@@ -332,10 +332,10 @@ class InMemory:
             block = slice(begin, min(begin + step, high))
             i, j = atoms.first[block], atoms.second[block]
             if difference:
-                a = left[i] - left[j]
-                b = a if left is right else right[i] - right[j]
+                a = left.take(i, axis=0) - left.take(j, axis=0)
+                b = a if left is right else right.take(i, axis=0) - right.take(j, axis=0)
             else:
-                a, b = left[i], right[j]
+                a, b = left.take(i, axis=0), right.take(j, axis=0)
             np.einsum("ij,ij->i", a, b, out=out[block.start - low : block.stop - low])
         return out
 
