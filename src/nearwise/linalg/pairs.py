@@ -63,7 +63,9 @@ class Cut(NamedTuple):
 def cut(A: Pair | Array) -> Cut:
     """A matrix made ready for several products; its rows are what is summed over."""
     whole, low = A if isinstance(A, Pair) else (A, None)
-    bits = (53 - max(whole.shape[1] - 1, 1).bit_length()) // 2  # so many products of them are added up exactly
+    bits = (
+        53 - max(whole.shape[1] - 1, 1).bit_length()
+    ) // 2  # so many products of them are added up exactly
     # what is left of a row is at most as large as a digit of the slice before
     largest = np.abs(whole).max(axis=1, initial=0.0, keepdims=True)
     shift = np.spacing(largest) * (0.75 * 2.0 ** (106 - bits))

@@ -139,7 +139,7 @@ def constraint_atoms(
     used, compact = _compacted(_joined([*first, *second]), end)
     row = _joined([rows[part.row] for part, rows in parts])
     d = sum([len(part.row) for part, _ in parts if part.is_difference])
-    n = np.count_nonzero(used < len(features))
+    n = int(np.count_nonzero(used < len(features)))
     F = features.take(used[:n], axis=0)
     if extra:
         F = np.concatenate([F, np.zeros((len(used) - n, F.shape[1]))])

@@ -72,7 +72,8 @@ class BoundProblem:
 
         `gamma` is what `checked_penalty` has found.
         """
-        penalties = gamma * self.constraints.weights
+        weights = self.constraints.given_weights
+        penalties = gamma * (np.ones(len(self.bounds)) if weights is None else weights)
         relations, bounds, sizes = self.relations, self.bounds, self.sizes
         if self.lost.any():
             hard = np.flatnonzero(self.lost & np.isinf(penalties))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,6 +24,8 @@ from nearwise.model.kinds.kind import Kind, Names, RowsOfKind
 from nearwise.model.matrices import Linear
 from nearwise.model.relations import SYMBOLS
 from nearwise.model.rows import Rows
+
+T = TypeVar("T", bound=np.generic)
 
 _SHOWN = 5  # rows of a list in a notebook
 
@@ -91,7 +93,7 @@ class Constraints:
     blocks: tuple[Block, ...] = ()
 
     def __len__(self) -> int:
-        return self._starts[-1]
+        return sum([len(block.bounds) for block in self.blocks])
 
     if not TYPE_CHECKING:
 
@@ -150,8 +152,8 @@ class Constraints:
     @property
     def relations(self) -> NDArray[np.int8]:
         """-1 for "<=", +1 for ">=", 0 for "==", one per row."""
-        signs = np.array([block.relation for block in self.blocks], dtype=np.int8)
-        return signs.repeat([len(block.bounds) for block in self.blocks])
+        blocks = self.blocks
+        return _per_row(np.array([block.relation for block in blocks], dtype=np.int8), blocks)
 
     @property
     def bounds(self) -> Array:
@@ -161,9 +163,15 @@ class Constraints:
     @property
     def weights(self) -> Array:
         """How much a violation of every row counts; 1 unless the user says else."""
-        if all([block.weights is None for block in self.blocks]):
-            return np.ones(len(self))
-        return np.concatenate([np.empty(0), *(block.counts for block in self.blocks)])
+        return np.ones(len(self)) if (given := self.given_weights) is None else given
+
+    @property
+    def given_weights(self) -> Array | None:
+        """The same; None where all are 1 because the user does not say else."""
+        blocks = self.blocks
+        if all([block.weights is None for block in blocks]):
+            return None
+        return np.concatenate([block.counts for block in blocks])
 
     def describe(self, row: int) -> str:
         """One constraint as text, as in `row 3: d(12, 57) <= 0.25`."""
@@ -171,7 +179,7 @@ class Constraints:
 
     def stated(self, row: int, bound: float | None = None) -> Stated:
         """One constraint alone; `bound` fills one that is open."""
-        if not 0 <= row < len(self):
+        if not 0 <= row < self._starts[-1]:
             raise IndexError(f"there is no row {row} in {self!r}")
         number = bisect_right(self._starts, row) - 1
         block, place = self.blocks[number], row - self._starts[number]
@@ -316,7 +324,7 @@ def merged(blocks: tuple[Block, ...]) -> list[Merged]:
             numbers[key], groups[key] = len(groups), []
         groups[key].append(block)
         group_of.append(numbers[key])
-    of_row = np.array(group_of, dtype=np.int64).repeat([len(block.bounds) for block in blocks])
+    of_row = _per_row(np.array(group_of, dtype=np.int64), blocks)
     found = []
     for number, members in enumerate(groups.values()):
         block, rows = members[0], (of_row == number).nonzero()[0]
@@ -326,6 +334,12 @@ def merged(blocks: tuple[Block, ...]) -> list[Merged]:
             matrices = tuple(chain.from_iterable([member.matrices for member in members])) if matrices else ()
         found.append(Merged(block.of_kind, ids, matrices, rows))
     return found
+
+
+def _per_row(of_block: NDArray[T], blocks: tuple[Block, ...]) -> NDArray[T]:
+    """What is told of every block, for every row."""
+    counts = [len(block.bounds) for block in blocks]
+    return of_block if counts == [1] * len(counts) else of_block.repeat(counts)
 
 
 def _have_row_numbers(blocks: Sequence[RowsOfKind], n: int) -> bool:

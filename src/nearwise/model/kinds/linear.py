@@ -39,7 +39,8 @@ class LinearFunction(Kind):
         assert sizes is not None
         G, sizes = (features, sizes) if block.ids is None else (features[block.ids], sizes[block.ids])
         vectors, weights = [np.empty((0, features.shape[1]))], [np.empty(0)]
-        counts, definite = [], []
+        counts: list[int] = []
+        definite = []
         at_once = max(1, _AT_ONCE // max(G.shape) ** 2)
         for first in range(0, len(block), at_once):
             for found in _low_rank(block.matrices[first : first + at_once], G, sizes):
@@ -112,7 +113,7 @@ def _low_rank(matrices: tuple[Linear, ...], G: Array, sizes: Array) -> Iterator[
 
 def _graded(vectors: Array, weights: Array, noise: float) -> _Squares:
     """Squares with whether their sum is semidefinite; none, where all that is left of it is noise."""
-    k, n_positive = len(weights), np.count_nonzero(weights > 0)
+    k, n_positive = len(weights), int(np.count_nonzero(weights > 0))
     # of squares of one sign the sum is semidefinite, and an eigenvalue at least the mean of their traces
     if n_positive in (0, k) and np.abs(weights) @ np.einsum("ij,ij->i", vectors, vectors) > k * noise:
         return _Squares(vectors, weights, n_positive > 0)
@@ -165,10 +166,15 @@ def _spectra(matrices: tuple[Linear, ...], G: Array, sizes: Array) -> _Spectra:
             if size > few:
                 break
             of = (count == size).nonzero()[0]
-            place = present[of].nonzero()[1].reshape(len(of), size)
-            weights, small = np.linalg.eigh(stack[of[:, None, None], place[:, :, None], place[:, None, :]])
-            for k, *squares in zip(of, small.swapaxes(1, 2) @ G[place], weights, strict=True):
-                found[dense[k]] = _others_than_zero(*squares)
+            inside, features = stack[of], G
+            if size < len(G):
+                place = present[of].nonzero()[1].reshape(len(of), size)
+                inside = stack[of[:, None, None], place[:, :, None], place[:, None, :]]
+                features = G[place]
+            weights, small = np.linalg.eigh(inside)
+            vectors = small.swapaxes(1, 2) @ features
+            for k, t in enumerate(of):
+                found[dense[t]] = _others_than_zero(vectors[k], weights[k])
     return _Spectra(found, AG, magnitude)
 
 
