@@ -373,7 +373,7 @@ def _log_ratio(x: Array, y: Array) -> Array:
     out = np.asarray(np.log(x / y))
     extreme = ~(np.abs(out) < _LARGE_LOGARITHM)
     if extreme.any():
-        x, y = (x, y) if np.shape(x) == np.shape(y) else np.broadcast_arrays(x, y)
+        x, y = np.broadcast_arrays(x, y)
         (x_digits, x_exponent), (y_digits, y_exponent) = np.frexp(x[extreme]), np.frexp(y[extreme])
         out[extreme] = np.log(x_digits / y_digits) + (x_exponent - y_exponent) * math.log(2.0)
     return out
