@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from numpy.testing import assert_allclose
 from scipy.linalg import expm, expm_frechet, logm
-from scipy.optimize import minimize_scalar
 from scipy.special import xlogy
 
 from cases import ThreeHalves
@@ -23,7 +22,6 @@ from nearwise.model.divergences import (
     divided_differences,
     spectral_value,
 )
-from nearwise.model.losses import conjugate_slack
 
 
 class MinusRoot(SpectralDivergence):
@@ -520,45 +518,6 @@ def test_divided_differences_are_the_derivative_of_the_matrix_exponential():
     derivative = V @ (divided_differences(VonNeumann(), t) * (V.T @ E @ V)) @ V.T
     assert_allclose(derivative, expm_frechet(T, E, compute_expm=False), rtol=1e-9, atol=1e-9)
     assert_allclose(V @ np.diag(VonNeumann().gradient_inverse(t)) @ V.T, expm(T), rtol=1e-9, atol=1e-12)
-
-
-@every_divergence
-@pytest.mark.parametrize("bound", [0.3, 1.0, 7.0])
-@pytest.mark.parametrize("penalty", [0.1, 1.0, 20.0])
-@pytest.mark.parametrize("slope", [-5.0, -0.9, -0.1, 0.0, 0.1, 0.6, 0.95])
-def test_conjugate_slack_is_the_supremum(divergence, bound, penalty, slope):
-    dual = slope * penalty * abs(float(divergence.gradient(np.array(bound))) or 1.0)
-
-    def loss(log_p):
-        p = np.exp(log_p)
-        return penalty * divergence.scalar(p, bound) - dual * p
-
-    best = minimize_scalar(loss, bounds=(-25, 25), method="bounded", options={"xatol": 1e-12})
-    conjugate = conjugate_slack(divergence, dual, bound, penalty)
-    assert_allclose(conjugate, -best.fun, rtol=1e-7, atol=1e-7 * penalty)
-
-
-def test_conjugate_slack_of_logdet_is_a_logarithm_to_full_accuracy():
-    # l*(y) = -gamma log(1 - y b / gamma), also near the end of its domain and far from it
-    y = np.array([-1e12, -1e3, -1e-9, 0.0, 1e-9, 0.5, 1 - 2.0**-30])
-    assert_allclose(conjugate_slack(LogDet(), 3 * y, 0.5, 1.5), -1.5 * np.log1p(-y), rtol=1e-12)
-    assert np.all(conjugate_slack(LogDet(), [3.0, 4.0], 0.5, 1.5) == np.inf)
-
-
-@pytest.mark.parametrize("divergence", [LogDet(), VonNeumann()])
-def test_conjugate_slack_of_a_stiff_penalty_loses_no_digits_of_a_small_bound(divergence):
-    assert_allclose(conjugate_slack(divergence, 2.0, 1e-38, 1e27), 2e-38, rtol=1e-14)
-
-
-@built_in
-def test_conjugate_slack_at_its_limits(divergence):
-    dual, bound = np.array([[-2.0], [0.0], [3.0]]), np.array([0.5, 2.0])
-    hard = conjugate_slack(divergence, dual, bound, np.inf)
-    assert_allclose(hard, dual * bound)
-    assert_allclose(conjugate_slack(divergence, dual, bound, 1e12), hard, rtol=1e-10)
-    assert conjugate_slack(VonNeumann(), 1e6, 1.0, 1.0) == np.inf
-    assert conjugate_slack(Frobenius(), 0.5, -1.0, 1.0) == -1.0  # at p = 0, the end of the cone
-    assert conjugate_slack(divergence, -1.0, 0.0, 1.0) == 0.0
 
 
 def test_spectral_value_drops_infinite_terms_only_where_the_overlap_is_exactly_zero():

@@ -1,10 +1,11 @@
-"""The loss of every row, its derivatives and its conjugate, against definitions and finite differences."""
+"""The loss of every row, its derivatives and its Fenchel residual, against their definitions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -114,25 +115,50 @@ def test_compliance_links_value_and_multiplier(kind: Kind, divergence: nw.Diverg
     assert kind.losses(divergence, np.inf).compliance == 0
 
 
+def residual(losses: Losses, p: float, y: float) -> float:
+    value = np.array([p])
+    return losses.fenchel_residual(value, np.array([y]), losses.total(value))
+
+
 @rows
 @divergences
-def test_conjugate_is_the_supremum(kind: Kind, divergence: nw.Divergence) -> None:
+def test_fenchel_residual_is_its_definition(kind: Kind, divergence: nw.Divergence) -> None:
+    """loss(p) - y p + sup_q (y q - loss(q)), for multipliers that belong to other values too."""
     losses = kind.losses(divergence)
     lowest = 0.0 if kind.is_bregman and kind.is_definite else -60.0
-    for p in points(kind):
-        y = float(losses.slopes(np.array([p]))[0])
+    for other in points(kind):
+        y = float(losses.slopes(np.array([other]))[0])
 
         def minus(q: float, y: float = y) -> float:
             return kind.expected(divergence, q) - y * q
 
-        ends = (min(kind.bound, p), max(kind.bound, p))
+        ends = (min(kind.bound, other), max(kind.bound, other))
         found = minimize_scalar(
             minus,
             bounds=(max(ends[0] - 2, lowest + 1e-9), ends[1] + 5),
             method="bounded",
             options={"xatol": 1e-10},
         )
-        assert_allclose(losses.conjugate(np.array([y]))[0], -found.fun, rtol=1e-7, atol=1e-9)
+        for p in points(kind):
+            assert_allclose(residual(losses, p, y), minus(p) - found.fun, rtol=1e-7, atol=1e-9)
+
+
+@rows
+@divergences
+def test_fenchel_residual_knows_values_beyond_bounds_better_than_from_themselves(
+    kind: Kind, divergence: nw.Divergence
+) -> None:
+    """Where p - b is given, it counts: a row that is 1e-12 off may cost as much as others if it is stiff."""
+    stiff = kind.losses(divergence, 1e24)
+    off = 1e-12 * (1 if kind.relation <= 0 else -1)
+    p, beyond = np.array([kind.bound + off]), np.array([off])
+    size = kind.bound if kind.is_bregman else SIZE
+    curvature = float(kkt.phi_of(divergence).curvature(np.array([size]))[0])
+    total = stiff.total(p, beyond)
+    assert_allclose(total, 1e24 * curvature * off**2 / 2, rtol=1e-6)
+    slope = np.array([1e24 * curvature * off])
+    assert stiff.fenchel_residual(p, slope, total, beyond) <= 1e-6 * total
+    assert_allclose(stiff.fenchel_residual(p, slope / 2, total, beyond), total / 4, rtol=1e-6)
 
 
 @rows
@@ -157,13 +183,35 @@ def test_fenchel_residual_is_never_negative(
 def test_logdet_slack_above_a_bound_has_a_largest_slope() -> None:
     """gamma (p/b - log(p/b) - 1) grows like gamma p / b, so multipliers beyond gamma / b prove nothing."""
     losses = Kind(-1, BOUND, True).losses(nw.LogDet())
-    assert np.isfinite(losses.conjugate(np.array([0.999 * GAMMA / BOUND]))[0])
-    assert losses.conjugate(np.array([1.001 * GAMMA / BOUND]))[0] == np.inf
+    assert np.isfinite(residual(losses, BOUND, 0.999 * GAMMA / BOUND))
+    assert residual(losses, BOUND, 1.001 * GAMMA / BOUND) == np.inf
+    assert residual(Kind(-1, 1.0, True).losses(nw.VonNeumann(), 1.0), 1.0, 1e6) == np.inf
+
+
+def test_fenchel_residual_of_logdet_is_a_logarithm() -> None:
+    """At the bound it is -gamma (log(1 - s) + s) for s = y b / gamma, also near the end of its domain."""
+    losses = Kind(-1, 0.5, True).losses(nw.LogDet(), 1.5)
+    for s in (1e-9, 1e-4, 0.5, 1 - 2.0**-30):
+        with mpmath.workdps(40):
+            expected = 1.5 * float(-mpmath.log(1 - mpmath.mpf(s)) - mpmath.mpf(s))
+        rounding = 1e-15 / min(s, 1 - s)  # of b / (1 - s) beside b, and of 1 - s
+        assert_allclose(residual(losses, 0.5, 3 * s), expected, rtol=1e-13 + rounding)
+
+
+@pytest.mark.parametrize("divergence", [nw.Frobenius(), ThreeHalves()], ids=["Frobenius", "ThreeHalves"])
+def test_fenchel_residual_where_the_value_stops_at_zero(divergence: nw.Divergence) -> None:
+    """Below the slope at 0 the supremum stays there: loss(p) - y p - loss(0)."""
+    kind = Kind(1, BOUND, True)
+    losses = kind.losses(divergence)
+    y = -5.0 * GAMMA * BOUND
+    for p in (0.0, 0.2, BOUND, 3.0):
+        expected = kind.expected(divergence, p) - y * p - kind.expected(divergence, 0.0)
+        assert_allclose(residual(losses, p, y), expected, rtol=1e-12, atol=1e-14)
 
 
 @rows
 @divergences
-def test_hard_rows_cost_nothing_and_their_conjugate_is_linear(kind: Kind, divergence: nw.Divergence) -> None:
+def test_hard_rows_cost_nothing_and_their_residual_is_linear(kind: Kind, divergence: nw.Divergence) -> None:
     losses = kind.losses(divergence, np.inf)
     assert losses.is_hard.all()
     assert losses.any_hard
@@ -171,7 +219,7 @@ def test_hard_rows_cost_nothing_and_their_conjugate_is_linear(kind: Kind, diverg
         assert losses.total(np.array([p])) == 0.0
         assert [part(np.array([p]))[0] for part in (losses.slopes, losses.curvatures)] == [0.0, 0.0]
     y = -0.4 if kind.relation > 0 else 0.4
-    assert losses.conjugate(np.array([y]))[0] == y * kind.bound
+    assert_allclose(residual(losses, kind.bound + 0.5, y), -0.5 * y)
 
 
 def test_excess_violations_and_signs_by_row() -> None:

@@ -67,7 +67,7 @@ def test_the_slope_is_that_of_the_dual(divergence: nw.Divergence) -> None:
     def bound(y: np.ndarray[Any, Any]) -> float:
         at = _Run(form, y)._measured(y)
         assert at is not None
-        factor = at.Q * np.sqrt(at.x)
+        factor = at.matrix.factor
         values = form.rows.values(factor)
         point = Iterate(factor, values, y, form.rows.adjoint(y))
         return float(whole.certificate(point).dual)

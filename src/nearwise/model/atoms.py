@@ -65,6 +65,11 @@ class Atoms:
         return place
 
     @cached_property
+    def in_order(self) -> Index:
+        """The atoms, those of one row beside each other, in the order of the rows."""
+        return np.argsort(self.row, kind="stable") if self.of_row is None else self.of_row
+
+    @cached_property
     def is_definite(self) -> Mask:
         """Whether A_i is positive semidefinite: a sum of squares with positive coefficients, or known so."""
         indefinite, d = self.coefficient < 0, self.n_differences

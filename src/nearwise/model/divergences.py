@@ -23,9 +23,9 @@ from nearwise._common.types import Array
 _EPS, _TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)
 _NOISE = 8.0  # times n eps: the relative size of what eigh, svd and the products before them leave of a zero
 _LARGEST_LEAKAGE = 1e-6  # the share outside a range that no ill-conditioning excuses
-_NEAR = 0.25  # the relative difference of two numbers up to which their divergence is summed as a series
+_NEAR = 1.0 / 32.0  # relative difference of two numbers, up to which their divergence is summed as a series
 _LARGE_LOGARITHM = 700.0  # where x / y may have overflowed or lost digits
-_ATANH_SERIES = tuple(1.0 / k for k in range(3, 25, 2))
+_ATANH_SERIES = tuple(1.0 / k for k in range(3, 11, 2))
 
 
 class Divergence(Protocol):
@@ -187,13 +187,18 @@ class LogDet(SpectralDivergence):
         """x/y - log(x/y) - 1, with a relative error of about 1e-14 however close x and y are."""
         x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
         delta = np.asarray((x - y) / y)
-        near = (np.abs(delta) <= _NEAR) & (y > 0)
-        if near.all():
-            return np.asarray(_minus_log1p(delta))
-        out = np.asarray(delta - _log_ratio(x, y))
-        out[near] = _minus_log1p(delta[near])
+        near = np.abs(delta) <= _NEAR
+        if (count := np.count_nonzero(near)) == near.size:
+            out = np.asarray(_minus_log1p(delta))
+        else:
+            out = np.asarray(delta - np.log(x / y))
+            if count:
+                out[near] = _minus_log1p(delta[near])
+        if out.max(initial=0.0) < _LARGE_LOGARITHM and y.min(initial=1.0) > 0:
+            return out
+        out = np.where(near, out, delta - _log_ratio(x, y))
         outside = (x <= 0) | (y <= 0) | np.isinf(x) | np.isinf(y)
-        return np.where(outside, np.where((x == 0) & (y == 0), 0.0, np.inf), out) if outside.any() else out
+        return np.where(outside, np.where((x == 0) & (y == 0), 0.0, np.inf), out)
 
     @np.errstate(all="ignore")
     def gradient(self, x: ArrayLike, /) -> Array:
@@ -228,13 +233,17 @@ class VonNeumann(SpectralDivergence):
         """x log(x/y) - x + y, with a relative error of about 1e-14 however close x and y are."""
         x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
         delta = np.asarray((y - x) / x)
-        near = (np.abs(delta) <= _NEAR) & (x > 0)
-        if near.all():
-            return np.asarray(x * _minus_log1p(delta))
-        out = np.asarray(y - x + x * _log_ratio(x, y))
-        out[near] = np.broadcast_to(x, out.shape)[near] * _minus_log1p(delta[near])
+        near = np.abs(delta) <= _NEAR
+        if (count := np.count_nonzero(near)) == near.size:
+            out = np.asarray(x * _minus_log1p(delta))
+        else:
+            out = np.asarray(y - x + x * _log_ratio(x, y))
+            if count:
+                out[near] = np.broadcast_to(x, out.shape)[near] * _minus_log1p(delta[near])
+        if x.min(initial=1.0) > 0 and y.min(initial=1.0) > 0 and math.isfinite(out.sum()):
+            return out
         outside = (x <= 0) | (y <= 0) | np.isinf(x) | np.isinf(y)
-        return np.where(outside, np.where((x == 0) & (y >= 0), y, np.inf), out) if outside.any() else out
+        return np.where(outside, np.where((x == 0) & (y >= 0), y, np.inf), out)
 
     @np.errstate(all="ignore")
     def gradient(self, x: ArrayLike, /) -> Array:
@@ -274,7 +283,8 @@ class Frobenius(SpectralDivergence):
     def scalar(self, x: ArrayLike, y: ArrayLike, /) -> Array:
         """(x - y)^2, for all real numbers."""
         x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
-        return np.where(np.isinf(x) | np.isinf(y), np.inf, np.square(x - y))
+        out = np.square(x - y)
+        return out if math.isfinite(out.sum()) else np.where(np.isinf(x) | np.isinf(y), np.inf, out)
 
     @np.errstate(all="ignore")
     def gradient(self, x: ArrayLike, /) -> Array:
@@ -351,11 +361,13 @@ def _is_inside(inner: _Spectrum, outer: _Spectrum, overlap: Array, outside: Arra
 @np.errstate(all="ignore")
 def _weighted_sum(divergence: Divergence, x: Array, y: Array, weight: Array) -> float:
     """sum weight * scalar(x, y), where a weight of exactly zero removes even an infinite term."""
-    return float(np.where(weight == 0, 0.0, weight * divergence.scalar(x, y)).sum())
+    terms = weight * divergence.scalar(x, y)
+    total = float(terms.sum())
+    return total if math.isfinite(total) else float(np.where(weight == 0, 0.0, terms).sum())
 
 
 def _minus_log1p(delta: Array) -> Array:
-    """delta - log(1 + delta) for |delta| <= 1/4, without cancellation.
+    """delta - log(1 + delta) for |delta| <= 1/32, without cancellation.
 
     log(1 + delta) = 2 atanh(z) for z = delta / (2 + delta), so it is z (delta - 2 z^2 (1/3 + z^2/5 + ...)).
     """

@@ -17,11 +17,13 @@ from functools import cached_property
 import numpy as np
 
 from nearwise._common.types import Array
+from nearwise.linalg import dense
 from nearwise.model.certificate import Certificate, InfeasibilityCheck, certified, relative_gap
-from nearwise.model.divergences import Divergence, spectral_value
+from nearwise.model.divergences import Divergence, Frobenius, spectral_value
 from nearwise.model.losses import Losses
 from nearwise.model.measurements import Measurements
 
+_EPS = float(np.finfo(np.float64).eps)
 _SMALLEST = 1e-300  # eigenvalue of a mirror point
 _FEW = 100  # rows of a proof, up to which each is tried to be left out
 _NEAR = 0.1  # divergence up to which eigenvalues of M^-1 in the coordinates of M are all above one half
@@ -79,9 +81,12 @@ class Formulation:
     def distance_to_prior(self, factor: Array, spectrum: tuple[Array, Array] | None = None) -> float:
         """D(factor factor^T, prior)."""
         if self.divergence.congruence_invariant:
-            root = np.linalg.svd(factor / np.sqrt(self.prior)[:, None], compute_uv=False)
-            values = np.asarray(root, dtype=np.float64) ** 2
-            return float(self.divergence.scalar(values, np.ones_like(values)).sum())
+            values = dense.singular_values(factor / np.sqrt(self.prior)[:, None]) ** 2
+            return float(self.divergence.scalar(values, np.ones(len(values))).sum())
+        if isinstance(self.divergence, Frobenius):
+            apart = factor @ factor.T
+            apart.flat[:: len(apart) + 1] -= self.prior
+            return float(np.vdot(apart, apart))
         x, V = spectrum or spectrum_of_factor(factor)
         return spectral_value(self.divergence, x, V, self.prior, np.eye(len(x)))
 
@@ -89,12 +94,17 @@ class Formulation:
         self, factor: Array, pullback: Array, spectrum: tuple[Array, Array] | None = None
     ) -> float:
         """D(M, M^) for M = factor factor^T and M^ = (phi')^-1(phi'(prior) - pullback); inf if M^ is."""
-        theta = np.diag(self.divergence.gradient(self.prior)) - pullback
+        theta = self.prior_gradient - pullback
         if self.divergence.congruence_invariant:
-            inside = np.asarray(np.linalg.eigvalsh(factor.T @ theta @ factor), dtype=np.float64)
-            mirror = self.divergence.gradient_inverse(inside)
-            return float(self.divergence.scalar(np.ones_like(mirror), mirror).sum())
-        t, U = np.linalg.eigh(theta)
+            mirror = self.divergence.gradient_inverse(dense.eigenvalues(factor.T @ theta @ factor))
+            return float(self.divergence.scalar(np.ones(len(mirror)), mirror).sum())
+        t, U = dense.spectrum(theta)
+        if isinstance(self.divergence, Frobenius):  # no eigenvectors of M are needed
+            inside = U.T @ factor
+            apart = inside @ inside.T
+            beyond = np.minimum(t, 0.0) @ apart.diagonal()
+            apart.flat[:: len(t) + 1] -= self.divergence.gradient_inverse(t)
+            return float(np.vdot(apart, apart) - beyond)
         return self.distance_to_gradient(t, U, spectrum or spectrum_of_factor(factor))
 
     def distance_to_gradient(self, t: Array, U: Array, spectrum: tuple[Array, Array]) -> float:
@@ -113,7 +123,7 @@ class Formulation:
     def certificate(self, point: Iterate) -> Certificate:
         """Objective, dual bound, gap and violations at a point; names no constraint."""
         known, spectrum = point.distances, point.spectrum
-        if not known and spectrum is None and not self.divergence.congruence_invariant:
+        if not known and spectrum is None and self._needs_spectrum:
             spectrum = spectrum_of_factor(point.factor)
 
         def distance_to_mirror(share: float) -> float:
@@ -146,9 +156,9 @@ class Formulation:
         factor, invariant = point.factor, self.divergence.congruence_invariant
         whole = factor if invariant else np.eye(len(factor))
         weight = self.measurements.weight(dual, whole, point.values if invariant else None)
-        delta = float(np.finfo(float).eps) * weight
+        delta = _EPS * weight
         if not invariant:
-            size = float((factor**2).sum())
+            size = float(np.vdot(factor, factor))
             slope = self.divergence.curvature(np.array([max(size, _SMALLEST)]))[0]
             return not delta * delta / max(slope, _SMALLEST) <= tol * abs(primal) + self.unit * tol
         allowed = tol * max(abs(primal), 1.0)
@@ -156,8 +166,8 @@ class Formulation:
             return True
         if allowed < _NEAR:  # then M is so near to M^ that the eigenvalues below are near 1
             return False
-        theta = np.diag(self.divergence.gradient(self.prior)) - point.pullback
-        return not np.linalg.eigvalsh(-(factor.T @ theta @ factor))[0] > 2 * self._blur(point)
+        theta = self.prior_gradient - point.pullback
+        return not dense.eigenvalues(-(factor.T @ theta @ factor))[0] > 2 * self._blur(point)
 
     def is_blurred(self, point: Iterate) -> bool:
         """Whether rounding of sum_i y_i A_i, as it is summed up, may open a gap that is not there."""
@@ -165,8 +175,18 @@ class Formulation:
 
     def _blur(self, point: Iterate) -> float:
         """What rounding of sum_i y_i A_i may change in the coordinates of M."""
-        delta = float(np.finfo(float).eps) * self.measurements.weight(point.dual, np.eye(len(self.prior)))
-        return delta * float(np.sum(point.factor**2))
+        delta = _EPS * self.measurements.weight(point.dual, np.eye(len(self.prior)))
+        return delta * float(np.vdot(point.factor, point.factor))
+
+    @property
+    def _needs_spectrum(self) -> bool:
+        """Whether distances are told by the eigenvectors of M."""
+        return not (self.divergence.congruence_invariant or isinstance(self.divergence, Frobenius))
+
+    @cached_property
+    def prior_gradient(self) -> Array:
+        """phi'(prior), as a matrix."""
+        return np.diag(self.divergence.gradient(self.prior))
 
     @cached_property
     def is_strict(self) -> bool:
@@ -249,11 +269,11 @@ def prior_point(form: Formulation) -> Iterate:
     return Iterate(factor, values, dual, form.measurements.adjoint(dual), (x, np.eye(r)))
 
 
-def bare_prior_point(form: Formulation) -> Iterate:
-    """The prior with the bound 0, for which nothing needs to be factorised."""
+def bare_prior_point(form: Formulation, values: Array | None = None) -> Iterate:
+    """The prior with the bound 0, for which nothing needs to be factorised; its values may be known."""
     x, r = np.maximum(form.prior, 0.0), len(form.prior)
     factor = np.diag(np.sqrt(x))
-    values = form.measurements.values_of_factor(factor)
+    values = form.measurements.values_of_factor(factor) if values is None else values
     known = (0.0, 0.0) if (x == form.prior).all() else None
     none = np.zeros(form.measurements.n_rows), np.zeros((r, r))
     return Iterate(factor, values, *none, (x, np.eye(r)), distances=known)
@@ -276,18 +296,17 @@ def _relative_smallest_eigenvalue(measurements: Measurements, y: Array) -> float
     square = atoms.x is atoms.y
     vectors = root * atoms.x if square else np.sqrt(0.5) * np.vstack([root * atoms.x, root * atoms.y])
     _, s, Vt = np.linalg.svd(np.linalg.qr(vectors, mode="r"), full_matrices=False)
-    eps = float(np.finfo(float).eps)
-    kept = s > 4 * len(s) * eps * s.max(initial=0.0)
+    kept = s > 4 * len(s) * _EPS * s.max(initial=0.0)
     if not kept.any():
         return 0.0
     white = Vt[kept].T / s[kept]
     x = root * atoms.x @ white
     total = x.T @ (np.sign(weight)[:, None] * (x if square else root * atoms.y @ white))
-    noise = 4 * eps * float(s[0] / s[kept][-1])  # of vectors that are nearly parallel
+    noise = 4 * _EPS * float(s[0] / s[kept][-1])  # of vectors that are nearly parallel
     return min(float(np.linalg.eigvalsh((total + total.T) / 2)[0]) - noise, 0.0)
 
 
 def spectrum_of_factor(factor: Array) -> tuple[Array, Array]:
     """Eigenvalues and eigenvectors of factor factor^T."""
-    U, s, _ = np.linalg.svd(factor)
+    U, s, _ = dense.singular_spectrum(factor)
     return s**2 if len(s) == len(U) else np.pad(s**2, (0, len(U) - len(s))), U

@@ -1,7 +1,7 @@
 """What is computed with atoms: rows written out in a basis, as Newton's methods use them, and sums of atoms.
 
 `LocalAtoms` are a few rows. `sum_of_atoms` is sum_t w_t sym(x_t y_t^T), an r x r matrix, in the way that
-costs least. Few atoms are written out. Many differences are gathered a block at a time and their squares
+costs least. Differences are gathered a block at a time and their squares
 summed up, those of positive and of negative weights apart, since x^T x takes half the time of a product of
 two matrices: O(m r^2 / 2) for m atoms with a weight. Where that are more than two for each of the n rows of
 F, and where atoms are no squares, the sum is F^T W F with the sparse matrix W of the graph: O(n r^2 + m r).
@@ -128,17 +128,15 @@ def in_blocks(n: int, task: Callable[[slice], T], large: bool) -> list[T]:
 
 
 _BLOCK = 1 << 19  # numbers in a block of gathered rows: small enough to stay in the cache
-_FEW = 20_000  # numbers in the vectors of all atoms, up to which they are written out
 _PER_OBJECT = 2  # differences with a weight, up to which their squares cost less than the graph
 
 
 def sum_of_atoms(F: NDArray[Any], atoms: Atoms, weights: Array, large: bool) -> Array:
     """The sum for a weight per atom; `large` where compiled loops are worth their start-up."""
     count, d = len(weights), atoms.n_differences
-    few = count * F.shape[1] <= _FEW
-    if not few and ((large and d < count) or np.count_nonzero(weights) > _PER_OBJECT * len(F)):
+    if (large and d < count) or np.count_nonzero(weights) > _PER_OBJECT * len(F):
         total = _over_graph(F, atoms, weights, d, large)
-    elif few or d < count:
+    elif d < count:
         x, y = F[atoms.first], F[atoms.second]
         x[:d] -= y[:d]
         y[:d] = x[:d]

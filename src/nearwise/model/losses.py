@@ -25,6 +25,7 @@ from nearwise.linalg.magnitudes import median
 from nearwise.model.divergences import Divergence
 
 SATISFIED = 1e-3  # relative violation up to which a constraint counts as satisfied, KSD09 7.1
+_SMALLEST = 1e-300  # value that belongs to a multiplier
 _CLOSE = 1e-8  # relative distance from a bound, within which a loss is its second-order term
 
 
@@ -80,14 +81,20 @@ class Losses:
         return bool(self.is_hard.any())
 
     @cached_property
+    def all_hard(self) -> bool:
+        return bool(self.is_hard.all())
+
+    @cached_property
     def references(self) -> Array:
         """What violations are relative to: the bound where it is positive and limits a square, else s."""
         return np.where((self.bounds > 0) & self.is_definite, self.bounds, self.sizes)
 
     def excess(self, p: Array) -> Array:
         """How far p is on the wrong side of the bound; >= 0."""
-        difference, sign = p - self.bounds, self.relations
-        return np.where(sign == 0, np.abs(difference), np.maximum(-difference * sign, 0.0))
+        beyond = (p - self.bounds) * self._side
+        if len(equal := self._equalities):
+            beyond[equal] = np.abs(beyond[equal])
+        return np.maximum(beyond, 0.0)
 
     def violations(self, p: Array) -> Array:
         """`excess` relative to `references`."""
@@ -96,8 +103,11 @@ class Losses:
     def violated(self, p: Array) -> Violated:
         """What certificates report of the violations."""
         found = self.violations(p)
+        worst = float(found.max(initial=0.0))
+        if worst <= SATISFIED and (self.all_hard or not self.any_hard):
+            return Violated(worst, worst if self.any_hard else 0.0, 1.0)
         return Violated(
-            float(found.max(initial=0.0)),
+            worst,
             float(found[self.is_hard].max(initial=0.0)) if self.any_hard else 0.0,
             np.count_nonzero(found <= SATISFIED) / len(found) if len(found) else 1.0,
         )
@@ -143,7 +153,7 @@ class Losses:
         `beyond` is p - b where that is known better than from p itself. A bound of 1e27 with a moderate
         penalty makes what rounding takes from p cost more than the optimum.
         """
-        if self.is_hard.all():
+        if self.all_hard:
             return 0.0
         off = p - self.bounds if beyond is None else beyond
         bregman, quadratic = self._costly(off)
@@ -169,10 +179,10 @@ class Losses:
     def cost_of(self, off: Array) -> float:
         """What soft rows cost whose values differ from their bounds by so little."""
         found = 0.0
-        if (rows := self.is_bregman).any():
-            found += float((self.penalties[rows] * self._bent(self.bounds[rows], off[rows])).sum())
-        if (rows := self._is_quadratic).any():
-            found += float((self._stiffness[rows] * (off[rows] / self.sizes[rows]) ** 2).sum())
+        if len(rows := self._bregman):
+            found += float(self.penalties[rows] @ self._bent(self.bounds[rows], off[rows]))
+        if len(rows := self._quadratic):
+            found += float(self._stiffness[rows] @ (off[rows] / self.sizes[rows]) ** 2)
         return found / 2 if math.isfinite(found) else math.inf
 
     def slopes(self, p: Array) -> Array:
@@ -200,40 +210,46 @@ class Losses:
         out[quadratic] = self._stiffness[quadratic] / self.sizes[quadratic] ** 2
         return out
 
-    def conjugate(self, y: Array) -> Array:
-        """sup_p (y p - loss(p)) of every row, for multipliers of the right sign; y b for a hard row."""
-        out = y * self.bounds
-        if self.is_hard.all():
-            return out
-        used = y != 0
-        if len(bregman := (self.is_bregman & used).nonzero()[0]):
-            given = y[bregman], self.bounds[bregman], self.penalties[bregman]
-            out[bregman] = conjugate_slack(self.divergence, *given)
-        if len(quadratic := (self._is_quadratic & used).nonzero()[0]):
-            push = y[quadratic] * self.sizes[quadratic]
-            out[quadratic] += push * (push / (2 * self._stiffness[quadratic]))  # whose square may overflow
-        return out
-
     def fenchel_residual(self, p: Array, y: Array, total: float, beyond: Array | None = None) -> float:
-        """`total` at p, plus the sum of conjugate(y) - y p: zero where y is the derivative at p.
+        """`total` at p, plus the sum of sup_q (y q - loss(q)) - y p: zero where y is the derivative at p.
 
-        `beyond` is p - b where that is known better than from p itself.
+        It is inf where such a supremum is. With p* the value that belongs to y and q = p where p costs
+        something, else b, a row has y (q - p) + penalty * scalar(q, p*): all terms are >= 0 where hard rows
+        hold, and none cancels. `beyond` is p - b where that is known better than from p itself.
         """
         if not y.any():
             return total
-        # where some row has a multiplier though it holds, or is hard, y are no slopes: told in no time
-        may_be = not self.any_hard and not ((y != 0) & (self.excess(p) == 0)).any()
-        if may_be and np.array_equal(self.slopes(p), y):
-            if beyond is None:
-                return 0.0
-            close = np.abs(beyond) <= _CLOSE * np.abs(self.bounds)
-            rounded = np.where(close, beyond - (p - self.bounds), 0.0)
-            return max(total - self.total(p) - float(y @ rounded), 0.0)
-        residual = self.conjugate(y) - y * p
-        if self.any_hard:
-            rows = self.is_hard
-            residual[rows] = -y[rows] * (p - self.bounds if beyond is None else beyond)[rows]
-        return total + float(residual.sum())
+        off = p - self.bounds if beyond is None else beyond
+        if self.all_hard:
+            return float(-(y @ off))
+        costs = self._wrong(off)
+        costs &= ~self.is_hard
+        found = -float(y @ np.where(costs, 0.0, off))
+        if len(rows := self._bregman):
+            found += self._bregman_residual(rows, p, y, costs, None if beyond is None else off)
+        if len(rows := self._quadratic):
+            size = self.sizes[rows]
+            here = np.where(costs[rows], off[rows], 0.0) / size
+            stiffness = self._stiffness[rows]
+            found += float(stiffness @ (here - y[rows] * size / stiffness) ** 2) / 2
+        return found
+
+    def _bregman_residual(self, rows: Index, p: Array, y: Array, costs: Mask, beyond: Array | None) -> float:
+        """The sum of penalty * scalar(q, p*) over rows whose loss is the divergence's own slack."""
+        b, gamma, costs = self.bounds[rows], self.penalties[rows], costs[rows]
+        push, q = y[rows] / gamma, np.where(costs, p[rows], b)
+        mirror = np.maximum(self.divergence.shifted(b, push), _SMALLEST)
+        slack = self.divergence.scalar(q, mirror)
+        if (stopped := mirror == _SMALLEST).any():
+            # where p* stops at 0, y is not the slope there: what it lacks adds to the residual
+            lacking = self.divergence.gradient(mirror) - (self.divergence.gradient(b) + push)
+            slack = slack + np.where(stopped, np.maximum(lacking, 0.0), 0.0) * q
+        if beyond is not None:
+            here = np.where(costs, beyond[rows], 0.0)
+            there = push / self.divergence.curvature(b)
+            close = np.maximum(np.abs(here), np.abs(there)) <= _CLOSE * np.abs(b)
+            slack[close] = self._bent(b[close], (here - there)[close]) / 2
+        return float(gamma @ slack)
 
     def smaller_share(self, share: float) -> float:
         """Of multipliers that lie outside the dual's domain, the next share to try."""
@@ -272,9 +288,10 @@ class Losses:
         g is phi' for a row with Bregman slack, the identity for a quadratic loss; 0 for hard rows.
         """
         out = np.zeros_like(self.bounds)
-        out[self.is_bregman] = 1 / self.penalties[self.is_bregman]
-        rows = self._is_quadratic
-        out[rows] = self.sizes[rows] ** 2 / self._stiffness[rows]
+        if len(rows := self._bregman):
+            out[rows] = 1 / self.penalties[rows]
+        if len(rows := self._quadratic):
+            out[rows] = self.sizes[rows] ** 2 / self._stiffness[rows]
         return out
 
     @cached_property
@@ -285,7 +302,7 @@ class Losses:
     def _stiffness(self) -> Array:
         """penalty * curvature(s) * s^2 of the rows with quadratic loss, without overflow on the way."""
         out = np.zeros_like(self.bounds)
-        if (rows := self._is_quadratic).any():
+        if len(rows := self._quadratic):
             s = self.sizes[rows]
             out[rows] = self.penalties[rows] * self._bent(s, s)
         return out
@@ -300,28 +317,34 @@ class Losses:
     @cached_property
     def _bound_gradient(self) -> Array:
         out = np.zeros_like(self.bounds)
-        out[self.is_bregman] = self.divergence.gradient(self.bounds[self.is_bregman])
+        out[self._bregman] = self.divergence.gradient(self.bounds[self._bregman])
         return out
 
     def _costly(self, difference: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The soft rows with p - b on the wrong side, with Bregman slack and with quadratic loss."""
-        wrong = np.where(self.relations == 0, difference != 0, difference * self.relations < 0)
-        return (wrong & self.is_bregman).nonzero()[0], (wrong & self._is_quadratic).nonzero()[0]
+        wrong = self._wrong(difference)
+        return self._bregman[wrong[self._bregman]], self._quadratic[wrong[self._quadratic]]
 
+    def _wrong(self, difference: Array) -> Mask:
+        """The rows, hard or soft, with p - b on the wrong side."""
+        wrong: Mask = difference * self._side > 0
+        if len(equal := self._equalities):
+            wrong[equal] = difference[equal] != 0
+        return wrong
 
-@np.errstate(all="ignore")
-def conjugate_slack(divergence: Divergence, dual: ArrayLike, bound: ArrayLike, penalty: ArrayLike) -> Array:
-    """l*(y) = sup_{p >= 0} (y p - gamma scalar(p, b)) for dual y, bound b and penalty gamma.
+    @cached_property
+    def _side(self) -> Array:
+        """-1 for ">=", else 1: times p - b, it is positive on the wrong side."""
+        return np.where(self.relations > 0, -1.0, 1.0)
 
-    It is attained at p* = gradient_inverse(gradient(b) + y / gamma), and inf where p* is. For y, b >= 0 its
-    value y p* - gamma scalar(p*, b) equals y b + gamma scalar(b, p*); each form is used where its two terms
-    have one sign, so that no digits cancel. An infinite penalty gives y b, as for a hard constraint.
-    """
-    y, b, gamma = (np.asarray(a, np.float64) for a in (dual, bound, penalty))
-    p = np.asarray(divergence.shifted(b, y / gamma))
-    from_p = (y < 0) | (b < 0)
-    at, other = np.where(from_p, p, b), np.where(from_p, b, p)
-    bounded = np.isfinite(p)
-    slack = gamma * divergence.scalar(np.where(bounded, at, 1.0), np.where(bounded, other, 1.0))
-    soft = np.where(bounded, y * at + np.where(from_p, -slack, slack), np.inf)
-    return np.where(np.isinf(gamma), y * b, soft)
+    @cached_property
+    def _equalities(self) -> Index:
+        return (self.relations == 0).nonzero()[0]
+
+    @cached_property
+    def _bregman(self) -> Index:
+        return self.is_bregman.nonzero()[0]
+
+    @cached_property
+    def _quadratic(self) -> Index:
+        return self._is_quadratic.nonzero()[0]

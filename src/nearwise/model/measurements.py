@@ -30,6 +30,7 @@ from nearwise.model.local import (
 
 _BLOCK = 1 << 17  # numbers in a block of gathered rows: small enough to stay in the cache
 _TRIED, _ROUGH = 1000, 1e-4  # differences tried in single precision, and the error that they may have
+_FEW = 20_000  # numbers in the vectors of all atoms, up to which they are written out
 _COMPILED = 1_000_000  # numbers touched in one pass, from which on a compiled loop is worth its start-up
 
 
@@ -144,6 +145,9 @@ class InMemory:
 
     def values_of_factor(self, B: Array) -> Array:
         """<A_i, B B^T> for every row, plus `offsets`; more exact than `values`."""
+        if (vectors := self.vectors) is not None:
+            x = vectors[0] @ B
+            return self._per_row(np.einsum("ij,ij->i", x, x if vectors[1] is vectors[0] else vectors[1] @ B))
         F: NDArray[Any] = self.features
         H = self.workspace if self.workspace is not None and B.shape == 2 * (self.rank,) else None
         if H is None:
@@ -159,7 +163,25 @@ class InMemory:
     def adjoint(self, weights: Array) -> Array:
         """sum_i weights_i A_i, an r x r matrix."""
         per_atom = self.atoms.coefficient * weights[self.atoms.row]
-        return sum_of_atoms(self.features, self.atoms, per_atom, self._large)
+        if self.vectors is None:
+            return sum_of_atoms(self.features, self.atoms, per_atom, self._large)
+        x, y = self.vectors
+        total: Array = (x.T * per_atom) @ y
+        return (total + total.T) / 2
+
+    @cached_property
+    def vectors(self) -> tuple[Array, Array] | None:
+        """Those of all atoms, x and y, where they are few; the same object where every atom is a square."""
+        return self._written_out() if len(self.atoms.first) * self.rank <= _FEW else None
+
+    def _written_out(self) -> tuple[Array, Array]:
+        atoms, d = self.atoms, self.atoms.n_differences
+        x, y = self.features[atoms.first], self.features[atoms.second]
+        x[:d] -= y[:d]
+        if d == len(x) or (atoms.first[d:] == atoms.second[d:]).all():
+            return x, x
+        y[:d] = x[:d]
+        return x, y
 
     def local(self, rows: Index, basis: Array, dtype: type) -> LocalAtoms:
         """The atoms of the given rows, as vectors basis^T x, basis^T y."""
@@ -171,9 +193,14 @@ class InMemory:
             place[rows] = np.arange(len(rows))
             chosen = np.flatnonzero(place[atoms.row] >= 0)
             local_row = place[atoms.row[chosen]]
-        first, second = atoms.first[chosen], atoms.second[chosen]
         cast: NDArray[Any] = basis.astype(dtype)
         coefficient: NDArray[Any] = atoms.coefficient[chosen].astype(dtype)
+        if (vectors := self.vectors) is not None:
+            x = vectors[0][chosen].astype(dtype, copy=False) @ cast
+            squares = vectors[1] is vectors[0]
+            y = x if squares else vectors[1][chosen].astype(dtype, copy=False) @ cast
+            return LocalAtoms(x, y, coefficient, local_row, len(rows))
+        first, second = atoms.first[chosen], atoms.second[chosen]
         difference = atoms.is_difference[chosen]
         if difference.all():
             x = self._differences(first, second, dtype) @ cast
@@ -184,6 +211,15 @@ class InMemory:
         x = left.astype(dtype, copy=False) @ cast
         y = x if (left == right).all() else right.astype(dtype, copy=False) @ cast
         return LocalAtoms(x, y, coefficient, local_row, len(rows))
+
+    def in_order(self) -> LocalAtoms:
+        """The atoms of all rows, those of one row beside each other."""
+        atoms, order = self.atoms, self.atoms.in_order
+        vectors = self.vectors or self._written_out()
+        x = vectors[0][order]
+        y = x if vectors[1] is vectors[0] else vectors[1][order]
+        row = None if atoms.of_row is not None else atoms.row[order]
+        return LocalAtoms(x, y, atoms.coefficient[order], row, self.n_rows)
 
     def curved(
         self, curvature: Array, most: int, rng: np.random.Generator, basis: Array, single: bool
@@ -205,10 +241,16 @@ class InMemory:
 
     def in_coordinates(self, T: Array, unit: float = 1.0, own_workspace: bool = False) -> InMemory:
         """Those of M' where M = T M' T^T, for a matrix T or the diagonal of one; offsets in another unit."""
-        features = self.features * T if T.ndim == 1 else self.features @ T
-        workspace = np.empty_like(features) if own_workspace else None
         offsets = None if self.offsets is None else self.offsets / unit
-        return replace(self, features=features, workspace=workspace, offsets=offsets)
+        if (vectors := self.vectors) is None:
+            features = _turned(self.features, T)
+            workspace = np.empty_like(features) if own_workspace else None
+            return InMemory(features, self.atoms, workspace, offsets)
+        moved = InMemory(_turned(self.features, T), self.atoms, None, offsets)
+        x = _turned(vectors[0], T)
+        # as they would be written out, but for digits that differences lose
+        moved.__dict__["vectors"] = x, x if vectors[1] is vectors[0] else _turned(vectors[1], T)
+        return moved
 
     def in_single_precision(self) -> InMemory | None:
         """The same for rough values and sums, at half the cost; None where there is little to gain or too few
@@ -240,12 +282,10 @@ class InMemory:
     def spanning_rows(self) -> Array:
         """Vectors that span the range of every A_i; as few as the atoms or the rows of F allow."""
         atoms, d = self.atoms, self.atoms.n_differences
-        n_vectors = d + 2 * (len(atoms.first) - d)
-        if n_vectors >= len(self.features):
+        if d + 2 * (len(atoms.first) - d) >= len(self.features):
             return self.features
-        left = self.features[atoms.first]
-        left[:d] -= self.features[atoms.second[:d]]
-        return np.concatenate([left, self.features[atoms.second[d:]]])
+        x, y = self.vectors or self._written_out()
+        return x if x is y else np.concatenate([x, y[d:]])
 
     @np.errstate(over="ignore", invalid="ignore")
     def sizes(self, diagonal: Array) -> Array:
@@ -306,13 +346,18 @@ class InMemory:
 
     def _values(self, left: Array, right: Array) -> Array:
         """`values`, where `left` holds F M (or F B) and `right` F (or F B)."""
-        atoms, d, place = self.atoms, self.atoms.n_differences, self.atoms.of_row
+        atoms, d = self.atoms, self.atoms.n_differences
         of_atom = np.empty(len(atoms.first))  # x^T M y
         of_atom[:d] = self._distances(left) if left is right else self._bilinear(left, right, 0, d, True)
         if d < len(of_atom):
             of_atom[d:] = self._bilinear(left, right, d, len(of_atom), False)
-        of_atom *= atoms.coefficient
-        return self.shifted(sum_by(atoms.row, of_atom, self.n_rows) if place is None else of_atom[place])
+        return self._per_row(of_atom)
+
+    def _per_row(self, of_atom: Array) -> Array:
+        """Values from those of the atoms, x^T M y."""
+        place = self.atoms.of_row
+        of_atom *= self.atoms.coefficient
+        return self.shifted(sum_by(self.atoms.row, of_atom, self.n_rows) if place is None else of_atom[place])
 
     def _distances(self, H: Array) -> Array:
         first, second, d = self.atoms.first, self.atoms.second, self.atoms.n_differences
@@ -344,6 +389,11 @@ class InMemory:
         F, large = self.features, self._large and out.size >= _COMPILED // 2
         in_blocks(len(first), lambda b: fill_differences(F, first[b], second[b], out[b], large), large)
         return out
+
+
+def _turned(vectors: Array, T: Array) -> Array:
+    """Vectors T^T x, for a matrix T or the diagonal of one."""
+    return np.asarray(vectors * T if T.ndim == 1 else vectors @ T)
 
 
 def in_memory(measurements: Measurements, solver: str) -> InMemory:

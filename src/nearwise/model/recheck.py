@@ -18,7 +18,7 @@ from nearwise.linalg.eigenpairs import eigenpairs
 from nearwise.linalg.pairs import PRECISION, Pair, product, squared_lengths, two_sum
 from nearwise.model.blocks import Block
 from nearwise.model.certificate import Certificate
-from nearwise.model.formulation import PROOF, spectrum_of_factor
+from nearwise.model.formulation import PROOF, Iterate, spectrum_of_factor
 from nearwise.model.matrices import Linear
 from nearwise.model.measurements import InMemory
 from nearwise.model.problem import Problem
@@ -30,6 +30,8 @@ _KINDS = _DIFFERENCES | {"similarity", "linear"}
 _ZERO = 1e-22  # relative size of an eigenvalue that is one
 _SMALLEST = 1e-300
 _EPS = float(np.finfo(float).eps)
+_UNSEEN = 0.1  # of the tolerance: errors of values that a certificate need not know of
+_LARGE = 0.1  # objective times tolerance, in units of the prior, from which on M may be far from M^
 _ROUNDINGS = 8 * _EPS  # in a sum of one term, relative to what is squared
 _SHRINKING = 2.0 ** -np.arange(46.0, 12.0, -4.0)  # of multipliers outside the dual's domain
 
@@ -97,7 +99,34 @@ class Recheck:
         else:  # what is measured is left of larger features; a comparison is of four of them
             sizes = 8 * np.einsum("ij,ij->i", G, G).max()
         terms = len(factor) + len(G)
-        return np.asarray(_ROUNDINGS * (terms + 4) * float((factor**2).sum()) * (sizes + self._linear_sizes))
+        size = _ROUNDINGS * (terms + 4) * float(np.vdot(factor, factor))
+        return np.asarray(size * (sizes + self._linear_sizes))
+
+    def are_negligible(self, errors: Array, dual: Array, primal: float, tol: float) -> bool:
+        """Whether errors of values neither close a gap to `tol` nor hide violations of hard rows."""
+        losses, limit = self.form.losses, max(abs(primal), self.form.unit)
+        if losses.any_hard and not (errors / losses.references)[losses.is_hard].max() <= _UNSEEN * tol:
+            return False
+        used = dual != 0
+        costs = float(np.abs(dual[used]) @ errors[used]) + losses.cost_of(errors)
+        return costs <= _UNSEEN * tol * limit
+
+    def is_beyond_doubt(self, point: Iterate, found: Certificate, tol: float) -> bool:
+        """Whether a certificate holds, and rough bounds on all that rounding may do show that it matters not.
+
+        The bounds on errors of values are more than |M| times those of the rows, which bound what
+        `Formulation.is_lost_to_rounding` asks of sum_i y_i A_i, too.
+        """
+        form, limit = self.form, max(abs(found.primal), self.form.unit)
+        size = float(np.vdot(point.factor, point.factor))
+        if not found.holds(tol) or limit * tol >= _LARGE * form.unit or size == 0:
+            return False
+        errors = self.most_errors(self.problem.lift(point.factor))
+        if not form.divergence.congruence_invariant:
+            delta = float(np.abs(point.dual) @ errors) / size
+            if not delta * delta <= tol * limit * float(form.divergence.curvature(np.array([size]))[0]):
+                return False
+        return self.are_negligible(errors + _EPS * np.abs(form.losses.bounds), point.dual, found.primal, tol)
 
     def errors(self, factor: Array, values: Array) -> Array:
         """The errors of values of M = factor factor^T, without their signs.

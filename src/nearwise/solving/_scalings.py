@@ -4,8 +4,6 @@ The optimum of every divergence D has a partner Z: grad D(M) + sum_i y_i A_i = Z
 The scaling of Nesterov and Todd treats both alike: in its coordinates M and Z are the same diagonal matrix.
 LogDet keeps M inside the cone by itself; with -log det M left out of D, its optimum is the point M Z = I of
 the central path, on which M Z = mu I.
-
-Small problems take most of their time in calls, so LAPACK is called without the checks of `numpy.linalg`.
 """
 
 from __future__ import annotations
@@ -17,6 +15,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from nearwise._common.types import Array
+from nearwise.linalg.dense import cholesky, eigenvalues, singular_spectrum
 from nearwise.model.divergences import Frobenius, LogDet, divided_differences
 from nearwise.solving._written import WrittenForm, packing
 
@@ -83,13 +82,13 @@ class Scaling:
         a, b = self.packing.a, self.packing.b
         if isinstance(self.form.divergence, Frobenius):
             # turned so that G^T G is diagonal, where the Hessian is elementwise
-            _, s, Qt = _svd(self.basis)
+            _, s, Qt = singular_spectrum(self.basis)
             square, self._turn = s**2, Qt.T
             self.basis, self._dual_basis = self.basis @ self._turn, self._dual_basis @ self._turn
             self.local = (Qt * self.d) @ self._turn
             slope = 2 * (square[:, None] * self.local * square - (self.basis.T * prior) @ self.basis)
             return np.sqrt(1 + 2 * square[a] * square[b]), slope
-        V, s, _ = _svd(self.factor)
+        V, s, _ = singular_spectrum(self.factor)
         x = np.maximum(s**2, _SMALLEST)
         t = self.form.divergence.gradient(x)
         self._spectrum = x, t
@@ -105,7 +104,7 @@ class Scaling:
         root *= (0.5 * self.packing.scale / np.sqrt(slopes))[:, None] * self.packing.scale
         hessian = root.T @ root
         hessian.flat[:: len(hessian) + 1] += 1.0
-        return _cholesky(hessian), slope
+        return cholesky(hessian), slope
 
     def whitened(self, packed: Array) -> Array:
         """Packed matrices, one or one per column, in coordinates where the Hessian is I."""
@@ -180,10 +179,8 @@ class Scaling:
     def _to_boundary(self, change: Array) -> float:
         if self._turn is not None:
             change = self._turn @ change @ self._turn.T
-        values, _, failed = lapack.dsyevd(change * self._shrunk, compute_v=0)
-        if failed:
-            raise np.linalg.LinAlgError("eigenvalues of a step did not converge")
-        return -1 / float(values[0]) if values[0] < 0 else np.inf
+        smallest = float(eigenvalues(change * self._shrunk)[0])
+        return -1 / smallest if smallest < 0 else np.inf
 
     def mu_after(self, step: MatrixStep, primal: float, dual: float) -> float:
         """`mu` after a step."""
@@ -193,8 +190,8 @@ class Scaling:
     def moved(self, step: MatrixStep, primal: float, dual: float) -> Scaling | None:
         """The point after a step; None where rounding takes it out of the cone."""
         try:
-            L = self.basis @ _cholesky(self.local + primal * step.M)
-            N = self._dual_basis @ _cholesky(self.local + dual * step.Z)
+            L = self.basis @ cholesky(self.local + primal * step.M)
+            N = self._dual_basis @ cholesky(self.local + dual * step.Z)
             return Scaling(self.form, L, N)
         except np.linalg.LinAlgError:
             return None
@@ -204,24 +201,7 @@ def _svd_near_centre(A: Array) -> tuple[Array, Array, Array]:
     """U, s and V, from the eigenvalues of A^T A where these are close together: it takes half the time."""
     squares, V, failed = lapack.dsyevd(A.T @ A)
     if failed or not squares[0] > _CLOSE * squares[-1] or not np.isfinite(squares[-1]):
-        U, s, Vt = _svd(A)
+        U, s, Vt = singular_spectrum(A)
         return U, s, Vt.T
     s = np.sqrt(squares)
     return (A @ V) / s, s, V
-
-
-def _svd(A: Array) -> tuple[Array, Array, Array]:
-    if not np.isfinite(A.sum()):
-        raise np.linalg.LinAlgError("a step led to infinity")
-    U, s, Vt, failed = lapack.dgesdd(A)
-    if failed or not np.isfinite(s).all():
-        raise np.linalg.LinAlgError("singular values did not converge")
-    return U, s, Vt
-
-
-def _cholesky(A: Array) -> Array:
-    """The lower factor."""
-    L, failed = lapack.dpotrf(A, lower=1)
-    if failed:
-        raise np.linalg.LinAlgError("not positive definite")
-    return np.asarray(L)

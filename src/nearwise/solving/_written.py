@@ -10,7 +10,7 @@ import numpy as np
 from nearwise._common.types import Array, Index
 from nearwise.model.divergences import Divergence
 from nearwise.model.losses import Losses
-from nearwise.model.measurements import Measurements
+from nearwise.model.measurements import InMemory
 
 _BLOCK = 1 << 21  # numbers in products of atoms that are summed up to rows at once
 _SUMMED = 1 << 15  # numbers in the matrix that sums them up
@@ -65,20 +65,11 @@ class WrittenRows:
     offsets: Array | None = None
 
     @classmethod
-    def of(cls, measurements: Measurements) -> WrittenRows:
-        n = measurements.n_rows
-        atoms = measurements.local(np.arange(n), np.eye(measurements.rank), np.float64)
-        order = slice(None) if atoms.row is None else np.argsort(atoms.row, kind="stable")
-        x = np.ascontiguousarray(atoms.x[order].T)
-        y = x if atoms.x is atoms.y else np.ascontiguousarray(atoms.y[order].T)
-        return cls(
-            x,
-            y,
-            atoms.coefficient[order],
-            None if atoms.row is None else atoms.row[order],
-            n,
-            measurements.offsets,
-        )
+    def of(cls, measurements: InMemory) -> WrittenRows:
+        atoms = measurements.in_order()
+        x = np.ascontiguousarray(atoms.x.T)
+        y = x if atoms.x is atoms.y else np.ascontiguousarray(atoms.y.T)
+        return cls(x, y, atoms.coefficient, atoms.row, atoms.n_rows, measurements.offsets)
 
     @property
     def order(self) -> int:
@@ -116,7 +107,8 @@ class WrittenRows:
         """The matrices of the rows whose atoms have these vectors, packed; weighted entry by entry."""
         if self.row is None:
             rows = self._products(x, y)
-            rows *= self.weights
+            if not self._are_units:
+                rows *= self.weights
         elif len(self._sums) == 1:
             rows = self._products(x, y) @ self._sums[0][2]
         else:
@@ -127,6 +119,18 @@ class WrittenRows:
         scale = self._packing.scale
         rows *= (scale if weights is None else scale * weights.take(self._packing.flat))[:, None]
         return rows
+
+    def gram(self, x: Array, y: Array) -> Array:
+        """<A_i, A_j> for all pairs of rows whose atoms have these vectors."""
+        if self.row is not None or x is not y:
+            rows = self.packed(x, y)
+            return np.asarray(rows.T @ rows)
+        products = x.T @ x
+        products *= products
+        if not self._are_units:
+            products *= self.weights[:, None]
+            products *= self.weights
+        return products
 
     def values(self, B: Array) -> Array:
         """<A_i, B B^T>, plus `offsets`."""
@@ -139,8 +143,8 @@ class WrittenRows:
 
     def adjoint(self, w: Array) -> Array:
         """sum_i w_i A_i."""
-        total = (self.x * (self.weights * (w if self.row is None else w[self.row]))) @ self.y.T
-        return np.asarray((total + total.T) / 2)
+        total: Array = (self.x * self._per_atom(w)) @ self.y.T
+        return total if self.x is self.y else (total + total.T) / 2
 
     @cached_property
     def sizes(self) -> Array:
@@ -151,10 +155,19 @@ class WrittenRows:
 
     def per_row(self, of_atoms: Array) -> Array:
         """What the values of atoms add up to."""
-        weighted = self.weights * of_atoms
+        weighted = of_atoms if self._are_units else self.weights * of_atoms
         if self.row is None:
             return weighted
         return np.asarray(np.bincount(self.row, weighted, self.n_rows), dtype=np.float64)
+
+    def _per_atom(self, w: Array) -> Array:
+        """The weights of rows as those of atoms, times their own."""
+        given = w if self.row is None else w[self.row]
+        return given if self._are_units else self.weights * given
+
+    @cached_property
+    def _are_units(self) -> bool:
+        return bool((self.weights == 1).all())
 
     @cached_property
     def _packing(self) -> Packing:

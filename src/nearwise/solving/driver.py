@@ -27,7 +27,6 @@ from nearwise.solving.reduction import Reduction, reduced
 from nearwise.solving.result import CONTRADICTION, Record, Result, Status
 
 _MAX_ITER = 1000  # unless a solver names another number
-_UNSEEN = 0.1  # of the tolerance: errors of values that a certificate need not know of
 _ENDS = {
     Status.SOLVED: "Solved within {tol:g}",
     Status.LIMIT: "Stopped at the limit of {why}",
@@ -105,11 +104,13 @@ class _Graded:
     ----------
     point : after the reduction
     grade : in the unit of the problem
+    solver : the name of the solver that found it
     stated : the point of the problem as it was stated; None where the certificate is of the reduced one
     """
 
     point: Iterate
     grade: Certificate
+    solver: str
     stated: Iterate | None = None
 
     @property
@@ -143,6 +144,7 @@ class _Run(Loop[Iterate, _Graded, Record]):
         self._last: tuple[Iterate, _Graded] | None = None  # as it was given, and graded
         self._final: _Graded | None = None
         self.note = ""
+        self._stage = Stage("", iter(()))  # whose points are followed
         in_memory = isinstance(problem.formulation.measurements, InMemory)
         self.recheck = Recheck(problem) if in_memory and Recheck.suits(problem) else None
 
@@ -157,17 +159,17 @@ class _Run(Loop[Iterate, _Graded, Record]):
     def _in_stages(self, plan: Iterable[Stage]) -> Iterator[Iterate]:
         """The points of one stage after the other, each up to where it is slow or a factorisation fails."""
         for stage in plan:
-            begin = len(self.history)
+            self._stage, begin = stage, len(self.history)
             with contextlib.suppress(np.linalg.LinAlgError):
                 for point in itertools.islice(quiet(stage.points), stage.most):
-                    yield replace(point, solver=point.solver or stage.solver, note=stage.note or point.note)
+                    yield point
                     if stage.is_slow is not None and stage.is_slow(self.history[begin:]):
                         break
 
     @np.errstate(all="ignore")  # what overflows is not finite, and is not kept
     def grade(self, point: Iterate) -> _Graded | None:
         """With its certificate; None for a point whose objective is not a number."""
-        self.note = point.note
+        self.note = self._stage.note or point.note
         if self._last and self._last[0].factor is point.factor and self._last[0].dual is point.dual:
             known = self._last[1]
             graded = replace(known, point=replace(known.point, ray=point.ray))  # only that is asked of it
@@ -184,7 +186,9 @@ class _Run(Loop[Iterate, _Graded, Record]):
         if self.recheck is not None and point.distances is None:
             return self._certified(point)
         found = self.reduction.formulation.certificate(point)
-        return _Graded(point, replace(found, primal=found.primal * self.unit, dual=found.dual * self.unit))
+        if self.unit != 1.0:
+            found = replace(found, primal=found.primal * self.unit, dual=found.dual * self.unit)
+        return _Graded(point, found, point.solver or self._stage.solver)
 
     def is_better(self, graded: _Graded) -> bool:
         """By gap and violation; where nothing is hard, by objective, and the highest bound is kept apart."""
@@ -250,19 +254,25 @@ class _Run(Loop[Iterate, _Graded, Record]):
         That is computed in twice the precision where double precision is too little and the problem small,
         and then multipliers may get smaller; a large one has no bound there.
         """
-        form, scale = self.reduction.formulation, self.reduction.dual_scale
+        form, scale, solver = (
+            self.reduction.formulation,
+            self.reduction.dual_scale,
+            point.solver or self._stage.solver,
+        )
         stated = self.problem.point(self._lifted(point), point.dual * scale)
         found = self.problem.formulation.certificate(stated)
         if found.hard_violation > 10 * self.tol or not np.isfinite(found.primal):
-            return _Graded(point, found, stated)
+            return _Graded(point, found, solver, stated)
+        if self.recheck is not None and self.recheck.is_beyond_doubt(stated, found, self.tol):
+            return _Graded(point, found, solver, stated)
         lost = self.recheck is not None and found.gap > self.tol and form.is_blurred(point)
         lost = lost or form.is_lost_to_rounding(point, point.dual, found.primal / self.unit, self.tol)
         if not lost and not self._are_values_lost(stated, found):
-            return _Graded(point, found, stated)
+            return _Graded(point, found, solver, stated)
         if self.recheck is None:
-            return _Graded(point, replace(found, dual=-np.inf, gap=np.inf), stated)
+            return _Graded(point, replace(found, dual=-np.inf, gap=np.inf), solver, stated)
         found, dual = self.recheck.certificate(self.problem.lift(stated.factor), stated.dual)
-        return _Graded(replace(point, dual=dual / scale), found, replace(stated, dual=dual))
+        return _Graded(replace(point, dual=dual / scale), found, solver, replace(stated, dual=dual))
 
     def _lifted(self, point: Iterate) -> Array:
         """The factor of a point in the eigenbasis of the prior's range, before the reduction."""
@@ -273,17 +283,10 @@ class _Run(Loop[Iterate, _Graded, Record]):
         if self.recheck is None or not found.holds(self.tol):
             return False
         lifted = self.problem.lift(point.factor)
-        if self._are_negligible(self.recheck.most_errors(lifted), point.dual, found):
+        if self.recheck.are_negligible(self.recheck.most_errors(lifted), point.dual, found.primal, self.tol):
             return False
         errors = self.recheck.errors(lifted, point.values)
-        return not self._are_negligible(errors, point.dual, found)
-
-    def _are_negligible(self, errors: Array, dual: Array, found: Certificate) -> bool:
-        losses, used = self.problem.formulation.losses, dual != 0
-        costs = float(np.abs(dual[used]) @ errors[used]) + losses.cost_of(errors)
-        hidden = (errors / losses.references)[losses.is_hard].max(initial=0.0)
-        limit = max(abs(found.primal), self.problem.formulation.unit)
-        return costs <= _UNSEEN * self.tol * limit and bool(hidden <= _UNSEEN * self.tol)
+        return not self.recheck.are_negligible(errors, point.dual, found.primal, self.tol)
 
     def _stands(self) -> bool:
         """Whether the certificate holds for the problem as it was stated, whatever the reduction did."""
@@ -314,8 +317,9 @@ class _Run(Loop[Iterate, _Graded, Record]):
                 "the objective is not a finite number anywhere near the prior: features, prior, bounds or "
                 "penalties differ by too many orders of magnitude; rescale them"
             )
-        factor, rows = self._lifted(self.best.point), None
+        rows = None
         if status is Status.INFEASIBLE and self.ray is not None:
+            factor = self._lifted(self.best.point)
             dual = self.ray / np.abs(self.ray).max()
             rows = list(problem.formulation.check_infeasibility(dual).rows[:10])
             stated: Iterate | None = problem.point(factor, np.zeros_like(dual))
@@ -325,7 +329,7 @@ class _Run(Loop[Iterate, _Graded, Record]):
             final = self._final if status is Status.SOLVED and self._final is not None else self._stated()
             certificate, stated = final.grade, final.stated
             assert stated is not None
-            dual = stated.dual
+            factor, dual = stated.factor, stated.dual
         certificate = replace(certificate, worst=problem.violations_of(stated.values, rows))
         lifted = problem.lift(factor)
         matrix = lifted @ lifted.T
@@ -336,7 +340,7 @@ class _Run(Loop[Iterate, _Graded, Record]):
             status=status,
             certificate=certificate,
             history=tuple(self.history),
-            solver=self.best.point.solver,
+            solver=self.best.solver,
             message=outcome_message(status, certificate, self.tol, self.why, self._notes(certificate)),
             features=problem.features,
             limit=self.limit,

@@ -8,6 +8,7 @@ then the method ends, and `interior` is for that.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,8 +17,9 @@ import numpy as np
 from scipy.linalg import lapack
 
 from nearwise._common.types import Array, Index, Mask
-from nearwise.model.divergences import Frobenius, LogDet, divided_differences
 from nearwise.model.formulation import Formulation, Iterate, bare_prior_point
+from nearwise.model.measurements import in_memory
+from nearwise.solving._mirrors import Inverse, Spectral, mirror_of
 from nearwise.solving._written import WrittenForm, WrittenRows
 
 _FAR, _NEARER = 1e11, 0.1  # a residual that is too large before the first step, and that times it after each
@@ -54,9 +56,9 @@ class DualNewton:
 
     def iterates(self, form: Formulation) -> Iterator[Iterate]:
         """The prior, then a point that is likely to be the optimum; none where the method finds none."""
-        yield bare_prior_point(form)
-        rows = WrittenRows.of(form.measurements)
+        rows = WrittenRows.of(in_memory(form.measurements, "DualNewton"))
         run = _Run(WrittenForm(form.divergence, form.prior, rows, form.losses))
+        yield bare_prior_point(form, run.values)
         short, looks, far = 0, 0, _FAR
         while looks < _LOOKS:
             length, far = run.advance(), _NEARER * far
@@ -87,20 +89,15 @@ class _At(NamedTuple):
 
     Attributes
     ----------
-    pullback : sum_i y_i A_i
-    x, Q : eigenvalues and eigenvectors of M(y); t are those of its gradient
-    left, right : the vectors of the constraints in that basis
+    pullback : sum_i y_i A_i; its lower triangle
+    matrix : M(y)
     values : of M(y)
     slope : of the dual, with its sign changed: the values that belong to y less those of M(y)
     """
 
     y: Array
     pullback: Array
-    t: Array
-    Q: Array
-    x: Array
-    left: Array
-    right: Array
+    matrix: Inverse | Spectral
     values: Array
     slope: Array
 
@@ -113,14 +110,15 @@ class _Run:
         losses, divergence = form.losses, form.divergence
         self._sign = -losses.relations.astype(np.float64)
         self._signed: Mask = self._sign != 0
-        self._theta = np.diag(divergence.gradient(form.prior))
+        self._theta, self._mirror = np.diag(divergence.gradient(form.prior)), mirror_of(divergence)
         self._per_reference = 1 / losses.references
-        # how values answer to y: linearly, or through the divergence where the slack is its own
-        self._own: Index = np.flatnonzero(losses.is_bregman)
-        self._at_bounds = divergence.gradient(losses.bounds[self._own])
+        # how values answer to y: not at all, linearly, or through the divergence where the slack is its own
+        self._own: Index = losses.is_bregman.nonzero()[0]
+        self._gives = not losses.all_hard
         self._give = losses.compliance
-        self._own_give = self._give[self._own]
         if len(self._own):
+            self._at_bounds = divergence.gradient(losses.bounds[self._own])
+            self._own_give = self._give[self._own]
             self._give = np.where(losses.is_bregman, 0.0, self._give)
         self._at = self._measured(np.zeros(len(losses.bounds)) if start is None else losses.signed(start))
 
@@ -134,12 +132,17 @@ class _Run:
         off[(at.y == 0) & (self._sign * at.slope >= 0) & self._signed] = 0.0
         return float(off.max(initial=0.0))
 
+    @property
+    def values(self) -> Array | None:
+        """Of the matrix, where it is finite."""
+        return None if self._at is None else self._at.values
+
     def point(self) -> Iterate:
         """What was measured at the current point."""
         assert self._at is not None
         at = self._at
         y = at.y * (self.form.rows.sizes > 0)  # what a matrix cannot change needs no multiplier
-        return Iterate(at.Q * np.sqrt(at.x), at.values, y, at.pullback, (at.x, at.Q))
+        return Iterate(at.matrix.factor, at.values, y, at.pullback, at.matrix.spectrum)
 
     def advance(self) -> float:
         """One step; its length, which is 0 where there is none."""
@@ -151,7 +154,7 @@ class _Run:
         if not before < 0:
             return 0.0
         for _ in range(_TRIALS):
-            y = at.y + length * step
+            y = at.y + (step if length == 1.0 else length * step)
             if length == 1.0:
                 y[held] = 0.0  # which rounding may have missed
             new = self._measured(y)
@@ -184,72 +187,53 @@ class _Run:
         """None outside the domain of the dual."""
         divergence, rows, own = self.form.divergence, self.form.rows, self._own
         pullback = rows.adjoint(y)
-        t, Q, failed = lapack.dsyevd(self._theta - pullback)
-        x = divergence.gradient_inverse(t)
-        if failed or not np.isfinite(x.sum()):
+        if (matrix := self._mirror.of(rows, divergence, self._theta - pullback)) is None:
             return None
-        left, right = rows.vectors_in(Q)
-        belonging = self.form.losses.bounds + self._give * y
-        if len(own):
-            belonging[own] = divergence.gradient_inverse(self._at_bounds + self._own_give * y[own])
-        values = rows.shifted(rows.per_row(x @ (left * right)))
+        values, belonging = rows.shifted(matrix.values()), self.form.losses.bounds
+        if self._gives:
+            belonging = belonging + self._give * y
+            if len(own):
+                belonging[own] = divergence.gradient_inverse(self._at_bounds + self._own_give * y[own])
         slope = belonging - values
-        if not np.isfinite(slope.sum()):
-            return None
-        return _At(y, pullback, t, Q, x, left, right, values, slope)
+        return _At(y, pullback, matrix, values, slope) if math.isfinite(slope.sum()) else None
 
     def _step(self, at: _At) -> tuple[Array, Mask] | None:
-        """To the optimum of the second-order model, and where y vanishes there; None where none is found."""
-        scaled = self.form.rows.packed(at.left, at.right, np.sqrt(self._slopes(at)))
-        hessian = scaled.T @ scaled
-        give = self._give
+        """To the optimum of the second-order model, and where y is held at 0; None where none is found."""
+        hessian, give = at.matrix.hessian(), self._give
         if len(own := self._own):
             give = give.copy()
             replies = self._at_bounds + self._own_give * at.y[own]
             give[own] = self._own_give * self.form.divergence.gradient_inverse_slope(replies)
-        diagonal = (1 + _RIDGE) * hessian.diagonal() + give + _SMALLEST
-        scale = 1 / np.sqrt(diagonal)
-        hessian *= scale[:, None]
-        hessian *= scale
-        hessian.flat[:: len(hessian) + 1] = 1.0
-        if not np.isfinite(hessian.sum()):
-            return None
-        found = self._least(hessian, at.slope * scale, at.y / scale)
-        return None if found is None else (found[0] * scale, found[1])
-
-    def _slopes(self, at: _At) -> Array:
-        """Of M(y), by its gradient, in the basis Q: divided differences of (phi')^-1."""
-        if isinstance(self.form.divergence, LogDet):
-            return np.asarray(at.x[:, None] * at.x)
-        if isinstance(self.form.divergence, Frobenius):
-            size = np.abs(at.t)
-            return (at.x[:, None] + at.x) / np.maximum(size[:, None] + size, _SMALLEST)
-        return divided_differences(self.form.divergence, at.t)
+        diagonal = hessian.reshape(-1)[:: len(hessian) + 1]
+        diagonal *= 1 + _RIDGE
+        diagonal += give + _SMALLEST if self._gives else _SMALLEST
+        return self._least(hessian, at.slope, at.y) if math.isfinite(hessian.sum()) else None
 
     def _least(self, H: Array, g: Array, y: Array) -> tuple[Array, Mask] | None:
         """The d that minimises g d + d H d / 2 with signs of y + d, and the rows at 0: by active sets."""
         sign = self._sign
-        held = self._signed & (sign * y <= 0) & (sign * g >= 0)
+        held: Mask = self._signed & (sign * y <= 0) & (sign * g >= 0)
         fewest, patience = len(g) + 1, _TOGETHER
         for _ in range(_MOST_CHANGES):
-            d = np.where(held, -y, 0.0)
-            loose = np.flatnonzero(~held)
-            if len(loose) == len(g):
+            n_held, failed = np.count_nonzero(held), 0
+            if n_held == 0:
                 _, d, failed = lapack.dposv(H, -g, lower=1)
-            elif len(loose):
-                moved = -(g + H @ d) if d.any() else -g
-                _, d[loose], failed = lapack.dposv(H[loose[:, None], loose], moved[loose], lower=1)
+                wrong = sign * (y + d) < 0
             else:
-                failed = 0
+                d = np.where(held, -y, 0.0)
+                if n_held < len(g):
+                    loose = (~held).nonzero()[0]
+                    moved = g + H @ d if d.any() else g
+                    _, d[loose], failed = lapack.dposv(H[loose[:, None], loose], -moved[loose], lower=1)
+                wrong = sign * np.where(held, H @ d + g, y + d) < 0
             if failed:
                 return None
-            wrong = sign * np.where(held, H @ d + g, y + d) < 0
             count = int(np.count_nonzero(wrong))
             if not count:
                 return d, held
             patience = _TOGETHER if count < fewest else patience - 1
             fewest = min(fewest, count)
             if patience <= 0:  # they may go round in a circle together
-                wrong[: np.flatnonzero(wrong)[-1]] = False
+                wrong[: wrong.nonzero()[0][-1]] = False
             held = held ^ wrong
         return None

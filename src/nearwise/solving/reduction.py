@@ -38,8 +38,8 @@ class Reduction:
         if self.span is not None:
             c, U = self.formulation.prior[0], self.span
             if c > 0:  # where nothing is measured M is the prior, or 0 where that is negative (Frobenius)
-                square = np.pad(factor, ((0, 0), (0, len(factor) - factor.shape[1])))
-                factor = np.sqrt(c) * (np.eye(len(U)) - U @ U.T) + U @ square @ U.T
+                inside = U @ factor @ U.T[: factor.shape[1]]
+                factor = math.sqrt(c) * (np.eye(len(U)) - U @ U.T) + inside
             else:
                 factor = U @ factor
         lifted: Array = math.sqrt(self.matrix_scale) * (self.root_prior[:, None] * factor)
