@@ -12,6 +12,7 @@ import math
 import numpy as np
 
 from nearwise._common.types import Array
+from nearwise.linalg.dense import spectrum
 from nearwise.linalg.pairs import Cut, Pair, cut, times_transposed
 
 _ALIKE = 1e-3  # ratio of the eigenvalues from which on `eigh` is exact enough
@@ -26,7 +27,7 @@ def eigenpairs(A: Array | Pair) -> tuple[Array, Array]:
     Up to order 200 an eigenvalue has an error of about 1e-15 of itself plus 1e-28 of the largest, given the
     entries of A; in larger matrices, one of about 1e-15 of the largest.
     """
-    values, V = np.linalg.eigh(A.rounded if isinstance(A, Pair) else A)
+    values, V = spectrum(A.rounded if isinstance(A, Pair) else A)
     sizes = np.abs(values)
     size = float(sizes.max(initial=0.0))
     if not 0 < size < np.inf or len(V) > _LARGEST_ORDER or sizes.min() >= _ALIKE * size:
@@ -59,7 +60,7 @@ def _correction(C: Array) -> Array:
     sizes = np.abs(values)
     is_small = sizes < _SMALL * sizes.max()
     small, large = is_small.nonzero()[0], (~is_small).nonzero()[0]
-    found, P = np.linalg.eigh(C[small[:, None], small])
+    found, P = spectrum(C[small[:, None], small])
     apart = found - values[large][:, None]
     apart[np.abs(apart) <= _APART] = np.inf
     tilt = (C[large[:, None], small] @ P) / apart

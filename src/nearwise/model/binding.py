@@ -15,6 +15,7 @@ from nearwise._common.errors import RowsError
 from nearwise._common.reading import finite, numbers, symmetric
 from nearwise._common.types import Array, Index, Mask
 from nearwise._common.warning import warn
+from nearwise.linalg.dense import spectrum
 from nearwise.linalg.eigenpairs import eigenpairs
 from nearwise.linalg.magnitudes import median
 from nearwise.model.atoms import constraint_atoms, is_rounding, lengths
@@ -156,7 +157,7 @@ def bind_kernel(
     K = symmetric(K0, "K0")
     not_negative(widening, "widening")
     if divergence.indefinite_prior:
-        values, basis = np.linalg.eigh(K)
+        values, basis = spectrum(K)
         return bound(np.eye(len(K)), constraints, divergence, values, basis, sample_ids)
     values, vectors = eigenpairs(K)
     _refuse_negative(values, "K0")
@@ -304,8 +305,7 @@ def checked_prior(prior: ArrayLike | None, r: int, divergence: Divergence) -> tu
     if M0.shape != (r, r):
         raise ValueError(f"prior must have shape {(r, r)} like the features' columns, got {M0.shape}")
     if divergence.indefinite_prior:
-        found = np.linalg.eigh(M0)
-        return found[0], found[1]
+        return spectrum(M0)
     diagonal = M0.diagonal()
     is_diagonal = np.count_nonzero(M0) == np.count_nonzero(diagonal)  # eigenvalues are exact, however small
     values, vectors = (diagonal, np.eye(r)) if is_diagonal else eigenpairs(M0)

@@ -295,8 +295,8 @@ class InMemory:
         the sum of these over the blocks of M where it has blocks, and for a general A the sum of the
         magnitudes of the eigenvalues of M^1/2 A M^1/2.
         """
-        H = self.features if (diagonal == 1).all() else self.features * np.sqrt(diagonal)
-        atoms, sizes = self.atoms, self._parts(H)
+        root = np.sqrt(diagonal)
+        atoms, sizes = self.atoms, self._parts(root)
         if not len(atoms.general):
             return sizes
         in_row = np.bincount(atoms.row, minlength=self.n_rows)
@@ -312,7 +312,7 @@ class InMemory:
             step = 1 + _BLOCK // max(count, self.rank) ** 2
             for rows in (general[low : low + step] for low in range(0, len(general), step)):
                 chosen = by_row[start[rows][:, None] + np.arange(count)]
-                X = H[atoms.first[chosen]].swapaxes(1, 2)
+                X = (self.features[atoms.first[chosen]] * root).swapaxes(1, 2)
                 core = (X * atoms.coefficient[chosen][:, None]) @ X.swapaxes(1, 2)
                 finite = np.isfinite(core).all(axis=(1, 2))
                 sizes[rows] = np.inf
@@ -321,7 +321,7 @@ class InMemory:
 
     def parts_of_factor(self, B: Array) -> Array:
         """What the magnitudes of the parts of <A_i, B B^T> add up to: rounding errors are relative to it."""
-        return self._parts(self.features @ B)
+        return self._parts(B)
 
     @cached_property
     def sizes_before_differences(self) -> Array:
@@ -334,14 +334,22 @@ class InMemory:
     def _large(self) -> bool:
         return len(self.atoms.first) * self.features.shape[1] >= _COMPILED
 
-    def _parts(self, H: Array) -> Array:
-        """`parts_of_factor`, where H holds F B."""
-        atoms, d = self.atoms, self.atoms.n_differences
-        parts = np.empty(len(atoms.first))
-        parts[:d] = self._distances(H)
-        if d < len(parts):
-            norm = np.sqrt(np.einsum("ij,ij->i", H, H))
-            parts[d:] = norm[atoms.first[d:]] * norm[atoms.second[d:]]
+    def _parts(self, T: Array) -> Array:
+        """`parts_of_factor` for a matrix T or the diagonal of one."""
+        atoms = self.atoms
+        if (vectors := self.vectors) is not None:
+            x = _turned(vectors[0], T)
+            parts = np.einsum("ij,ij->i", x, x)
+            if vectors[1] is not vectors[0]:
+                y = _turned(vectors[1], T)
+                parts = np.sqrt(parts) * np.sqrt(np.einsum("ij,ij->i", y, y))
+        else:
+            H, d = _turned(self.features, T), atoms.n_differences
+            parts = np.empty(len(atoms.first))
+            parts[:d] = self._distances(H)
+            if d < len(parts):
+                norm = np.sqrt(np.einsum("ij,ij->i", H, H))
+                parts[d:] = norm[atoms.first[d:]] * norm[atoms.second[d:]]
         return sum_by(atoms.row, np.abs(atoms.coefficient) * parts, self.n_rows)
 
     def _values(self, left: Array, right: Array) -> Array:

@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from nearwise._common.types import Array, Mask
+from nearwise.linalg.dense import eigenvalues, spectrum
 from nearwise.linalg.eigenpairs import eigenpairs
 from nearwise.linalg.pairs import Pair, product
 from nearwise.model.kinds.kind import Grade, Kind, Measure, Names, Part, RowsOfKind, bounded, by_relation
@@ -104,7 +105,9 @@ def _low_rank(matrices: tuple[Linear, ...], G: Array, sizes: Array) -> Iterator[
     for t, squares in enumerate(found):
         in_pairs = cancels[t] and max(G.shape) <= _IN_PAIRS
         if in_pairs or squares is None:
-            values, inside = eigenpairs(_core(matrices[t], G)) if in_pairs else _eigh(G.T @ AG[t])
+            values, inside = (
+                eigenpairs(_core(matrices[t], G)) if in_pairs else spectrum(_symmetric(G.T @ AG[t]))
+            )
             kept = np.abs(values) > noise[t]
             yield _Squares(inside[:, kept].T, values[kept], bool((values[kept] > 0).all()))
         else:
@@ -119,7 +122,7 @@ def _graded(vectors: Array, weights: Array, noise: float) -> _Squares:
         return _Squares(vectors, weights, n_positive > 0)
     X = vectors.T if k >= vectors.shape[1] else np.asarray(np.linalg.qr(vectors.T, mode="r"))
     core = (X * weights) @ X.T
-    values = np.linalg.eigvalsh((core + core.T) / 2)
+    values = eigenvalues(_symmetric(core))
     left = values[np.abs(values) > noise]
     return (
         _Squares(vectors, weights, bool((left > 0).all()))
@@ -141,7 +144,6 @@ def _spectra(matrices: tuple[Linear, ...], G: Array, sizes: Array) -> _Spectra:
     few = _FEW_VECTORS * G.shape[1]
     found: list[tuple[Array, Array] | None] = [None] * len(matrices)
     AG, magnitude = np.empty((len(matrices), *G.shape)), np.empty((len(matrices), len(G)))
-    dense = []
     for t, A in enumerate(matrices):
         if A.factor is not None and A.weights is not None:
             vectors, entries = A.factor.T @ G, np.abs(A.factor)
@@ -149,32 +151,15 @@ def _spectra(matrices: tuple[Linear, ...], G: Array, sizes: Array) -> _Spectra:
             magnitude[t] = entries @ (np.abs(A.weights) * (sizes @ entries))
             squares = _others_than_zero(vectors, A.weights)
             found[t] = squares if len(squares[1]) <= few else None
-        elif sparse.issparse(A.matrix) and A.size > _SMALL:
-            support = np.unique(A.matrix.nonzero()[0])
-            AG[t], magnitude[t] = A.matrix @ G, abs(A.matrix) @ sizes
-            if len(support) <= few:
-                weights, small = np.linalg.eigh(A.matrix[support][:, support].toarray())
-                found[t] = _others_than_zero(small.T @ G[support], weights)
-        else:
-            dense.append(t)
-    if dense:
-        stack = np.array([_dense(matrices[t]) for t in dense])
-        AG[dense], magnitude[dense] = stack @ G, np.abs(stack) @ sizes
-        present = (stack != 0).any(axis=2)
-        count = present.sum(axis=1)
-        for size in sorted({*count.tolist()}):
-            if size > few:
-                break
-            of = (count == size).nonzero()[0]
-            inside, features = stack[of], G
-            if size < len(G):
-                place = present[of].nonzero()[1].reshape(len(of), size)
-                inside = stack[of[:, None, None], place[:, :, None], place[:, None, :]]
-                features = G[place]
-            weights, small = np.linalg.eigh(inside)
-            vectors = small.swapaxes(1, 2) @ features
-            for k, t in enumerate(of):
-                found[dense[t]] = _others_than_zero(vectors[k], weights[k])
+            continue
+        matrix: Any = A.matrix if A.size > _SMALL else _dense(A)
+        AG[t], magnitude[t] = matrix @ G, abs(matrix) @ sizes
+        is_sparse = sparse.issparse(matrix)
+        support = np.unique(matrix.nonzero()[0]) if is_sparse else matrix.any(axis=1).nonzero()[0]
+        if len(support) <= few:
+            inside = matrix if len(support) == len(G) else matrix[support][:, support]
+            weights, small = spectrum(inside.toarray() if is_sparse else inside)
+            found[t] = _others_than_zero(small.T @ G.take(support, axis=0), weights)
     return _Spectra(found, AG, magnitude)
 
 
@@ -185,9 +170,8 @@ def _others_than_zero(vectors: Array, weights: Array) -> tuple[Array, Array]:
     return vectors[used], weights[used]
 
 
-def _eigh(core: Array) -> tuple[Array, Array]:
-    values, vectors = np.linalg.eigh((core + core.T) / 2)
-    return values, vectors
+def _symmetric(A: Array) -> Array:
+    return (A + A.T) / 2
 
 
 def _dense(A: Linear) -> Array:
