@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise._common.types import Array, Index, Mask
+from nearwise.linalg.dense import eigenvalues
 from nearwise.model.atoms import Atoms, SignedSquares, constraint_atoms
 from nearwise.model.blocks import Block, merged
 from nearwise.model.local import (
@@ -176,7 +177,7 @@ class InMemory:
 
     def _written_out(self) -> tuple[Array, Array]:
         atoms, d = self.atoms, self.atoms.n_differences
-        x, y = self.features[atoms.first], self.features[atoms.second]
+        x, y = self.features.take(atoms.first, axis=0), self.features.take(atoms.second, axis=0)
         x[:d] -= y[:d]
         if d == len(x) or (atoms.first[d:] == atoms.second[d:]).all():
             return x, x
@@ -303,20 +304,12 @@ class InMemory:
         negative = np.bincount(atoms.row[atoms.coefficient < 0], minlength=self.n_rows)[atoms.general]
         # the eigenvalues of squares of one sign add up to their traces
         mixed = atoms.general[(negative > 0) & (negative < in_row[atoms.general])]
-        if not len(mixed):
-            return sizes
-        by_row, start = atoms.row.argsort(kind="stable"), in_row.cumsum() - in_row
-        counts = in_row[mixed]
-        for count in sorted({*counts.tolist()}):
-            general = mixed[counts == count]
-            step = 1 + _BLOCK // max(count, self.rank) ** 2
-            for rows in (general[low : low + step] for low in range(0, len(general), step)):
-                chosen = by_row[start[rows][:, None] + np.arange(count)]
-                X = (self.features[atoms.first[chosen]] * root).swapaxes(1, 2)
-                core = (X * atoms.coefficient[chosen][:, None]) @ X.swapaxes(1, 2)
-                finite = np.isfinite(core).all(axis=(1, 2))
-                sizes[rows] = np.inf
-                sizes[rows[finite]] = np.abs(np.linalg.eigvalsh(core[finite])).sum(axis=1)
+        by_row, end = atoms.row.argsort(kind="stable"), in_row.cumsum()
+        for row, high, count in zip(mixed.tolist(), end[mixed].tolist(), in_row[mixed].tolist(), strict=True):
+            chosen = by_row[high - count : high]
+            X = self.features.take(atoms.first[chosen], axis=0) * root
+            core = (X.T * atoms.coefficient[chosen]) @ X
+            sizes[row] = np.abs(eigenvalues(core)).sum() if np.isfinite(core).all() else np.inf
         return sizes
 
     def parts_of_factor(self, B: Array) -> Array:

@@ -120,7 +120,9 @@ def _graded(vectors: Array, weights: Array, noise: float) -> _Squares:
     # of squares of one sign the sum is semidefinite, and an eigenvalue at least the mean of their traces
     if n_positive in (0, k) and np.abs(weights) @ np.einsum("ij,ij->i", vectors, vectors) > k * noise:
         return _Squares(vectors, weights, n_positive > 0)
-    X = vectors.T if k >= vectors.shape[1] else np.asarray(np.linalg.qr(vectors.T, mode="r"))
+    X = vectors.T
+    if 2 * k < len(X):  # then a matrix of order k is worth the factorisation
+        X = np.asarray(np.linalg.qr(X, mode="r"))
     core = (X * weights) @ X.T
     values = eigenvalues(_symmetric(core))
     left = values[np.abs(values) > noise]
