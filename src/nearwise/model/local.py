@@ -62,6 +62,15 @@ class LocalAtoms:
         x = self.x * columns
         return replace(self, x=x, y=x if self.x is self.y else self.y * columns)
 
+    def in_order(self) -> LocalAtoms:
+        """The same, with the atoms of one row beside each other."""
+        if self.row is None:
+            return self
+        order = np.argsort(self.row, kind="stable")
+        x = self.x[order]
+        y = x if self.x is self.y else self.y[order]
+        return replace(self, x=x, y=y, coefficient=self.coefficient[order], row=self.row[order])
+
     def gram(self) -> NDArray[Any]:
         """<A_i, A_j> for all pairs of rows."""
         x, y, c = self.x, self.y, self.coefficient

@@ -25,8 +25,11 @@ from nearwise.linalg.magnitudes import median
 from nearwise.model.divergences import Divergence
 
 SATISFIED = 1e-3  # relative violation up to which a constraint counts as satisfied, KSD09 7.1
-_SMALLEST = 1e-300  # value that belongs to a multiplier
+_SMALLEST = 5e-324  # value that belongs to a multiplier
 _CLOSE = 1e-8  # relative distance from a bound, within which a loss is its second-order term
+
+
+_IN_ANY_UNIT = ("is_hard", "any_hard", "all_hard", "_side", "_equalities")  # of what is cached
 
 
 class Violated(NamedTuple):
@@ -134,7 +137,17 @@ class Losses:
         with np.errstate(all="ignore"):
             scaled = np.maximum(self.penalties * stiffening, np.finfo(float).tiny)
         penalties = np.where(self.is_hard, np.inf, scaled)
-        return replace(self, bounds=self.bounds / unit, sizes=self.sizes / unit, penalties=penalties)
+        found = Losses(
+            self.divergence,
+            self.relations,
+            self.bounds / unit,
+            penalties,
+            self.sizes / unit,
+            self.is_definite,
+            self.is_idle,
+        )
+        found.__dict__.update({name: getattr(self, name) for name in _IN_ANY_UNIT})
+        return found
 
     @cached_property
     def median_size(self) -> float:

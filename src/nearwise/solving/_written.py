@@ -10,7 +10,7 @@ import numpy as np
 from nearwise._common.types import Array, Index
 from nearwise.model.divergences import Divergence
 from nearwise.model.losses import Losses
-from nearwise.model.measurements import InMemory
+from nearwise.model.measurements import InMemory, Measurements
 
 _BLOCK = 1 << 21  # numbers in products of atoms that are summed up to rows at once
 _SUMMED = 1 << 15  # numbers in the matrix that sums them up
@@ -65,8 +65,12 @@ class WrittenRows:
     offsets: Array | None = None
 
     @classmethod
-    def of(cls, measurements: InMemory) -> WrittenRows:
-        atoms = measurements.in_order()
+    def of(cls, measurements: Measurements) -> WrittenRows:
+        if isinstance(measurements, InMemory):
+            atoms = measurements.in_order()
+        else:
+            every, basis = np.arange(measurements.n_rows), np.eye(measurements.rank)
+            atoms = measurements.local(every, basis, np.float64).in_order()
         x = np.ascontiguousarray(atoms.x.T)
         y = x if atoms.x is atoms.y else np.ascontiguousarray(atoms.y.T)
         return cls(x, y, atoms.coefficient, atoms.row, atoms.n_rows, measurements.offsets)
@@ -186,6 +190,8 @@ class WrittenRows:
     def _sums(self) -> list[tuple[slice, slice, Array]]:
         """Which atoms make up which rows, in blocks: atoms, rows, and the matrix that sums them up."""
         assert self.row is not None
+        if len(self.row) * len(self._packing.a) <= _BLOCK and len(self.row) * self.n_rows <= _SUMMED:
+            return [self._block(0, len(self.row), 0, self.n_rows)]
         start = np.searchsorted(self.row, np.arange(self.n_rows + 1)).tolist()
         blocks, low = [], 0
         while low < self.n_rows:
@@ -195,12 +201,16 @@ class WrittenRows:
                 if count * len(self._packing.a) > _BLOCK or count * (high + 1 - low) > _SUMMED:
                     break
                 high += 1
-            atoms = slice(start[low], start[high])
-            sums = np.zeros((atoms.stop - atoms.start, high - low))
-            sums[np.arange(len(sums)), self.row[atoms] - low] = self.weights[atoms]
-            blocks.append((atoms, slice(low, high), sums))
+            blocks.append(self._block(start[low], start[high], low, high))
             low = high
         return blocks
+
+    def _block(self, first: int, end: int, low: int, high: int) -> tuple[slice, slice, Array]:
+        """One of them, from the first atom and row up to the end."""
+        assert self.row is not None
+        atoms, sums = slice(first, end), np.zeros((end - first, high - low))
+        sums[np.arange(end - first), self.row[atoms] - low] = self.weights[atoms]
+        return atoms, slice(low, high), sums
 
 
 @dataclass(frozen=True, eq=False)

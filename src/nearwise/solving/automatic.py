@@ -18,6 +18,7 @@ from nearwise.solving.newton import Newton
 from nearwise.solving.projections import CyclicProjections
 from nearwise.solving.result import Record
 
+_KNOWN = LogDet, VonNeumann, Frobenius
 _ROWS_PER_UNKNOWN = 10
 _FEW_ROWS = 1000
 _FIRST_CHECK = 4  # sweeps
@@ -103,9 +104,11 @@ def stages(form: Formulation, tol: float, start: Array | None = None) -> Iterato
         sweeps = CyclicProjections().iterates(form)
         yield Stage("CyclicProjections", sweeps, is_slow=lambda records: _is_slow(records, tol))
         note = "Projections converged too slowly"
+    quick, small = _dual_pays(form) and (start is None or form.losses.any_hard), _is_small(form)
+    if quick and small and isinstance(form.measurements, InMemory):
+        yield Stage("DualNewton", DualNewton(tol).iterates(form), note=note)
     newton = Stage("Newton", Newton().iterates(form, start), note=note)
-    quick = _dual_pays(form) and (start is None or form.losses.any_hard)
-    if not _is_small(form):
+    if not small:
         if quick and isinstance(form.measurements, InMemory) and not _is_known(form.divergence):
             yield Stage("DualNewton", DualNewton(tol).iterates(form))
             yield replace(newton, most=_UNTIL_PATIENT)
@@ -118,8 +121,6 @@ def stages(form: Formulation, tol: float, start: Array | None = None) -> Iterato
         for stage in stages(loaded(form), tol):
             yield replace(stage, points=_measured_in_pieces(form, stage.points))
         return
-    if quick:
-        yield Stage("DualNewton", DualNewton(tol).iterates(form), note=note)
     points = InteriorPoint(tol).points if quick else InteriorPoint(tol).iterates
     interior = Stage("InteriorPoint", points(form), note=note)
     if form.losses.any_hard:
@@ -150,13 +151,13 @@ def decides(form: Formulation) -> bool:
 
 
 def _is_small(form: Formulation) -> bool:
-    known = _is_known(form.divergence) and isinstance(form.measurements, InMemory | InBlocks)
+    known = _is_known(form.divergence) and isinstance(form.measurements, (InMemory, InBlocks))
     return known and len(form.prior) <= LARGEST_ORDER and _numbers(form) <= _WRITTEN_OUT
 
 
 def _is_known(divergence: Divergence) -> bool:
     """To the interior-point method."""
-    return isinstance(divergence, LogDet | VonNeumann | Frobenius)
+    return isinstance(divergence, _KNOWN)
 
 
 def _patience(form: Formulation) -> int:

@@ -18,7 +18,6 @@ from scipy.linalg import lapack
 
 from nearwise._common.types import Array, Index, Mask
 from nearwise.model.formulation import Formulation, Iterate, bare_prior_point
-from nearwise.model.measurements import in_memory
 from nearwise.solving._mirrors import Inverse, Spectral, mirror_of
 from nearwise.solving._written import WrittenForm, WrittenRows
 
@@ -56,7 +55,7 @@ class DualNewton:
 
     def iterates(self, form: Formulation) -> Iterator[Iterate]:
         """The prior, then a point that is likely to be the optimum; none where the method finds none."""
-        rows = WrittenRows.of(in_memory(form.measurements, "DualNewton"))
+        rows = WrittenRows.of(form.measurements)
         run = _Run(WrittenForm(form.divergence, form.prior, rows, form.losses))
         yield bare_prior_point(form, run.values)
         short, looks, far = 0, 0, _FAR

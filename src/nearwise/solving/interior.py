@@ -17,7 +17,6 @@ from nearwise._common.types import Array, Index, Mask
 from nearwise.model.divergences import Frobenius, LogDet, VonNeumann
 from nearwise.model.formulation import Formulation, Iterate, bare_prior_point
 from nearwise.model.losses import Losses
-from nearwise.model.measurements import in_memory
 from nearwise.solving._interior_run import WINDOW, Run
 from nearwise.solving._scalings import start_sizes
 from nearwise.solving._written import WrittenForm, WrittenRows, packing
@@ -83,9 +82,7 @@ class InteriorPoint:
     def points(self, form: Formulation) -> Iterator[Iterate]:
         """The same without the prior."""
         losses = form.losses
-        written = WrittenForm(
-            form.divergence, form.prior, WrittenRows.of(in_memory(form.measurements, "InteriorPoint")), losses
-        )
+        written = WrittenForm(form.divergence, form.prior, WrittenRows.of(form.measurements), losses)
         rows = np.flatnonzero(_has_weight(form))
         unchecked, all_rows = losses.any_hard, len(rows) == len(losses.bounds)
 
