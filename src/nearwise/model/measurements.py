@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise._common.types import Array, Index, Mask
-from nearwise.linalg.dense import eigenvalues
 from nearwise.model.atoms import Atoms, SignedSquares, constraint_atoms
 from nearwise.model.blocks import Block, merged
 from nearwise.model.local import (
@@ -27,7 +26,9 @@ from nearwise.model.local import (
     in_blocks,
     sum_by,
     sum_of_atoms,
+    turned,
 )
+from nearwise.model.sizes import size_of_both_signs
 
 _BLOCK = 1 << 17  # numbers in a block of gathered rows: small enough to stay in the cache
 _TRIED, _ROUGH = 1000, 1e-4  # differences tried in single precision, and the error that they may have
@@ -244,13 +245,13 @@ class InMemory:
         """Those of M' where M = T M' T^T, for a matrix T or the diagonal of one; offsets in another unit."""
         offsets = None if self.offsets is None else self.offsets / unit
         if (vectors := self.vectors) is None:
-            features = _turned(self.features, T)
+            features = turned(self.features, T)
             workspace = np.empty_like(features) if own_workspace else None
             return InMemory(features, self.atoms, workspace, offsets)
-        moved = InMemory(_turned(self.features, T), self.atoms, None, offsets)
-        x = _turned(vectors[0], T)
+        moved = InMemory(turned(self.features, T), self.atoms, None, offsets)
+        x = turned(vectors[0], T)
         # as they would be written out, but for digits that differences lose
-        moved.__dict__["vectors"] = x, x if vectors[1] is vectors[0] else _turned(vectors[1], T)
+        moved.__dict__["vectors"] = x, x if vectors[1] is vectors[0] else turned(vectors[1], T)
         return moved
 
     def in_single_precision(self) -> InMemory | None:
@@ -297,19 +298,9 @@ class InMemory:
         magnitudes of the eigenvalues of M^1/2 A M^1/2.
         """
         root = np.sqrt(diagonal)
-        atoms, sizes = self.atoms, self._parts(root)
-        if not len(atoms.general):
-            return sizes
-        in_row = np.bincount(atoms.row, minlength=self.n_rows)
-        negative = np.bincount(atoms.row[atoms.coefficient < 0], minlength=self.n_rows)[atoms.general]
-        # the eigenvalues of squares of one sign add up to their traces
-        mixed = atoms.general[(negative > 0) & (negative < in_row[atoms.general])]
-        by_row, end = atoms.row.argsort(kind="stable"), in_row.cumsum()
-        for row, high, count in zip(mixed.tolist(), end[mixed].tolist(), in_row[mixed].tolist(), strict=True):
-            chosen = by_row[high - count : high]
-            X = self.features.take(atoms.first[chosen], axis=0) * root
-            core = (X.T * atoms.coefficient[chosen]) @ X
-            sizes[row] = np.abs(eigenvalues(core)).sum() if np.isfinite(core).all() else np.inf
+        sizes = self._parts(root)
+        if len(self.atoms.general):
+            size_of_both_signs(sizes, self.features, self.atoms, root)
         return sizes
 
     def parts_of_factor(self, B: Array) -> Array:
@@ -329,20 +320,17 @@ class InMemory:
 
     def _parts(self, T: Array) -> Array:
         """`parts_of_factor` for a matrix T or the diagonal of one."""
-        atoms = self.atoms
-        if (vectors := self.vectors) is not None:
-            x = _turned(vectors[0], T)
+        atoms, d = self.atoms, self.atoms.n_differences
+        if (vectors := self.vectors) is None:
+            H = turned(self.features, T)
+            norm = np.sqrt(np.einsum("ij,ij->i", H, H))
+            parts = np.concatenate([self._distances(H), norm[atoms.first[d:]] * norm[atoms.second[d:]]])
+        else:
+            x = turned(vectors[0], T)
             parts = np.einsum("ij,ij->i", x, x)
             if vectors[1] is not vectors[0]:
-                y = _turned(vectors[1], T)
+                y = turned(vectors[1], T)
                 parts = np.sqrt(parts) * np.sqrt(np.einsum("ij,ij->i", y, y))
-        else:
-            H, d = _turned(self.features, T), atoms.n_differences
-            parts = np.empty(len(atoms.first))
-            parts[:d] = self._distances(H)
-            if d < len(parts):
-                norm = np.sqrt(np.einsum("ij,ij->i", H, H))
-                parts[d:] = norm[atoms.first[d:]] * norm[atoms.second[d:]]
         return sum_by(atoms.row, np.abs(atoms.coefficient) * parts, self.n_rows)
 
     def _values(self, left: Array, right: Array) -> Array:
@@ -390,11 +378,6 @@ class InMemory:
         F, large = self.features, self._large and out.size >= _COMPILED // 2
         in_blocks(len(first), lambda b: fill_differences(F, first[b], second[b], out[b], large), large)
         return out
-
-
-def _turned(vectors: Array, T: Array) -> Array:
-    """Vectors T^T x, for a matrix T or the diagonal of one."""
-    return np.asarray(vectors * T if T.ndim == 1 else vectors @ T)
 
 
 def in_memory(measurements: Measurements, solver: str) -> InMemory:
