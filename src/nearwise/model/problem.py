@@ -80,9 +80,8 @@ class Problem:
         groups: ArrayLike | None = None,
     ) -> None:
         divergence = LogDet() if divergence is None else divergence
-        gamma = binding.check_arguments(
-            constraints, divergence, penalty, in_files=groups is None and fixed is None
-        )
+        may_be_in_files = groups is None and fixed is None
+        gamma = binding.check_arguments(constraints, divergence, penalty, may_be_in_files)
         vectors = vectors_of(features)
         if vectors is None and constraints.is_stored:
             single = isinstance(features, np.ndarray) and features.dtype == np.float32 and features.ndim == 2
