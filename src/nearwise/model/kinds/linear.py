@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _BOUNDS = Grade("linear constraints", "linear constraints that hold", "share")
 _MEASURED = Grade("linear constraints", "error of linear constraints", "error")
 _ROUNDING = 8 * np.finfo(float).eps
+_SMALL_ORDER = 16  # of a matrix whose eigenvalues take less time than what would make it smaller
 _SMALL = 100  # objects up to which a sparse matrix is written out
 _AT_ONCE = 1 << 20  # numbers in the matrices that are worked on together
 _FEW_VECTORS = 3  # for each dimension of the features: so many are kept of a general matrix A
@@ -121,7 +122,7 @@ def _graded(vectors: Array, weights: Array, noise: float) -> _Squares:
     if n_positive in (0, k) and np.abs(weights) @ np.einsum("ij,ij->i", vectors, vectors) > k * noise:
         return _Squares(vectors, weights, n_positive > 0)
     X = vectors.T
-    if 2 * k < len(X):  # then a matrix of order k is worth the factorisation
+    if 2 * k < len(X) > _SMALL_ORDER:  # then a matrix of order k is worth the factorisation
         X = np.asarray(np.linalg.qr(X, mode="r"))
     core = (X * weights) @ X.T
     values = eigenvalues(_symmetric(core))
