@@ -15,7 +15,7 @@ from nearwise.fixed_rank.forms import Forms, Matrices, Squares
 from nearwise.linalg.conjugate import End, conjugate_gradients
 from nearwise.linalg.magnitudes import largest_entry
 from nearwise.model.atoms import constraint_atoms
-from nearwise.model.blocks import Block, merged
+from nearwise.model.blocks import Block
 
 _ITERATIONS = 40  # for Newton's direction
 _FORCED = 0.1  # relative residual of its linear system at which it counts as solved
@@ -229,11 +229,11 @@ def constraint_forms(
         if sparse.issparse(features):
             raise TypeError("linear constraints need dense data, got a sparse matrix")
         rows, atoms = constraint_atoms(
-            merged(blocks), np.eye(n_objects) if features is None else features, as_they_are=True
+            blocks, np.eye(n_objects) if features is None else features, as_they_are=True
         )
     else:
         numbers, atoms = constraint_atoms(
-            merged(blocks), np.arange(n_objects, dtype=np.float64)[:, None], as_they_are=True
+            blocks, np.arange(n_objects, dtype=np.float64)[:, None], as_they_are=True
         )
         used = numbers[:, 0].astype(np.int64)  # the objects that occur
         if features is not None and len(used) < n_objects:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise._common.types import Array, Index, Mask
-from nearwise.model.blocks import Merged
+from nearwise.model.blocks import Bindable, Merged, merged
 from nearwise.model.kinds import Part
 from nearwise.model.kinds.kind import NO_ROWS
 
@@ -112,7 +112,7 @@ class SignedSquares:
 
 
 def constraint_atoms(
-    groups: list[Merged],
+    blocks: Bindable,
     features: Array,
     basis: Array | None = None,
     scale: Array | None = None,
@@ -122,7 +122,7 @@ def constraint_atoms(
 
     Parameters
     ----------
-    groups : resolved constraints by kind
+    blocks : resolved constraints, or these by kind
     features : one row per object
     basis : rows x of F become basis^T x; differences of features are formed before
     scale : for every object, the size of the numbers that its features were computed from; by default they
@@ -130,6 +130,7 @@ def constraint_atoms(
     as_they_are : whether every row of F has to be a row of the features, even where differences of them lose
         digits to a large part that they have in common
     """
+    groups = blocks if isinstance(blocks, list) else merged(blocks)
     parts = sorted(_parts(groups, features, basis, scale), key=lambda found: not found[0].is_difference)
     first, second, extra, end = [], [], [], len(features)
     for part, _ in parts:

@@ -18,7 +18,7 @@ from nearwise._common.warning import warn
 from nearwise.linalg.dense import spectrum
 from nearwise.linalg.eigenpairs import eigenpairs
 from nearwise.linalg.magnitudes import median
-from nearwise.model.atoms import constraint_atoms, is_rounding, lengths
+from nearwise.model.atoms import is_rounding, lengths
 from nearwise.model.blocks import Constraints, Stated
 from nearwise.model.bounds import ALL_EQUAL, NO_MARGIN, OpenBounds, of_sample, sampled_pairs
 from nearwise.model.divergences import Divergence
@@ -197,7 +197,7 @@ def bound(
     of_kernel: bool = False,
 ) -> BoundProblem:
     """The constraints bound to features in the eigenbasis of a prior, with their sizes and bounds."""
-    measurements = InMemory(*constraint_atoms(constraints.merged(len(G), sample_ids), G, basis, scale))
+    measurements = bind(constraints.merged(len(G), sample_ids), G, basis, scale)
     reference = reference_of(values, divergence)
     sizes = measurements.sizes(reference)
     if not np.isfinite(sizes).all():
@@ -214,21 +214,8 @@ def bound(
     if offsets is not None:
         offsets = np.where(lost, 0.0, offsets)
         sizes, measurements = sizes + np.abs(offsets), replace(measurements, offsets=offsets)
-    return BoundProblem(
-        G,
-        constraints,
-        divergence,
-        values,
-        basis,
-        measurements,
-        sizes,
-        reference,
-        relations,
-        bounds,
-        lost,
-        sample_ids,
-        of_kernel,
-    )
+    found = (values, basis, measurements, sizes, reference, relations, bounds, lost)
+    return BoundProblem(G, constraints, divergence, *found, sample_ids, of_kernel)
 
 
 def unreachable(

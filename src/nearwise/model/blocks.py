@@ -310,6 +310,9 @@ class Merged:
         return len(self.rows)
 
 
+Bindable = tuple[Block, ...] | list[Merged]  # resolved constraints, or these by kind
+
+
 def merged(blocks: tuple[Block, ...]) -> list[Merged]:
     """The rows of blocks in memory by kind, of which there may be many blocks.
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from nearwise._common.types import Array, Index, Mask
 from nearwise.model.atoms import Atoms, SignedSquares, constraint_atoms
-from nearwise.model.blocks import Block, merged
+from nearwise.model.blocks import Bindable
 from nearwise.model.local import (
     SINGLE,
     LocalAtoms,
@@ -391,10 +391,10 @@ def in_memory(measurements: Measurements, solver: str) -> InMemory:
 
 
 def bind(
-    blocks: tuple[Block, ...], features: Array, basis: Array | None = None, scale: Array | None = None
+    blocks: Bindable, features: Array, basis: Array | None = None, scale: Array | None = None
 ) -> InMemory:
     """The measurements of resolved constraint blocks. Objects without a constraint are left out.
 
     With `basis`, those of M' where M = basis M' basis^T; `scale` as in `constraint_atoms`.
     """
-    return InMemory(*constraint_atoms(merged(blocks), features, basis, scale))
+    return InMemory(*constraint_atoms(blocks, features, basis, scale))
