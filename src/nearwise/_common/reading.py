@@ -115,6 +115,8 @@ def symmetric(A: ArrayLike, name: str) -> Array:
     A = finite(A, name, ndim=2)
     if A.shape[0] != A.shape[1]:
         raise ValueError(f"{name} must be square, got shape {A.shape}")
+    if (A == A.T).all():
+        return A.copy()
     half = A / 2.0  # the sum of two entries may overflow
     asymmetry = np.abs(half - half.T)
     if np.max(asymmetry, initial=0.0) > tolerance * np.max(np.abs(half), initial=0.0):

@@ -12,7 +12,8 @@ import math
 import numpy as np
 
 from nearwise._common.types import Array
-from nearwise.linalg.pairs import Pair, product
+from nearwise.linalg.dense import spectrum
+from nearwise.linalg.pairs import Cut, Pair, cut, times_transposed
 
 _ALIKE = 1e-3  # ratio of the eigenvalues from which on `eigh` is exact enough
 _LARGEST_ORDER = 200  # up to which the correction takes two tenths of a second at most
@@ -26,40 +27,43 @@ def eigenpairs(A: Array | Pair) -> tuple[Array, Array]:
     Up to order 200 an eigenvalue has an error of about 1e-15 of itself plus 1e-28 of the largest, given the
     entries of A; in larger matrices, one of about 1e-15 of the largest.
     """
-    values, V = np.linalg.eigh(A.rounded if isinstance(A, Pair) else A)
-    size = float(np.abs(values).max(initial=0.0))
-    if not 0 < size < np.inf or len(V) > _LARGEST_ORDER or np.abs(values).min() >= _ALIKE * size:
+    values, V = spectrum(A.rounded if isinstance(A, Pair) else A)
+    sizes = np.abs(values)
+    size = float(sizes.max(initial=0.0))
+    if not 0 < size < np.inf or len(V) > _LARGEST_ORDER or sizes.min() >= _ALIKE * size:
         return values, V
     scale = 2.0 ** round(math.log2(size))
-    unit = Pair(A.high / scale, A.low / scale) if isinstance(A, Pair) else A / scale
+    unit = cut(Pair(A.high / scale, A.low / scale) if isinstance(A, Pair) else A / scale)
     inside, lack = _in_basis(unit, V)
     inside, _ = _in_basis(unit, V := (V - V @ lack / 2) @ _correction(inside))
-    found = np.diagonal(inside)
-    order = np.argsort(found, kind="stable")
+    found = inside.diagonal()
+    order = found.argsort(kind="stable")
     return np.asarray(scale * found[order]), np.asarray(V[:, order])
 
 
-def _in_basis(A: Pair | Array, V: Array) -> tuple[Array, Array]:
+def _in_basis(A: Cut, V: Array) -> tuple[Array, Array]:
     """A in the orthonormal basis that is next to V, and what V^T V is more than I."""
-    high, low = product(A, V)
-    both = product(V.T, Pair(np.hstack([high, V]), np.hstack([low, np.zeros_like(V)])))
-    n = len(V)
+    of_V, n = cut(V.T), len(V)
+    high, low = times_transposed(A, of_V)
+    AV_and_V = Pair(np.concatenate([high.T, V.T]), np.concatenate([low.T, np.zeros((n, n))]))
+    both = times_transposed(of_V, cut(AV_and_V))
     T, lack = both.rounded[:, :n], (both.high[:, n:] - np.eye(n)) + both.low[:, n:]  # the difference is exact
     # (I + lack)^-1/2 T (I + lack)^-1/2, to second order where T is large
-    inside = T - (lack @ T + T @ lack) / 2 + lack @ T @ lack / 4
+    left = lack @ T
+    inside = T - (left + T @ lack) / 2 + left @ lack / 4
     return (inside + inside.T) / 2, lack
 
 
 def _correction(C: Array) -> Array:
     """A rotation that takes the small eigenvalues of a nearly diagonal matrix apart from all others."""
-    values = np.diagonal(C)
-    is_small = np.abs(values) < _SMALL * np.abs(values).max()
-    small, large = np.flatnonzero(is_small), np.flatnonzero(~is_small)
-    found, P = np.linalg.eigh(C[small[:, None], small])
+    values = C.diagonal()
+    sizes = np.abs(values)
+    is_small = sizes < _SMALL * sizes.max()
+    small, large = is_small.nonzero()[0], (~is_small).nonzero()[0]
+    found, P = spectrum(C[small[:, None], small])
     apart = found - values[large][:, None]
-    clear = np.abs(apart) > _APART
-    coupling = C[large[:, None], small] @ P
-    tilt = np.where(clear, coupling / np.where(clear, apart, 1.0), 0.0)
+    apart[np.abs(apart) <= _APART] = np.inf
+    tilt = (C[large[:, None], small] @ P) / apart
     out = np.eye(len(C))
     out[small[:, None], small] = P
     out[large[:, None], small] = tilt

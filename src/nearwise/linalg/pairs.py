@@ -47,28 +47,56 @@ def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
     return total, (a - (total - part)) + (b - part)
 
 
+class Cut(NamedTuple):
+    """A matrix with two slices of few binary digits in a row, and what they leave of it.
+
+    `low` is what is to be added to the whole, where that is a pair.
+    """
+
+    whole: Array
+    first: Array
+    second: Array
+    rest: Array
+    low: Array | None
+
+
+def cut(A: Pair | Array) -> Cut:
+    """A matrix made ready for several products; its rows are what is summed over."""
+    whole, low = A if isinstance(A, Pair) else (A, None)
+    bits = (
+        53 - max(whole.shape[1] - 1, 1).bit_length()
+    ) // 2  # so many products of them are added up exactly
+    # what is left of a row is at most as large as a digit of the slice before
+    largest = np.abs(whole).max(axis=1, initial=0.0, keepdims=True)
+    shift = np.spacing(largest) * (0.75 * 2.0 ** (106 - bits))
+    first = (whole + shift) - shift
+    left = whole - first
+    shift *= 2.0**-bits
+    second = (left + shift) - shift
+    return Cut(whole, first, second, left - second, low)
+
+
 def product(A: Pair | Array, B: Pair | Array) -> Pair:
     """A B with an error of about `PRECISION` of the product of the magnitudes, at most."""
-    (high, low), (other, other_low) = (X if isinstance(X, Pair) else (X, None) for X in (A, B))
-    found = _exact_product(high, other)
-    for left, right in ((high, other_low), (low, other)):
-        found = found if left is None or right is None else found.plus(left @ right)
-    return found
+    return times_transposed(cut(A), cut(B.T))
+
+
+def times_transposed(A: Cut, B: Cut) -> Pair:
+    """A B^T, as exact."""
+    first, second, rest = B.first.T, B.second.T, B.rest.T
+    small = A.first @ rest + A.second @ (second + rest) + A.rest @ B.whole.T
+    if B.low is not None:
+        small += A.whole @ B.low.T
+    if A.low is not None:
+        small += A.low @ B.whole.T
+    return _summed(A.first @ first, A.first @ second, A.second @ first, small)
 
 
 def squared_lengths(A: Pair) -> Pair:
     """Of the rows of A: the diagonal of A A^T."""
-    first, second, rest = _cut(A.high, _bits(A.high.shape[1]))
+    _, first, second, rest, _ = cut(A)
     small = _dots(second, second + rest) + _dots(rest, A.high + first) + 2.0 * _dots(A.high, A.low)
     return _summed(_dots(first, first), _dots(first, 2.0 * second), small)
-
-
-def _exact_product(A: Array, B: Array) -> Pair:
-    bits = _bits(A.shape[1])
-    first, second, rest = _cut(A, bits)
-    other_first, other_second, other_rest = (part.T for part in _cut(B.T, bits))
-    small = first @ other_rest + second @ (other_second + other_rest) + rest @ B
-    return _summed(first @ other_first, first @ other_second, second @ other_first, small)
 
 
 def _summed(largest: Array, *terms: Array) -> Pair:
@@ -83,20 +111,3 @@ def _summed(largest: Array, *terms: Array) -> Pair:
 def _dots(A: Array, B: Array) -> Array:
     """The products of the rows of A with those of B, one by one."""
     return np.asarray(np.einsum("ij,ij->i", A, B))
-
-
-def _bits(terms: int) -> int:
-    """Binary digits of numbers of which so many products are added up exactly."""
-    return (53 - max(terms - 1, 1).bit_length()) // 2
-
-
-def _cut(A: Array, bits: int) -> tuple[Array, Array, Array]:
-    """Two matrices of few binary digits in a row, and what they leave of A."""
-    # what is left of a row is at most as large as a digit of the slice before
-    largest = np.abs(A).max(axis=1, initial=0.0, keepdims=True)
-    shift = np.ldexp(0.75, np.frexp(largest)[1] + (53 - bits))
-    first = (A + shift) - shift
-    left = A - first
-    shift *= 2.0**-bits
-    second = (left + shift) - shift
-    return first, second, left - second

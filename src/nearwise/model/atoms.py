@@ -8,18 +8,18 @@ matrix is a sum of squares of its eigenvectors, which are appended to F as rows 
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nearwise._common.types import Array, Index, Mask
-from nearwise.model.blocks import Block
+from nearwise.model.blocks import Bindable, Merged, merged
 from nearwise.model.kinds import Part
+from nearwise.model.kinds.kind import NO_ROWS
 
 _ROUNDING = 8 * np.finfo(float).eps
 _WRITTEN_OUT = 200_000  # numbers in all differences, up to which they may be written out
@@ -36,10 +36,8 @@ class Atoms:
     row: Index
     is_difference: NDArray[np.bool_]
     n_rows: int  # of the constraints
-    definite: Index = field(default_factory=lambda: np.empty(0, np.int64))  # rows that are, as a whole
-    general: Index = field(
-        default_factory=lambda: np.empty(0, np.int64)
-    )  # rows that are any matrix's squares
+    definite: Index = field(default_factory=lambda: NO_ROWS)  # rows that are, as a whole
+    general: Index = field(default_factory=lambda: NO_ROWS)  # rows that are any matrix's squares
 
     @cached_property
     def graph(self) -> tuple[Index, Index, Index]:
@@ -74,9 +72,10 @@ class Atoms:
     @cached_property
     def is_definite(self) -> Mask:
         """Whether A_i is positive semidefinite: a sum of squares with positive coefficients, or known so."""
-        square = self.is_difference | (self.first == self.second)
+        indefinite, d = self.coefficient < 0, self.n_differences
+        indefinite[d:] |= self.first[d:] != self.second[d:]
         definite = np.ones(self.n_rows, dtype=bool)
-        definite[self.row[~square | (self.coefficient < 0)]] = False
+        definite[self.row[indefinite]] = False
         definite[self.definite] = True
         return definite
 
@@ -113,7 +112,7 @@ class SignedSquares:
 
 
 def constraint_atoms(
-    blocks: tuple[Block, ...],
+    blocks: Bindable,
     features: Array,
     basis: Array | None = None,
     scale: Array | None = None,
@@ -123,7 +122,7 @@ def constraint_atoms(
 
     Parameters
     ----------
-    blocks : resolved constraints
+    blocks : resolved constraints, or these by kind
     features : one row per object
     basis : rows x of F become basis^T x; differences of features are formed before
     scale : for every object, the size of the numbers that its features were computed from; by default they
@@ -131,130 +130,139 @@ def constraint_atoms(
     as_they_are : whether every row of F has to be a row of the features, even where differences of them lose
         digits to a large part that they have in common
     """
-    inside = features if basis is None else features @ basis
-    sizes = scale
-    if sizes is None and any(block.matrices for block in blocks):
-        sizes = _lengths(features)
-    parts = sorted(_parts(blocks, inside, sizes), key=lambda found: not found[0].is_difference)
-    extra = [part.vectors for part, _ in parts if part.vectors is not None]
-    places = np.cumsum([len(features), *map(len, extra)])
-    shifts = iter(places)
-    first, second = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    groups = blocks if isinstance(blocks, list) else merged(blocks)
+    parts = sorted(_parts(groups, features, basis, scale), key=lambda found: not found[0].is_difference)
+    first, second, extra, end = [], [], [], len(features)
     for part, _ in parts:
-        shift = 0 if part.vectors is None else int(next(shifts))
-        first.append(part.first + shift)
-        second.append(part.second + shift)
-    row = np.concatenate([np.empty(0, np.int64), *[rows[part.row] for part, rows in parts]])
-    coefficient = np.concatenate([np.empty(0), *[part.coefficient for part, _ in parts]])
-    is_difference = np.zeros(len(row), dtype=bool)
-    is_difference[: sum([len(part.row) for part, _ in parts if part.is_difference])] = True
-    ends = np.concatenate([*first, *second])
-    used, compact = _compacted(ends, int(places[-1]))
-    objects = used[used < len(features)]
-    definite = np.concatenate([np.empty(0, np.int64), *[rows[part.definite] for part, rows in parts]])
-    first_end, second_end = compact[: len(row)], compact[len(row) :]
-    n_rows = sum([len(block.bounds) for block in blocks])
-    general = [rows for part, rows in parts if part.vectors is not None]
-    whole = np.concatenate([np.empty(0, np.int64), *general])
-    atoms = Atoms(first_end, second_end, coefficient, row, is_difference, n_rows, definite, whole)
-    n = len(objects)
-    rows = features[objects]
-    if len(used) > n:
-        rows = np.concatenate([rows, np.zeros((len(used) - n, rows.shape[1]))])
-    if not as_they_are:
-        rows, atoms = _without_offset(rows, atoms)
-    projected = rows if basis is None else rows @ basis
-    if basis is not None or scale is not None:
-        of = np.where(ends < len(features), ends, -1).reshape(2, -1)
-        atoms = _without_rounding(atoms, rows, projected, scale, of)
+        if part.vectors is None:
+            first.append(part.first)
+            second.append(part.second)
+        else:
+            first.append(part.first + end)
+            second.append(part.second + end)
+            extra.append(part.vectors)
+            end += len(part.vectors)
+    used, compact = _compacted(_joined([*first, *second]), end)
+    row = _joined([rows[part.row] for part, rows in parts])
+    d = sum([len(part.row) for part, _ in parts if part.is_difference])
+    n = int(np.count_nonzero(used < len(features)))
+    F = features.take(used[:n], axis=0)
+    if extra:
+        F = np.concatenate([F, np.zeros((len(used) - n, F.shape[1]))])
+    ends, sizes = (compact[: len(row)], compact[len(row) :]), None if scale is None else scale[used[:n]]
+    projected, first_end, second_end, vanishes = _projected(F, *ends, d, n, basis, sizes, as_they_are)
+    coefficient = np.concatenate([part.coefficient for part, _ in parts] or [np.empty(0)])
+    coefficient[vanishes] = 0.0
     if extra:
         projected[n : len(used)] = np.concatenate(extra)[used[n:] - len(features)]
+    is_difference = np.zeros(len(row), dtype=bool)
+    is_difference[:d] = True
+    atoms = Atoms(
+        first_end,
+        second_end,
+        coefficient,
+        row,
+        is_difference,
+        sum([len(rows) for _, rows in parts]),
+        _joined([rows[part.definite] for part, rows in parts if len(part.definite)]),
+        _joined([rows for part, rows in parts if part.vectors is not None]),
+    )
     return np.ascontiguousarray(projected), atoms
 
 
 def is_rounding(vectors: Array, scale: Array, columns: int) -> NDArray[np.bool_]:
     """Which vectors are rounding errors of numbers of this size, from features of so many columns."""
-    return np.asarray(_lengths(vectors) <= _ROUNDING * math.sqrt(columns) * scale)
+    return np.asarray(lengths(vectors) <= _ROUNDING * math.sqrt(columns) * scale)
 
 
-def _parts(blocks: tuple[Block, ...], features: Array, sizes: Array | None) -> Iterator[tuple[Part, Index]]:
-    """The atoms of all blocks, those of one kind, of which there may be many, at once; and of which rows.
+def lengths(vectors: Array) -> Array:
+    """Of the rows."""
+    return np.sqrt(_squared_lengths(vectors))
 
-    Blocks of matrices on other objects than all of them stay alone.
+
+def _parts(
+    groups: list[Merged], features: Array, basis: Array | None, scale: Array | None
+) -> Iterator[tuple[Part, Index]]:
+    """The atoms of every kind, and of which rows."""
+    inside, sizes = features, scale
+    if any([group.matrices for group in groups]):
+        inside = features if basis is None else features @ basis
+        sizes = lengths(features) if scale is None else scale
+    for group in groups:
+        yield group.of_kind.atoms(group, inside, sizes), group.rows
+
+
+def _projected(
+    F: Array,
+    first: Index,
+    second: Index,
+    d: int,
+    n: int,
+    basis: Array | None,
+    sizes: Array | None,
+    as_they_are: bool,
+) -> tuple[Array, Index, Index, Mask]:
+    """The rows F in a basis, the two of every atom there, and which atoms are rounding errors.
+
+    Differences of the rows must lose no digits to a large part that they have in common. A few differences
+    are written out, as rows of their own beside a row of zeros; of many, the columns are centred.
+
+    Parameters
+    ----------
+    F : features of n objects, and zeros in place of other vectors
+    first, second : rows of F of every atom, of which d, the first ones, are differences
+    basis, sizes, as_they_are : as in `constraint_atoms`, with the sizes (`scale`) of the n objects
     """
-    numbers: dict[tuple[str, int], int] = {}
-    groups: list[list[Block]] = []
-    group_of: list[int] = []
-    for place, block in enumerate(blocks):
-        alone = block.matrices and block.ids is not None
-        number = numbers.setdefault((block.kind, place if alone else -1), len(groups))
-        if number == len(groups):
-            groups.append([])
-        groups[number].append(block)
-        group_of.append(number)
-    of_row = np.array(group_of, dtype=np.int64).repeat([len(block.bounds) for block in blocks])
-    for number, members in enumerate(groups):
-        block, rows = members[0], np.flatnonzero(of_row == number)
-        if len(members) > 1:
-            ids = None if block.ids is None else np.concatenate([member.ids for member in members])
-            matrices = tuple(itertools.chain.from_iterable([member.matrices for member in members]))
-            block = Block(block.kind, block.relation, ids, np.empty(len(rows)), matrices)
-        yield block.of_kind.atoms(block, features, sizes), rows
+    columns, vanishes = F.shape[1], np.zeros(len(first), dtype=bool)
+    may_write_out = not as_they_are and d * columns <= _WRITTEN_OUT
+    if not (as_they_are or may_write_out) and d == len(first):  # products need the features as they are
+        F = _centred(F)
+    is_restricted = basis is not None or sizes is not None
+    if not (may_write_out or is_restricted):
+        return F, first, second, vanishes
+    i, j = first[:d], second[:d]
+    z = F.take(i, axis=0) - F.take(j, axis=0)
+    of_difference, of_row = _squared_lengths(z), _squared_lengths(F)
+    rows = F
+    if may_write_out and (of_difference < _CANCELS**2 * (of_row[i] + of_row[j])).any():
+        rows = np.vstack([F, z, np.zeros(columns)])
+        first, second = first.copy(), second.copy()
+        first[:d], second[:d] = len(F) + np.arange(d), len(F) + d
+    projected = rows if basis is None else rows @ basis
+    if is_restricted:
+        unit = _ROUNDING * math.sqrt(columns)
+        whole = np.sqrt(of_difference) if sizes is None else sizes[i] + sizes[j]
+        inside = projected.take(first[:d], axis=0) - projected.take(second[:d], axis=0)
+        vanishes[:d] = lengths(inside) <= unit * whole
+        if d < len(first):
+            is_lost = np.zeros(len(F), dtype=bool)
+            own = np.sqrt(of_row[:n]) if sizes is None else sizes
+            is_lost[:n] = lengths(projected[:n]) <= unit * own
+            vanishes[d:] = is_lost[first[d:]] | is_lost[second[d:]]
+    return projected, first, second, vanishes
 
 
-def _without_offset(rows: Array, atoms: Atoms) -> tuple[Array, Atoms]:
-    """Rows whose differences lose no digits to a large part that they have in common, and atoms over them.
-
-    A few differences are written out, as rows of their own beside a row of zeros; of many, the columns are
-    centred.
-    """
-    d = atoms.n_differences
-    i, j = atoms.first[:d], atoms.second[:d]
-    if d * rows.shape[1] <= _WRITTEN_OUT:
-        z = rows[i] - rows[j]
-        norms = np.einsum("ij,ij->i", rows, rows)
-        if not (np.einsum("ij,ij->i", z, z) < _CANCELS**2 * (norms[i] + norms[j])).any():
-            return rows, atoms
-        first, second = atoms.first.copy(), atoms.second.copy()
-        first[:d], second[:d] = len(rows) + np.arange(d), len(rows) + d
-        return np.vstack([rows, z, np.zeros(rows.shape[1])]), replace(atoms, first=first, second=second)
-    if d == len(atoms.first):  # products need the features as they are
-        lowest, highest = rows.min(axis=0), rows.max(axis=0)
-        centre = lowest / 2 + highest / 2
-        common = np.abs(centre) > (highest / 2 - lowest / 2) / _CANCELS
-        if common.any():
-            rows = rows - np.where(common, centre, 0.0)
-    return rows, atoms
+def _centred(rows: Array) -> Array:
+    """The rows without what is large and common to them in some columns."""
+    lowest, highest = rows.min(axis=0), rows.max(axis=0)
+    centre = lowest / 2 + highest / 2
+    common = np.abs(centre) > (highest / 2 - lowest / 2) / _CANCELS
+    return rows - np.where(common, centre, 0.0) if common.any() else rows
 
 
-def _without_rounding(
-    atoms: Atoms, rows: Array, projected: Array, scale: Array | None, objects: Index
-) -> Atoms:
-    """The same, with coefficients of zero for atoms of features whose vectors are rounding errors.
-
-    `objects` has the objects of every atom, or -1 for vectors that are not features.
-    """
-    d, columns = atoms.n_differences, rows.shape[1]
-    first, second = atoms.first[:d], atoms.second[:d]
-    vanishes = np.zeros(len(atoms.first), dtype=bool)
-    whole = _lengths(rows[first] - rows[second]) if scale is None else scale[objects[:, :d]].sum(axis=0)
-    vanishes[:d] = is_rounding(projected[first] - projected[second], whole, columns)
-    product = d + np.flatnonzero(objects[0, d:] >= 0)
-    for place, of in zip((atoms.first, atoms.second), objects, strict=True) if len(product) else ():
-        of_one = _lengths(rows[place[product]]) if scale is None else scale[of[product]]
-        vanishes[product] |= is_rounding(projected[place[product]], of_one, columns)
-    return replace(atoms, coefficient=np.where(vanishes, 0.0, atoms.coefficient)) if vanishes.any() else atoms
+def _joined(numbers: list[Index]) -> Index:
+    return np.concatenate(numbers) if numbers else NO_ROWS
 
 
-def _lengths(vectors: Array) -> Array:
-    return np.asarray(np.sqrt(np.einsum("ij,ij->i", vectors, vectors)))
+def _squared_lengths(vectors: Array) -> Array:
+    return np.asarray(np.einsum("ij,ij->i", vectors, vectors))
 
 
 def _compacted(ends: Index, n: int) -> tuple[Index, Index]:
     """The distinct numbers among `ends`, and the position of each end in that list."""
     present = np.zeros(n, dtype=bool)
     present[ends] = True
-    used = np.flatnonzero(present)
+    used = present.nonzero()[0]
     position = np.empty(n, dtype=np.int64)
     position[used] = np.arange(len(used))
     return used, position[ends]

@@ -15,9 +15,10 @@ from nearwise._common.errors import RowsError
 from nearwise._common.reading import finite, numbers, symmetric
 from nearwise._common.types import Array, Index, Mask
 from nearwise._common.warning import warn
+from nearwise.linalg.dense import spectrum
 from nearwise.linalg.eigenpairs import eigenpairs
 from nearwise.linalg.magnitudes import median
-from nearwise.model.atoms import is_rounding
+from nearwise.model.atoms import is_rounding, lengths
 from nearwise.model.blocks import Constraints, Stated
 from nearwise.model.bounds import ALL_EQUAL, NO_MARGIN, OpenBounds, of_sample, sampled_pairs
 from nearwise.model.divergences import Divergence
@@ -43,6 +44,8 @@ class BoundProblem:
     prior, prior_basis : eigenvalues of the prior, and their vectors; None for the columns of the features
     measurements : the constraints, bound to the features in that basis
     sizes : of the rows under the prior
+    reference : the eigenvalues under which rows are sized
+    relations : -1 for "<=", +1 for ">=", 0 for "=="
     bounds : the open ones filled
     lost : rows whose value is zero for every matrix, and that do not allow it
     sample_ids : by which the constraints name the objects
@@ -57,36 +60,38 @@ class BoundProblem:
     prior_basis: Array | None
     measurements: InMemory
     sizes: Array
+    reference: Array
+    relations: NDArray[np.int8]
     bounds: Array
     lost: Mask
     sample_ids: ArrayLike | None
     of_kernel: bool = False
     groups: Index | None = None
 
-    def losses(self, penalty: ArrayLike) -> Losses:
-        """What the rows cost; refuses what cannot be weighed, and hard rows that nothing can meet."""
-        penalties = _checked_gamma(penalty, self.constraints) * self.constraints.weights
-        hard = np.flatnonzero(self.lost & np.isinf(penalties))
-        if hard.size:
-            raise self._always_zero(int(hard[0]))
-        relations, bounds = self.constraints.relations, self.bounds
-        if self.lost.any():  # the value is always 0: as an upper bound it always holds, and costs nothing
+    def losses(self, gamma: Array) -> Losses:
+        """What the rows cost; refuses what cannot be weighed, and hard rows that nothing can meet.
+
+        `gamma` is what `checked_penalty` has found.
+        """
+        weights = self.constraints.given_weights
+        penalties = gamma * (np.ones(len(self.bounds)) if weights is None else weights)
+        relations, bounds, sizes = self.relations, self.bounds, self.sizes
+        if self.lost.any():
+            hard = np.flatnonzero(self.lost & np.isinf(penalties))
+            if hard.size:
+                raise self._always_zero(int(hard[0]))
+            # the value is always 0: as an upper bound it always holds, and costs nothing
             relations = np.where(self.lost, np.int8(-1), relations)
             bounds = np.where(self.lost, np.abs(bounds), bounds)
-        reference, sizes = reference_of(self.prior, self.divergence), self.sizes
-        measured = sizes > 0
-        middle = 1.0 if measured.all() or not measured.any() else median(sizes[measured])
-        rows = Weighed(relations, self.measurements.is_definite, sizes, bounds, penalties)
-        refuse_incomparable(rows, self.divergence, reference, self.constraints.stated)
-        return Losses(
-            self.divergence,
-            relations,
-            bounds,
-            penalties,
-            np.where(measured, sizes, middle),
-            self.measurements.is_definite,
-            None if measured.all() else ~measured,
-        )
+        definite = self.measurements.is_definite
+        rows = Weighed(relations, definite, sizes, bounds, penalties)
+        refuse_incomparable(rows, self.divergence, self.reference, self.constraints.stated)
+        is_idle = ~(sizes > 0)
+        if not is_idle.any():
+            return Losses(self.divergence, relations, bounds, penalties, sizes, definite)
+        middle = 1.0 if is_idle.all() else median(sizes[~is_idle])
+        sizes = np.where(is_idle, middle, sizes)
+        return Losses(self.divergence, relations, bounds, penalties, sizes, definite, is_idle)
 
     def tell_of_lost(self) -> None:
         """Warn of soft rows that nothing can meet."""
@@ -95,18 +100,20 @@ class BoundProblem:
             warn(left_out(self.constraints, np.flatnonzero(self.lost), f" ({sentence})"))
 
     def _always_zero(self, row: int) -> RowsError:
-        G = self.features
-        whole = bind(self.constraints.resolve(len(G), self.sample_ids), G).sizes(np.ones(G.shape[1]))
-        reason = (
-            "it lies outside the range of the prior" if whole[row] else "its objects have the same features"
-        )
-        return RowsError([self.constraints.stated(row)], after=f": {reason}, so its value is always 0")
+        G, stated = self.features, self.constraints.stated(row)
+        alone = Constraints((stated.block,)).resolve(len(G), self.sample_ids)
+        whole = bind(alone, G).sizes(np.ones(G.shape[1]))[stated.place]
+        reason = "it lies outside the range of the prior" if whole else "its objects have the same features"
+        return RowsError([stated], after=f": {reason}, so its value is always 0")
 
 
 def check_arguments(
     constraints: Constraints, divergence: Divergence, penalty: ArrayLike, in_files: bool = False
-) -> None:
-    """What can be told before anything is computed; `in_files` says whether constraints may be there."""
+) -> Array:
+    """Check what can be told before anything is computed; the penalty.
+
+    `in_files` says whether constraints may be there.
+    """
     if not isinstance(constraints, Constraints):
         raise TypeError(f"constraints must be made by nearwise.constraints, got {type(constraints).__name__}")
     if not in_files:
@@ -118,7 +125,7 @@ def check_arguments(
             f"divergence must be LogDet(), VonNeumann(), Frobenius() or derive from SpectralDivergence; "
             f"{divergence!r} has no {missing[0]}"
         )
-    _checked_gamma(penalty, constraints)
+    return checked_penalty(penalty, constraints)
 
 
 def bind_problem(
@@ -150,7 +157,7 @@ def bind_kernel(
     K = symmetric(K0, "K0")
     not_negative(widening, "widening")
     if divergence.indefinite_prior:
-        values, basis = np.linalg.eigh(K)
+        values, basis = spectrum(K)
         return bound(np.eye(len(K)), constraints, divergence, values, basis, sample_ids)
     values, vectors = eigenpairs(K)
     _refuse_negative(values, "K0")
@@ -161,8 +168,8 @@ def bind_kernel(
         values = np.where(kept, values, widening)
     else:
         values, vectors = values[kept], vectors[:, kept]
-    found = bound(vectors, constraints, divergence, values, None, sample_ids, scale=np.ones(len(K)))
-    return replace(found, of_kernel=True)
+    scale = np.ones(len(K))
+    return bound(vectors, constraints, divergence, values, None, sample_ids, scale, of_kernel=True)
 
 
 def bind_factor(
@@ -175,8 +182,7 @@ def bind_factor(
     if not kept.any():
         raise ValueError("G is zero")
     V, values = V[:, kept], singular[kept] ** 2
-    found = bound(V, constraints, divergence, values, None, sample_ids, scale=np.ones(len(V)))
-    return replace(found, of_kernel=True)
+    return bound(V, constraints, divergence, values, None, sample_ids, np.ones(len(V)), of_kernel=True)
 
 
 def bound(
@@ -188,9 +194,10 @@ def bound(
     sample_ids: ArrayLike | None,
     scale: Array | None = None,
     offsets: Array | None = None,
+    of_kernel: bool = False,
 ) -> BoundProblem:
     """The constraints bound to features in the eigenbasis of a prior, with their sizes and bounds."""
-    measurements = bind(constraints.resolve(len(G), sample_ids), G, basis, scale)
+    measurements = bind(constraints.merged(len(G), sample_ids), G, basis, scale)
     reference = reference_of(values, divergence)
     sizes = measurements.sizes(reference)
     if not np.isfinite(sizes).all():
@@ -201,14 +208,14 @@ def bound(
     if np.isnan(bounds).any():
         i, j = sampled_pairs(len(G)).T
         whole = None if scale is None else scale[i] + scale[j]
-        bounds = open_bounds(G[i] - G[j], basis, reference, whole).fill(bounds, relations)
+        z = G.take(i, axis=0) - G.take(j, axis=0)
+        bounds = open_bounds(z, basis, reference, whole).fill(bounds, relations)
     lost = lost_rows(relations, bounds if offsets is None else bounds - offsets, sizes)
     if offsets is not None:
         offsets = np.where(lost, 0.0, offsets)
         sizes, measurements = sizes + np.abs(offsets), replace(measurements, offsets=offsets)
-    return BoundProblem(
-        G, constraints, divergence, values, basis, measurements, sizes, bounds, lost, sample_ids
-    )
+    found = (values, basis, measurements, sizes, reference, relations, bounds, lost)
+    return BoundProblem(G, constraints, divergence, *found, sample_ids, of_kernel)
 
 
 def unreachable(
@@ -248,7 +255,7 @@ def checked_features(features: ArrayLike) -> Array:
     return G
 
 
-def _checked_gamma(penalty: ArrayLike, constraints: Constraints) -> Array:
+def checked_penalty(penalty: ArrayLike, constraints: Constraints) -> Array:
     """A penalty, or one per constraint, all positive."""
     gamma = numbers(penalty, "penalty")
     if gamma.ndim and gamma.shape != (len(constraints),):
@@ -285,8 +292,7 @@ def checked_prior(prior: ArrayLike | None, r: int, divergence: Divergence) -> tu
     if M0.shape != (r, r):
         raise ValueError(f"prior must have shape {(r, r)} like the features' columns, got {M0.shape}")
     if divergence.indefinite_prior:
-        found = np.linalg.eigh(M0)
-        return found[0], found[1]
+        return spectrum(M0)
     diagonal = M0.diagonal()
     is_diagonal = np.count_nonzero(M0) == np.count_nonzero(diagonal)  # eigenvalues are exact, however small
     values, vectors = (diagonal, np.eye(r)) if is_diagonal else eigenpairs(M0)
@@ -307,7 +313,7 @@ def confines(divergence: Divergence) -> bool:
 def reference_of(prior: Array, divergence: Divergence) -> Array:
     """The eigenvalues under which rows are sized: the prior's, or their mean where it is not definite."""
     if divergence.indefinite_prior or (prior <= 0).any():
-        return np.full(len(prior), np.abs(prior).mean() or 1.0)
+        return np.full(len(prior), np.abs(prior).sum() / len(prior) or 1.0)
     return prior
 
 
@@ -316,7 +322,7 @@ def open_bounds(z: Array, basis: Array | None, reference: Array, whole: Array | 
     inside = z if basis is None else z @ basis
     distances = np.square(inside) @ reference
     if basis is not None or whole is not None:
-        whole = np.linalg.norm(z, axis=1) if whole is None else whole
+        whole = lengths(z) if whole is None else whole
         distances = distances[~is_rounding(inside, whole, z.shape[1])]
     if (found := of_sample(distances, NO_MARGIN)) is None:
         raise ValueError(ALL_EQUAL)
@@ -325,9 +331,11 @@ def open_bounds(z: Array, basis: Array | None, reference: Array, whole: Array | 
 
 def lost_rows(relations: NDArray[np.int8], bounds: Array, sizes: Array) -> Mask:
     """Rows whose value is zero for every M in the range of the prior, and that do not allow it."""
-    forbids_zero = np.where(relations < 0, bounds < 0, bounds > 0)
-    forbids_zero |= (relations == 0) & (bounds != 0)
-    lost: Mask = (sizes == 0) & forbids_zero
+    lost: Mask = sizes == 0
+    if lost.any():
+        forbids_zero = np.where(relations < 0, bounds < 0, bounds > 0)
+        forbids_zero |= (relations == 0) & (bounds != 0)
+        lost &= forbids_zero
     return lost
 
 
@@ -347,13 +355,14 @@ def refuse_incomparable(
 ) -> None:
     """Refuse rows beside which, in double precision, prior and divergence are nothing."""
     relations, definite, sizes, bounds, penalties = given
-    rows = sizes > 0
-    ratio = np.abs(bounds) / np.where(rows, sizes, 1.0)
-    limits = definite & (bounds > 0) & (relations <= 0)
-    small = limits & (ratio < 1 / LARGEST_CHANGE)
-    far = np.flatnonzero(rows & ((ratio > LARGEST_CHANGE) | small))
-    if far.size:
-        row = int(far[0])
+    rows, magnitudes = sizes > 0, np.abs(bounds)
+    ratio = magnitudes / sizes
+    is_large = ratio > LARGEST_CHANGE
+    far = rows & (is_large | (ratio < 1 / LARGEST_CHANGE))
+    if far.any():  # a small bound asks for much only where it limits a square
+        far &= is_large | (definite & (bounds > 0) & (relations <= 0))
+    if far.any():
+        row = int(far.argmax())
         raise RowsError(
             [stated(row)],
             after=f": its bound is {ratio[row]:.0e} times its size under the prior, and double precision "
@@ -363,19 +372,18 @@ def refuse_incomparable(
     degree = divergence.degree
     if degree is None:
         return
-    unit = float(np.mean(np.abs(reference)))
+    unit = float(np.abs(reference).sum() / len(reference))
     objective = len(reference) * np.float64(unit) ** degree
     soft = rows & np.isfinite(penalties)
-    scale = np.maximum(sizes, np.where(rows, np.abs(bounds), 0.0))
-    cost = penalties * scale**degree
-    wrong = np.flatnonzero(soft & ~((cost > _SMALLEST) & (cost < _COMPARABLE * objective)))
+    cost = penalties * np.maximum(sizes, magnitudes) ** degree
+    wrong = soft & ~((cost > _SMALLEST) & (cost < _COMPARABLE * objective))
     if not (_SMALLEST < objective < 1 / _SMALLEST):
         raise ValueError(
             f"the eigenvalues of the prior are about {unit:.0e}, so that {type(divergence).__name__} is "
             f"out of the range of double precision; rescale prior and bounds"
         )
-    if wrong.size:
-        row = int(wrong[0])
+    if wrong.any():
+        row = int(wrong.argmax())
         raise RowsError(
             [stated(row)],
             after=f": with the penalty {penalties[row]:.3g} its slack costs about {cost[row]:.0e}, where the "
@@ -385,5 +393,6 @@ def refuse_incomparable(
 
 
 def _refuse_negative(values: Array, name: str) -> None:
-    if values.min(initial=0.0) < -_NEGATIVE_TOLERANCE * np.abs(values).max(initial=0.0):
+    lowest = values.min(initial=0.0)
+    if lowest < 0 and lowest < -_NEGATIVE_TOLERANCE * np.abs(values).max():
         raise ValueError(f"{name} must be positive semidefinite, but has the eigenvalue {values.min():.6g}")

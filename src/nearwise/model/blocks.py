@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate
-from typing import TYPE_CHECKING
+from itertools import accumulate, chain
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,9 +20,12 @@ from nearwise._common.markup import fact_table, listing
 from nearwise._common.reading import Ids
 from nearwise._common.types import Array, Index, Mask
 from nearwise.model.kinds import KINDS
-from nearwise.model.kinds.kind import Names
+from nearwise.model.kinds.kind import Kind, Names, RowsOfKind
+from nearwise.model.matrices import Linear
 from nearwise.model.relations import SYMBOLS
 from nearwise.model.rows import Rows
+
+T = TypeVar("T", bound=np.generic)
 
 _SHOWN = 5  # rows of a list in a notebook
 
@@ -90,7 +93,7 @@ class Constraints:
     blocks: tuple[Block, ...] = ()
 
     def __len__(self) -> int:
-        return self._starts[-1]
+        return sum([len(block.bounds) for block in self.blocks])
 
     if not TYPE_CHECKING:
 
@@ -127,7 +130,7 @@ class Constraints:
     @property
     def is_stored(self) -> bool:
         """Whether some rows are in files."""
-        return any(block.is_stored for block in self.blocks)
+        return any([isinstance(block.ids, Stored) for block in self.blocks])
 
     def refuse_stored(self, who: str) -> None:
         """An error where some are in files, given to who needs them in memory."""
@@ -149,8 +152,8 @@ class Constraints:
     @property
     def relations(self) -> NDArray[np.int8]:
         """-1 for "<=", +1 for ">=", 0 for "==", one per row."""
-        signs = np.array([block.relation for block in self.blocks], dtype=np.int8)
-        return np.repeat(signs, [len(block.bounds) for block in self.blocks])
+        blocks = self.blocks
+        return _per_row(np.array([block.relation for block in blocks], dtype=np.int8), blocks)
 
     @property
     def bounds(self) -> Array:
@@ -160,9 +163,15 @@ class Constraints:
     @property
     def weights(self) -> Array:
         """How much a violation of every row counts; 1 unless the user says else."""
-        if all(block.weights is None for block in self.blocks):
-            return np.ones(len(self))
-        return np.concatenate([np.empty(0), *(block.counts for block in self.blocks)])
+        return np.ones(len(self)) if (given := self.given_weights) is None else given
+
+    @property
+    def given_weights(self) -> Array | None:
+        """The same; None where all are 1 because the user does not say else."""
+        blocks = self.blocks
+        if all([block.weights is None for block in blocks]):
+            return None
+        return np.concatenate([block.counts for block in blocks])
 
     def describe(self, row: int) -> str:
         """One constraint as text, as in `row 3: d(12, 57) <= 0.25`."""
@@ -170,7 +179,7 @@ class Constraints:
 
     def stated(self, row: int, bound: float | None = None) -> Stated:
         """One constraint alone; `bound` fills one that is open."""
-        if not 0 <= row < len(self):
+        if not 0 <= row < self._starts[-1]:
             raise IndexError(f"there is no row {row} in {self!r}")
         number = bisect_right(self._starts, row) - 1
         block, place = self.blocks[number], row - self._starts[number]
@@ -215,6 +224,14 @@ class Constraints:
             resolved.append(block if is_numbered else self._resolved(block, find, first, place, n_objects))
             first += len(block)
         return tuple(resolved)
+
+    def merged(self, n_objects: int, sample_ids: ArrayLike | None = None) -> list[Merged]:
+        """The rows of all blocks by kind, with row numbers of the data as in `resolve`."""
+        if sample_ids is None:
+            found = merged(self.blocks)
+            if _have_row_numbers(found, n_objects):
+                return found
+        return merged(self.resolve(n_objects, sample_ids))
 
     def _resolved(
         self, block: Block, find: Callable[[Ids], Index], first: int, place: str, n_objects: int
@@ -274,18 +291,70 @@ class Constraints:
         return restricted, len(self) - len(restricted)
 
 
-def _have_row_numbers(blocks: tuple[Block, ...], n: int) -> bool:
+@dataclass(frozen=True, eq=False, slots=True)
+class Merged:
+    """The rows of some blocks of one kind together; `ids` and `matrices` as in `Rows`.
+
+    Attributes
+    ----------
+    of_kind : their kind
+    rows : their numbers among the rows of all blocks
+    """
+
+    of_kind: Kind
+    ids: Ids | None
+    matrices: tuple[Linear, ...]
+    rows: Index
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+Bindable = tuple[Block, ...] | list[Merged]  # resolved constraints, or these by kind
+
+
+def merged(blocks: tuple[Block, ...]) -> list[Merged]:
+    """The rows of blocks in memory by kind, of which there may be many blocks.
+
+    Blocks of matrices on other objects than all of them stay alone.
+    """
+    groups: dict[str | int, list[Block]] = {}
+    numbers: dict[str | int, int] = {}
+    group_of: list[int] = []
+    for place, block in enumerate(blocks):
+        key = place if block.matrices and block.ids is not None else block.kind
+        if key not in groups:
+            numbers[key], groups[key] = len(groups), []
+        groups[key].append(block)
+        group_of.append(numbers[key])
+    of_row = _per_row(np.array(group_of, dtype=np.int64), blocks)
+    found = []
+    for number, members in enumerate(groups.values()):
+        block, rows = members[0], (of_row == number).nonzero()[0]
+        ids, matrices = block.ids, block.matrices
+        if len(members) > 1:
+            ids = None if ids is None else np.concatenate([member.ids for member in members])
+            matrices = tuple(chain.from_iterable([member.matrices for member in members])) if matrices else ()
+        found.append(Merged(block.of_kind, ids, matrices, rows))
+    return found
+
+
+def _per_row(of_block: NDArray[T], blocks: tuple[Block, ...]) -> NDArray[T]:
+    """What is told of every block, for every row."""
+    counts = [len(block.bounds) for block in blocks]
+    return of_block if counts == [1] * len(counts) else of_block.repeat(counts)
+
+
+def _have_row_numbers(blocks: Sequence[RowsOfKind], n: int) -> bool:
     """Whether the ids of blocks are row numbers of n objects, or their matrices about all n."""
-    named = [np.empty(0, np.int64)]
     for block in blocks:
         ids = block.ids
         if ids is None:
-            known = block.matrices[0].size == n
+            known = all([matrix.size == n for matrix in block.matrices])
         elif isinstance(ids, Stored):
             known = ids.span is not None and ids.span[0] >= 0 and ids.span[1] < n
-        else:
-            known = ids.dtype == np.int64 and not block.of_kind.shares_objects
-            named.append(ids.ravel())
+        else:  # a list is that of objects which rows share; as unsigned numbers, negative ones are large
+            known = ids.ndim == 2 and ids.dtype == np.int64 and ids.view(np.uint64).max(initial=0) < n
         if not known:
             return False
-    return bool(np.concatenate(named).view(np.uint64).max(initial=0) < n)  # as which negative ones are large
+    return True

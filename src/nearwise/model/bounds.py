@@ -111,10 +111,8 @@ def around(threshold: Array, learned: Array, margin: float = MARGIN) -> tuple[Ar
 def sampled_pairs(n: int) -> Index:
     """Pairs of n objects, (m, 2): all of them where they are few, else always the same random ones."""
     if n * (n - 1) // 2 <= _SAMPLED_PAIRS:
-        later = np.arange(n)[::-1]  # objects than each, which it is paired with
-        first = np.arange(n).repeat(later)
-        start = np.cumsum(later) - later
-        return np.stack([first, np.arange(len(first)) - start[first] + first + 1], axis=1)
+        objects = np.arange(n)
+        return np.ascontiguousarray(np.argwhere(objects[:, None] < objects))
     drawn = np.random.default_rng(0).integers(0, n, (2, _SAMPLED_PAIRS))
     return np.ascontiguousarray(drawn[:, drawn[0] != drawn[1]].T)
 

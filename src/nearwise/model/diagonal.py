@@ -94,7 +94,7 @@ class DiagonalProblem:
 
     def with_penalty(self, penalty: float) -> DiagonalProblem:
         """The same problem at another penalty."""
-        return replace(self, losses=self._bound.losses(penalty))
+        return replace(self, losses=self._bound.losses(binding.checked_penalty(penalty, self.constraints)))
 
     @cached_property
     def unit(self) -> float:
@@ -205,18 +205,20 @@ def diagonal_problem(
         stays 0.
     penalty : gamma > 0 of soft constraints, as in `Problem`
     """
-    binding.check_arguments(constraints, divergence, penalty)
+    gamma = binding.check_arguments(constraints, divergence, penalty)
     weights = np.ones(features.shape[1]) if prior is None else prior
     reference = binding.reference_of(weights, divergence) if divergence.indefinite_prior else weights
     measured, sizes = bind_diagonal(features, constraints, reference)
-    lost = binding.lost_rows(constraints.relations, constraints.bounds, sizes)
+    relations, bounds = constraints.relations, constraints.bounds
+    lost = binding.lost_rows(relations, bounds, sizes)
     rows: Any = measured  # of which a bound problem asks only what is definite
+    whole = binding.reference_of(weights, divergence)
     bound = _Bound(
-        features, constraints, divergence, weights, None, rows, sizes, constraints.bounds, lost, None
+        features, constraints, divergence, weights, None, rows, sizes, whole, relations, bounds, lost, None
     )
     bound.tell_of_lost()
     return DiagonalProblem(
-        divergence, weights[measured.columns], len(weights), measured, bound.losses(penalty), bound
+        divergence, weights[measured.columns], len(weights), measured, bound.losses(gamma), bound
     )
 
 

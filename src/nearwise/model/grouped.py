@@ -43,7 +43,7 @@ def bind_in_groups(
     # a row costs what it costs a whole matrix, unless all of it lies between groups
     measured = measurements.sizes(binding.reference_of(values, divergence)) > 0
     sizes = np.where(measured, bound.sizes, 0.0)
-    lost = binding.lost_rows(constraints.relations, bound.bounds, sizes)
+    lost = binding.lost_rows(bound.relations, bound.bounds, sizes)
     return replace(bound, measurements=measurements, sizes=sizes, lost=lost, groups=labels)
 
 

@@ -173,6 +173,11 @@ def sum_by(index: Index, values: Array, n: int) -> Array:
     return np.asarray(np.bincount(index, values, n), dtype=np.float64)
 
 
+def turned(vectors: Array, T: Array) -> Array:
+    """Vectors T^T x, for a matrix T or the diagonal of one."""
+    return np.asarray(vectors * T if T.ndim == 1 else vectors @ T)
+
+
 def _of_squares(F: NDArray[Any], atoms: Atoms, weights: Array, large: bool) -> Array:
     """sum_t w_t x_t x_t^T over the differences of positive weight."""
     chosen = np.flatnonzero(~(weights <= 0))  # and over what is not a number

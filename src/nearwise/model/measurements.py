@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from nearwise._common.types import Array, Index, Mask
 from nearwise.model.atoms import Atoms, SignedSquares, constraint_atoms
-from nearwise.model.blocks import Block
+from nearwise.model.blocks import Bindable
 from nearwise.model.local import (
     SINGLE,
     LocalAtoms,
@@ -26,7 +26,9 @@ from nearwise.model.local import (
     in_blocks,
     sum_by,
     sum_of_atoms,
+    turned,
 )
+from nearwise.model.sizes import size_of_both_signs
 
 _BLOCK = 1 << 17  # numbers in a block of gathered rows: small enough to stay in the cache
 _TRIED, _ROUGH = 1000, 1e-4  # differences tried in single precision, and the error that they may have
@@ -176,7 +178,7 @@ class InMemory:
 
     def _written_out(self) -> tuple[Array, Array]:
         atoms, d = self.atoms, self.atoms.n_differences
-        x, y = self.features[atoms.first], self.features[atoms.second]
+        x, y = self.features.take(atoms.first, axis=0), self.features.take(atoms.second, axis=0)
         x[:d] -= y[:d]
         if d == len(x) or (atoms.first[d:] == atoms.second[d:]).all():
             return x, x
@@ -243,13 +245,13 @@ class InMemory:
         """Those of M' where M = T M' T^T, for a matrix T or the diagonal of one; offsets in another unit."""
         offsets = None if self.offsets is None else self.offsets / unit
         if (vectors := self.vectors) is None:
-            features = _turned(self.features, T)
+            features = turned(self.features, T)
             workspace = np.empty_like(features) if own_workspace else None
             return InMemory(features, self.atoms, workspace, offsets)
-        moved = InMemory(_turned(self.features, T), self.atoms, None, offsets)
-        x = _turned(vectors[0], T)
+        moved = InMemory(turned(self.features, T), self.atoms, None, offsets)
+        x = turned(vectors[0], T)
         # as they would be written out, but for digits that differences lose
-        moved.__dict__["vectors"] = x, x if vectors[1] is vectors[0] else _turned(vectors[1], T)
+        moved.__dict__["vectors"] = x, x if vectors[1] is vectors[0] else turned(vectors[1], T)
         return moved
 
     def in_single_precision(self) -> InMemory | None:
@@ -295,28 +297,15 @@ class InMemory:
         the sum of these over the blocks of M where it has blocks, and for a general A the sum of the
         magnitudes of the eigenvalues of M^1/2 A M^1/2.
         """
-        H = self.features if (diagonal == 1).all() else self.features * np.sqrt(diagonal)
-        atoms, sizes = self.atoms, self._parts(H)
-        if not len(atoms.general):
-            return sizes
-        in_row = np.bincount(atoms.row, minlength=self.n_rows)
-        by_row, start = np.argsort(atoms.row, kind="stable"), np.cumsum(in_row) - in_row
-        counts = in_row[atoms.general]
-        for count in sorted({*counts.tolist()} - {0, 1}):
-            general = atoms.general[counts == count]
-            step = 1 + _BLOCK // max(count, self.rank) ** 2
-            for rows in (general[low : low + step] for low in range(0, len(general), step)):
-                chosen = by_row[start[rows][:, None] + np.arange(count)]
-                X = H[atoms.first[chosen]].swapaxes(1, 2)
-                core = (X * atoms.coefficient[chosen][:, None]) @ X.swapaxes(1, 2)
-                finite = np.isfinite(core).all(axis=(1, 2))
-                sizes[rows] = np.inf
-                sizes[rows[finite]] = np.abs(np.linalg.eigvalsh(core[finite])).sum(axis=1)
+        root = np.sqrt(diagonal)
+        sizes = self._parts(root)
+        if len(self.atoms.general):
+            size_of_both_signs(sizes, self.features, self.atoms, root)
         return sizes
 
     def parts_of_factor(self, B: Array) -> Array:
         """What the magnitudes of the parts of <A_i, B B^T> add up to: rounding errors are relative to it."""
-        return self._parts(self.features @ B)
+        return self._parts(B)
 
     @cached_property
     def sizes_before_differences(self) -> Array:
@@ -329,14 +318,19 @@ class InMemory:
     def _large(self) -> bool:
         return len(self.atoms.first) * self.features.shape[1] >= _COMPILED
 
-    def _parts(self, H: Array) -> Array:
-        """`parts_of_factor`, where H holds F B."""
+    def _parts(self, T: Array) -> Array:
+        """`parts_of_factor` for a matrix T or the diagonal of one."""
         atoms, d = self.atoms, self.atoms.n_differences
-        parts = np.empty(len(atoms.first))
-        parts[:d] = self._distances(H)
-        if d < len(parts):
+        if (vectors := self.vectors) is None:
+            H = turned(self.features, T)
             norm = np.sqrt(np.einsum("ij,ij->i", H, H))
-            parts[d:] = norm[atoms.first[d:]] * norm[atoms.second[d:]]
+            parts = np.concatenate([self._distances(H), norm[atoms.first[d:]] * norm[atoms.second[d:]]])
+        else:
+            x = turned(vectors[0], T)
+            parts = np.einsum("ij,ij->i", x, x)
+            if vectors[1] is not vectors[0]:
+                y = turned(vectors[1], T)
+                parts = np.sqrt(parts) * np.sqrt(np.einsum("ij,ij->i", y, y))
         return sum_by(atoms.row, np.abs(atoms.coefficient) * parts, self.n_rows)
 
     def _values(self, left: Array, right: Array) -> Array:
@@ -372,10 +366,10 @@ class InMemory:
             block = slice(begin, min(begin + step, high))
             i, j = atoms.first[block], atoms.second[block]
             if difference:
-                a = left[i] - left[j]
-                b = a if left is right else right[i] - right[j]
+                a = left.take(i, axis=0) - left.take(j, axis=0)
+                b = a if left is right else right.take(i, axis=0) - right.take(j, axis=0)
             else:
-                a, b = left[i], right[j]
+                a, b = left.take(i, axis=0), right.take(j, axis=0)
             np.einsum("ij,ij->i", a, b, out=out[block.start - low : block.stop - low])
         return out
 
@@ -384,11 +378,6 @@ class InMemory:
         F, large = self.features, self._large and out.size >= _COMPILED // 2
         in_blocks(len(first), lambda b: fill_differences(F, first[b], second[b], out[b], large), large)
         return out
-
-
-def _turned(vectors: Array, T: Array) -> Array:
-    """Vectors T^T x, for a matrix T or the diagonal of one."""
-    return np.asarray(vectors * T if T.ndim == 1 else vectors @ T)
 
 
 def in_memory(measurements: Measurements, solver: str) -> InMemory:
@@ -402,7 +391,7 @@ def in_memory(measurements: Measurements, solver: str) -> InMemory:
 
 
 def bind(
-    blocks: tuple[Block, ...], features: Array, basis: Array | None = None, scale: Array | None = None
+    blocks: Bindable, features: Array, basis: Array | None = None, scale: Array | None = None
 ) -> InMemory:
     """The measurements of resolved constraint blocks. Objects without a constraint are left out.
 

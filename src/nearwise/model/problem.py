@@ -80,7 +80,8 @@ class Problem:
         groups: ArrayLike | None = None,
     ) -> None:
         divergence = LogDet() if divergence is None else divergence
-        binding.check_arguments(constraints, divergence, penalty, in_files=groups is None and fixed is None)
+        may_be_in_files = groups is None and fixed is None
+        gamma = binding.check_arguments(constraints, divergence, penalty, may_be_in_files)
         vectors = vectors_of(features)
         if vectors is None and constraints.is_stored:
             single = isinstance(features, np.ndarray) and features.dtype == np.float32 and features.ndim == 2
@@ -94,12 +95,12 @@ class Problem:
             bound = binding.bind_problem(features, constraints, divergence, prior, sample_ids, fixed)
         else:
             bound = bind_in_blocks(vectors, constraints, divergence, prior, sample_ids, fixed)
-        self._take(bound, penalty)
+        self._take(bound, gamma)
         bound.tell_of_lost()
 
-    def _take(self, bound: binding.BoundProblem | BoundInBlocks, penalty: ArrayLike) -> None:
+    def _take(self, bound: binding.BoundProblem | BoundInBlocks, gamma: Array) -> None:
         # in pieces, both have what the solvers of a formulation in pieces use
-        losses: Any = bound.losses(penalty)
+        losses: Any = bound.losses(gamma)
         measurements: Any = bound.measurements
         for name, value in (
             ("features", bound.features),
@@ -114,7 +115,7 @@ class Problem:
     def with_penalty(self, penalty: ArrayLike) -> Problem:
         """The same problem at another penalty; nothing is read, checked or bound again."""
         problem = Problem.__new__(Problem)
-        problem._take(self._bound, penalty)
+        problem._take(self._bound, binding.checked_penalty(penalty, self.constraints))
         return problem
 
     def keeping(self, passes: MutableMapping[str, Kept]) -> Problem:
@@ -127,7 +128,7 @@ class Problem:
         losses: Any = self.formulation.losses
         problem = Problem.__new__(Problem)
         bound = replace(self._bound, measurements=replace(self._bound.measurements, passes=passes))
-        problem._take(bound, losses.terms.penalty)
+        problem._take(bound, np.asarray(losses.terms.penalty))
         return problem
 
     @classmethod
@@ -148,10 +149,10 @@ class Problem:
         space, so that the learned kernel may leave the range of K0 (KSD09 6.5); its unit is K0's.
         """
         divergence = LogDet() if divergence is None else divergence
-        binding.check_arguments(constraints, divergence, penalty)
+        gamma = binding.check_arguments(constraints, divergence, penalty)
         bound = binding.bind_kernel(K0, constraints, divergence, sample_ids, widening)
         problem = cls.__new__(cls)
-        problem._take(bound, penalty)
+        problem._take(bound, gamma)
         bound.tell_of_lost()
         return problem
 
@@ -171,10 +172,10 @@ class Problem:
         identity: for LogDet that is the same, for others it is not.)
         """
         divergence = LogDet() if divergence is None else divergence
-        binding.check_arguments(constraints, divergence, penalty)
+        gamma = binding.check_arguments(constraints, divergence, penalty)
         bound = binding.bind_factor(G, constraints, divergence, sample_ids)
         problem = cls.__new__(cls)
-        problem._take(bound, penalty)
+        problem._take(bound, gamma)
         bound.tell_of_lost()
         return problem
 

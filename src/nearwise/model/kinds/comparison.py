@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from nearwise._common.types import Array, Mask
-from nearwise.model.kinds.kind import Grade, Kind, Names, Part, rows_of, shown_pair
+from nearwise.model.kinds.kind import Grade, Kind, Names, Part, RowsOfKind, rows_of, shown_pair
 
 if TYPE_CHECKING:
     from nearwise.model.blocks import Block
@@ -22,11 +22,11 @@ class Comparison(Kind):
     plural: ClassVar[str] = "comparisons"
     n_distances: ClassVar[int] = 2
 
-    def atoms(self, block: Block, features: Array, sizes: Array | None) -> Part:
+    def atoms(self, block: RowsOfKind, features: Array, sizes: Array | None) -> Part:
         ids = rows_of(block)
-        first, second = np.concatenate([ids[:, 0], ids[:, 2]]), np.concatenate([ids[:, 1], ids[:, 3]])
-        row, plus = np.arange(len(ids)), np.ones(len(ids))
-        return Part(first, second, np.concatenate([plus, -plus]), np.concatenate([row, row]), True)
+        row, sign = np.arange(len(ids)), np.ones(2 * len(ids))
+        sign[len(ids) :] = -1.0
+        return Part(ids[:, ::2].T.ravel(), ids[:, 1::2].T.ravel(), sign, np.concatenate([row, row]), True)
 
     def text(self, block: Block, row: int, symbol: str, bound: float, names: Names) -> str:
         near, far = block.object_ids[row, :2], block.object_ids[row, 2:]

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nearwise._common.types import Array, Index, Mask
 
 if TYPE_CHECKING:
     from nearwise.model.blocks import Block
+    from nearwise.model.matrices import Linear
 
 Names = Callable[[Any], str]  # an id -> how it is written
+
+NO_ROWS = np.empty(0, np.int64)
 
 
 class Measure(Protocol):
@@ -27,8 +31,19 @@ class Measure(Protocol):
         """Their inner products."""
 
 
-@dataclass(frozen=True, eq=False)
-class Part:
+class RowsOfKind(Protocol):
+    """Rows of one kind whose objects are named by row number, as `Rows` documents them."""
+
+    @property
+    def ids(self) -> NDArray[Any] | None: ...
+
+    @property
+    def matrices(self) -> tuple[Linear, ...]: ...
+
+    def __len__(self) -> int: ...
+
+
+class Part(NamedTuple):
     """The atoms of one block: coefficient sym(x y^T) of two rows x, y, or of their difference with itself.
 
     Attributes
@@ -46,7 +61,7 @@ class Part:
     row: Index
     is_difference: bool
     vectors: Array | None = None
-    definite: Index = field(default_factory=lambda: np.empty(0, np.int64))
+    definite: Index = NO_ROWS
 
 
 @dataclass(frozen=True)
@@ -85,7 +100,7 @@ class Kind(ABC):
     shares_objects: ClassVar[bool] = False
 
     @abstractmethod
-    def atoms(self, block: Block, features: Array, sizes: Array | None) -> Part:
+    def atoms(self, block: RowsOfKind, features: Array, sizes: Array | None) -> Part:
         """The constraint matrices of a resolved block.
 
         `sizes` are those of the numbers that the features were computed from, one per object; None where the
@@ -116,7 +131,7 @@ class Kind(ABC):
         return definite
 
 
-def rows_of(block: Block) -> Index:
+def rows_of(block: RowsOfKind) -> Index:
     """The objects of every row of a resolved block."""
     assert block.ids is not None
     return np.asarray(block.ids, dtype=np.int64)

@@ -9,9 +9,10 @@ import numpy as np
 from scipy import sparse
 
 from nearwise._common.types import Array, Mask
+from nearwise.linalg.dense import eigenvalues, spectrum
 from nearwise.linalg.eigenpairs import eigenpairs
 from nearwise.linalg.pairs import Pair, product
-from nearwise.model.kinds.kind import Grade, Kind, Measure, Names, Part, bounded, by_relation
+from nearwise.model.kinds.kind import Grade, Kind, Measure, Names, Part, RowsOfKind, bounded, by_relation
 
 if TYPE_CHECKING:
     from nearwise.model.blocks import Block
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 _BOUNDS = Grade("linear constraints", "linear constraints that hold", "share")
 _MEASURED = Grade("linear constraints", "error of linear constraints", "error")
 _ROUNDING = 8 * np.finfo(float).eps
+_SMALL_ORDER = 16  # of a matrix whose eigenvalues take less time than what would make it smaller
 _SMALL = 100  # objects up to which a sparse matrix is written out
 _AT_ONCE = 1 << 20  # numbers in the matrices that are worked on together
-_NONE: Array = np.empty(0)
 _FEW_VECTORS = 3  # for each dimension of the features: so many are kept of a general matrix A
 _CANCELS = 0.1  # share of |A| |G| that is left of A G, below which sums are in twice the precision
 _IN_PAIRS = 300  # objects and columns up to which that is so
@@ -35,23 +36,25 @@ class LinearFunction(Kind):
     plural: ClassVar[str] = "linear"
     shares_objects: ClassVar[bool] = True
 
-    def atoms(self, block: Block, features: Array, sizes: Array | None) -> Part:
+    def atoms(self, block: RowsOfKind, features: Array, sizes: Array | None) -> Part:
         """A = sum_t weight_t u_t u_t^T, so G^T A G = sum_t weight_t (G^T u_t)(G^T u_t)^T."""
         assert sizes is not None
         G, sizes = (features, sizes) if block.ids is None else (features[block.ids], sizes[block.ids])
-        vectors, weights, rows = [np.empty((0, features.shape[1]))], [np.empty(0)], [np.empty(0, np.int64)]
+        vectors, weights = [np.empty((0, features.shape[1]))], [np.empty(0)]
+        counts: list[int] = []
         definite = []
         at_once = max(1, _AT_ONCE // max(G.shape) ** 2)
         for first in range(0, len(block), at_once):
-            for row, found in enumerate(_low_rank(block.matrices[first : first + at_once], G, sizes), first):
+            for found in _low_rank(block.matrices[first : first + at_once], G, sizes):
+                if found.is_definite:
+                    definite.append(len(counts))
                 vectors.append(found.vectors)
-                weights.append(found.signs)
-                rows.append(np.full(len(found.signs), row))
-                definite += [row] if found.is_definite else []
-        stacked, row_of = np.concatenate(vectors), np.concatenate(rows)
-        index = np.arange(len(stacked))
-        whole = np.array(definite, dtype=np.int64)
-        return Part(index, index, np.concatenate(weights), row_of, False, stacked, whole)
+                weights.append(found.weights)
+                counts.append(len(found.weights))
+        whole = np.concatenate(weights)
+        scaled = np.concatenate(vectors) * np.sqrt(np.abs(whole))[:, None]  # so that no square overflows
+        index, row = np.arange(len(whole)), np.arange(len(block)).repeat(counts)
+        return Part(index, index, np.sign(whole), row, False, scaled, np.array(definite, dtype=np.int64))
 
     def text(self, block: Block, row: int, symbol: str, bound: float, names: Names) -> str:
         return bounded(f"tr(A[{row}] X)", symbol, bound)
@@ -75,66 +78,60 @@ def _trace(A: Any, K: Array) -> float:
 
 
 class _Squares(NamedTuple):
-    """Vectors u_t and signs with G^T A G = sum_t sign_t u_t u_t^T, and whether that is semidefinite."""
+    """Vectors v_t and weights with G^T A G = sum_t weight_t v_t v_t^T, and whether that is semidefinite."""
 
     vectors: Array
-    signs: Array
+    weights: Array
     is_definite: bool
 
 
-class _Spectrum(NamedTuple):
-    """A as sum_t weight_t v_t v_t^T: rows v_t of G^T, None where these are many.
+class _Spectra(NamedTuple):
+    """Of every A vectors and weights, None where these are many; A G, and |A| times the objects' sizes."""
 
-    `core` has the eigenvalues of G^T A G other than zero, and is that matrix where there are no vectors.
-    Rounding of the features may change them by `noise`, and `cancels` says whether A G is a small sum of
-    large terms.
-    """
-
-    vectors: Array | None
-    weights: Array
-    core: Array
-    noise: float
-    cancels: bool
-
-
-class _Sizes(NamedTuple):
-    """What the features G of objects are measured by: their own lengths, and those before restriction."""
-
-    G: Array
-    before: Array
-
-    def noise(self, AG: Array, magnitude: Array) -> tuple[Array, Array]:
-        """Of matrices, from A G and |A| `before`: how far rounding of the features changes G^T A G.
-
-        That is to first order |G|^T |A G|. Also whether A G is what large terms leave when they cancel.
-        """
-        found = np.sqrt((AG * AG).sum(axis=-1)) @ self.before
-        unit = _ROUNDING * self.G.shape[1]
-        return unit * found, found < _CANCELS * (magnitude @ self.before)
+    found: list[tuple[Array, Array] | None]
+    AG: Array
+    magnitude: Array
 
 
 def _low_rank(matrices: tuple[Linear, ...], G: Array, sizes: Array) -> Iterator[_Squares]:
     """The squares of every A: those of A itself where it has few, since G^T A G loses the digits of small
     columns of G, else the eigenvectors of G^T A G. What is within rounding of the features counts as zero.
+
+    `sizes` are the lengths of the features before restriction.
     """
-    few = _FEW_VECTORS * G.shape[1]
-    for A, (vectors, weights, core, noise, cancels) in zip(
-        matrices, _spectra(matrices, _Sizes(G, sizes), few), strict=True
-    ):
-        in_pairs = cancels and max(G.shape) <= _IN_PAIRS
-        if in_pairs or vectors is None:
-            values, inside = eigenpairs(_core(A, G)) if in_pairs else np.linalg.eigh((core + core.T) / 2)
-            found = np.abs(values) > noise
-            vectors, weights = inside[:, found].T, values[found]
-            is_definite = bool((weights > 0).all())
+    found, AG, magnitude = _spectra(matrices, G, sizes)
+    total = np.sqrt((AG * AG).sum(axis=2)) @ sizes  # of |G|^T |A G|, to first order what rounding is of
+    noise = _ROUNDING * G.shape[1] * total
+    cancels = total < _CANCELS * (magnitude @ sizes)  # A G is a small sum of large terms
+    for t, squares in enumerate(found):
+        in_pairs = cancels[t] and max(G.shape) <= _IN_PAIRS
+        if in_pairs or squares is None:
+            values, inside = (
+                eigenpairs(_core(matrices[t], G)) if in_pairs else spectrum(_symmetric(G.T @ AG[t]))
+            )
+            kept = np.abs(values) > noise[t]
+            yield _Squares(inside[:, kept].T, values[kept], bool((values[kept] > 0).all()))
         else:
-            values = np.linalg.eigvalsh((core + core.T) / 2)
-            values = values[np.abs(values) > noise]
-            is_definite = bool((values > 0).all())
-            if not len(values):
-                vectors, weights = vectors[:0], weights[:0]
-        scaled = vectors * np.sqrt(np.abs(weights))[:, None]  # so that no square overflows
-        yield _Squares(np.ascontiguousarray(scaled), np.sign(weights), is_definite)
+            yield _graded(*squares, float(noise[t]))
+
+
+def _graded(vectors: Array, weights: Array, noise: float) -> _Squares:
+    """Squares with whether their sum is semidefinite; none, where all that is left of it is noise."""
+    k, n_positive = len(weights), int(np.count_nonzero(weights > 0))
+    # of squares of one sign the sum is semidefinite, and an eigenvalue at least the mean of their traces
+    if n_positive in (0, k) and np.abs(weights) @ np.einsum("ij,ij->i", vectors, vectors) > k * noise:
+        return _Squares(vectors, weights, n_positive > 0)
+    X = vectors.T
+    if 2 * k < len(X) > _SMALL_ORDER:  # then a matrix of order k is worth the factorisation
+        X = np.asarray(np.linalg.qr(X, mode="r"))
+    core = (X * weights) @ X.T
+    values = eigenvalues(_symmetric(core))
+    left = values[np.abs(values) > noise]
+    return (
+        _Squares(vectors, weights, bool((left > 0).all()))
+        if len(left)
+        else _Squares(vectors[:0], weights[:0], True)
+    )
 
 
 def _core(A: Linear, G: Array) -> Pair:
@@ -145,63 +142,39 @@ def _core(A: Linear, G: Array) -> Pair:
     return product(G.T, product(_dense(A), G))
 
 
-def _spectra(matrices: tuple[Linear, ...], sizes: _Sizes, few: int) -> list[_Spectrum]:
-    """Of every A on the objects that it is about; without vectors where these are many."""
-    G, before = sizes
-    found: list[_Spectrum | None] = [None] * len(matrices)
-    dense = []
+def _spectra(matrices: tuple[Linear, ...], G: Array, sizes: Array) -> _Spectra:
+    """Of every A on the objects that it is about."""
+    few = _FEW_VECTORS * G.shape[1]
+    found: list[tuple[Array, Array] | None] = [None] * len(matrices)
+    AG, magnitude = np.empty((len(matrices), *G.shape)), np.empty((len(matrices), len(G)))
     for t, A in enumerate(matrices):
         if A.factor is not None and A.weights is not None:
-            vectors, magnitude = A.factor.T @ G, np.abs(A.factor)
-            AG = A.factor @ (A.weights[:, None] * vectors)
-            noise = sizes.noise(AG, magnitude @ (np.abs(A.weights) * (before @ magnitude)))
-            found[t] = spectrum = next(_of_vectors(vectors[None], A.weights[None], *np.atleast_1d(*noise)))
-            if len(spectrum.weights) > few:
-                whole = (vectors.T * A.weights) @ vectors
-                found[t] = spectrum._replace(vectors=None, core=whole)
-        elif sparse.issparse(A.matrix) and A.size > _SMALL:
-            support, AG = np.unique(A.matrix.nonzero()[0]), A.matrix @ G
-            noise = sizes.noise(AG, abs(A.matrix) @ before)
-            if len(support) > few:
-                found[t] = _Spectrum(None, _NONE, G.T @ AG, float(noise[0]), bool(noise[1]))
-            else:
-                inside = A.matrix[support][:, support].toarray()
-                found[t] = next(_of_matrices(inside[None], G[support][None], *np.atleast_1d(*noise)))
-        else:
-            dense.append(t)
-    if dense:
-        stack = np.array([_dense(matrices[t]) for t in dense])
-        present = (stack != 0).any(axis=2)
-        count, AG = present.sum(axis=1), stack @ G
-        lost, cancels = sizes.noise(AG, np.abs(stack) @ before)
-        for size in sorted(set(count.tolist())):
-            of = np.flatnonzero(count == size)
-            if size > few:
-                for k in of:
-                    found[dense[k]] = _Spectrum(None, _NONE, G.T @ AG[k], float(lost[k]), bool(cancels[k]))
-                continue
-            place = np.nonzero(present[of])[1].reshape(len(of), size)
-            inside = stack[of[:, None, None], place[:, :, None], place[:, None, :]]
-            spectra = _of_matrices(inside, G[place], lost[of], cancels[of])
-            for k, spectrum in zip(of, spectra, strict=True):
-                found[dense[k]] = spectrum
-    return [spectrum for spectrum in found if spectrum is not None]
+            vectors, entries = A.factor.T @ G, np.abs(A.factor)
+            AG[t] = A.factor @ (A.weights[:, None] * vectors)
+            magnitude[t] = entries @ (np.abs(A.weights) * (sizes @ entries))
+            squares = _others_than_zero(vectors, A.weights)
+            found[t] = squares if len(squares[1]) <= few else None
+            continue
+        matrix: Any = A.matrix if A.size > _SMALL else _dense(A)
+        AG[t], magnitude[t] = matrix @ G, abs(matrix) @ sizes
+        is_sparse = sparse.issparse(matrix)
+        support = np.unique(matrix.nonzero()[0]) if is_sparse else matrix.any(axis=1).nonzero()[0]
+        if len(support) <= few:
+            inside = matrix if len(support) == len(G) else matrix[support][:, support]
+            weights, small = spectrum(inside.toarray() if is_sparse else inside)
+            found[t] = _others_than_zero(small.T @ G.take(support, axis=0), weights)
+    return _Spectra(found, AG, magnitude)
 
 
-def _of_matrices(inside: Array, G: Array, noise: Array, cancels: Array) -> Iterator[_Spectrum]:
-    """Of matrices of one order and the features of the objects that each is about."""
-    weights, small = np.linalg.eigh(inside)
-    return _of_vectors(small.swapaxes(1, 2) @ G, weights, noise, cancels)
+def _others_than_zero(vectors: Array, weights: Array) -> tuple[Array, Array]:
+    """Those of weights that are more than rounding errors of the largest."""
+    magnitudes = np.abs(weights)
+    used = magnitudes > _ROUNDING * len(weights) * magnitudes.max(initial=0.0)
+    return vectors[used], weights[used]
 
 
-def _of_vectors(vectors: Array, weights: Array, noise: Array, cancels: Array) -> Iterator[_Spectrum]:
-    """Of sums of equally many squares."""
-    R: Array = np.asarray(np.linalg.qr(vectors.swapaxes(1, 2), mode="r"))
-    cores = (R * weights[:, None]) @ R.swapaxes(1, 2)
-    sizes = np.abs(weights)
-    own = sizes > _ROUNDING * weights.shape[1] * sizes.max(axis=1, initial=0.0, keepdims=True)
-    for t, used in enumerate(own):
-        yield _Spectrum(vectors[t, used], weights[t, used], cores[t], float(noise[t]), bool(cancels[t]))
+def _symmetric(A: Array) -> Array:
+    return (A + A.T) / 2
 
 
 def _dense(A: Linear) -> Array:

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from nearwise._common.types import Array, Mask
-from nearwise.model.kinds.kind import Grade, Kind, Names, Part, bounded, by_relation, rows_of, shown_pair
+from nearwise.model.kinds.kind import (
+    Grade,
+    Kind,
+    Names,
+    Part,
+    RowsOfKind,
+    bounded,
+    by_relation,
+    rows_of,
+    shown_pair,
+)
 
 if TYPE_CHECKING:
     from nearwise.model.blocks import Block
@@ -22,7 +32,7 @@ class Similarity(Kind):
     name: ClassVar[str] = "similarity"
     plural: ClassVar[str] = "similarities"
 
-    def atoms(self, block: Block, features: Array, sizes: Array | None) -> Part:
+    def atoms(self, block: RowsOfKind, features: Array, sizes: Array | None) -> Part:
         ids = rows_of(block)
         return Part(ids[:, 0], ids[:, 1], np.ones(len(ids)), np.arange(len(ids)), False)
 
