@@ -25,7 +25,6 @@ _NOISE = 8.0  # times n eps: the relative size of what eigh, svd and the product
 _LARGEST_LEAKAGE = 1e-6  # the share outside a range that no ill-conditioning excuses
 _NEAR = 1.0 / 32.0  # relative difference of two numbers, up to which their divergence is summed as a series
 _LARGE_LOGARITHM = 700.0  # where x / y may have overflowed or lost digits
-_ATANH_SERIES = tuple(1.0 / k for k in range(3, 11, 2))
 
 
 class Divergence(Protocol):
@@ -188,12 +187,9 @@ class LogDet(SpectralDivergence):
         x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
         delta = np.asarray((x - y) / y)
         near = np.abs(delta) <= _NEAR
-        if (count := np.count_nonzero(near)) == near.size:
-            out = np.asarray(_minus_log1p(delta))
-        else:
-            out = np.asarray(delta - np.log(x / y))
-            if count:
-                out[near] = _minus_log1p(delta[near])
+        out = np.asarray(delta - np.log(x / y))
+        if np.count_nonzero(near):
+            out[near] = _minus_log1p(delta[near])
         if out.max(initial=0.0) < _LARGE_LOGARITHM and y.min(initial=1.0) > 0:
             return out
         out = np.where(near, out, delta - _log_ratio(x, y))
@@ -234,12 +230,9 @@ class VonNeumann(SpectralDivergence):
         x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
         delta = np.asarray((y - x) / x)
         near = np.abs(delta) <= _NEAR
-        if (count := np.count_nonzero(near)) == near.size:
-            out = np.asarray(x * _minus_log1p(delta))
-        else:
-            out = np.asarray(y - x + x * _log_ratio(x, y))
-            if count:
-                out[near] = np.broadcast_to(x, out.shape)[near] * _minus_log1p(delta[near])
+        out = np.asarray(y - x + x * _log_ratio(x, y))
+        if np.count_nonzero(near):
+            out[near] = np.broadcast_to(x, out.shape)[near] * _minus_log1p(delta[near])
         if x.min(initial=1.0) > 0 and y.min(initial=1.0) > 0 and math.isfinite(out.sum()):
             return out
         outside = (x <= 0) | (y <= 0) | np.isinf(x) | np.isinf(y)
@@ -373,10 +366,7 @@ def _minus_log1p(delta: Array) -> Array:
     """
     z = delta / (2.0 + delta)
     square = z * z
-    series = np.full_like(square, _ATANH_SERIES[-1])
-    for coefficient in _ATANH_SERIES[-2::-1]:
-        series *= square
-        series += coefficient
+    series = 1.0 / 3.0 + square * (1.0 / 5.0 + square * (1.0 / 7.0 + square / 9.0))
     return z * (delta - 2.0 * square * series)
 
 

@@ -123,7 +123,8 @@ class Formulation:
     def certificate(self, point: Iterate) -> Certificate:
         """Objective, dual bound, gap and violations at a point; names no constraint."""
         known, spectrum = point.distances, point.spectrum
-        if not known and spectrum is None and self._needs_spectrum:
+        by_entries = self.divergence.congruence_invariant or isinstance(self.divergence, Frobenius)
+        if not (known or spectrum or by_entries):
             spectrum = spectrum_of_factor(point.factor)
 
         def distance_to_mirror(share: float) -> float:
@@ -177,11 +178,6 @@ class Formulation:
         """What rounding of sum_i y_i A_i may change in the coordinates of M."""
         delta = _EPS * self.measurements.weight(point.dual, np.eye(len(self.prior)))
         return delta * float(np.vdot(point.factor, point.factor))
-
-    @property
-    def _needs_spectrum(self) -> bool:
-        """Whether distances are told by the eigenvectors of M."""
-        return not (self.divergence.congruence_invariant or isinstance(self.divergence, Frobenius))
 
     @cached_property
     def prior_gradient(self) -> Array:

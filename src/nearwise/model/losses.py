@@ -308,10 +308,6 @@ class Losses:
         return out
 
     @cached_property
-    def _is_quadratic(self) -> Mask:
-        return ~self.is_bregman & ~self.is_hard
-
-    @cached_property
     def _stiffness(self) -> Array:
         """penalty * curvature(s) * s^2 of the rows with quadratic loss, without overflow on the way."""
         out = np.zeros_like(self.bounds)
@@ -360,4 +356,4 @@ class Losses:
 
     @cached_property
     def _quadratic(self) -> Index:
-        return self._is_quadratic.nonzero()[0]
+        return (~(self.is_bregman | self.is_hard)).nonzero()[0]

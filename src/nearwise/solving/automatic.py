@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from nearwise._common.types import Array
-from nearwise.model.divergences import Divergence, Frobenius, LogDet, VonNeumann
+from nearwise.model.divergences import Frobenius, LogDet, VonNeumann
 from nearwise.model.formulation import Formulation, Iterate
 from nearwise.model.in_blocks import InBlocks
 from nearwise.model.loaded import loaded
@@ -18,7 +18,7 @@ from nearwise.solving.newton import Newton
 from nearwise.solving.projections import CyclicProjections
 from nearwise.solving.result import Record
 
-_KNOWN = LogDet, VonNeumann, Frobenius
+_KNOWN = LogDet, VonNeumann, Frobenius  # to the interior-point method
 _ROWS_PER_UNKNOWN = 10
 _FEW_ROWS = 1000
 _FIRST_CHECK = 4  # sweeps
@@ -109,7 +109,7 @@ def stages(form: Formulation, tol: float, start: Array | None = None) -> Iterato
         yield Stage("DualNewton", DualNewton(tol).iterates(form), note=note)
     newton = Stage("Newton", Newton().iterates(form, start), note=note)
     if not small:
-        if quick and isinstance(form.measurements, InMemory) and not _is_known(form.divergence):
+        if quick and isinstance(form.measurements, InMemory) and not isinstance(form.divergence, _KNOWN):
             yield Stage("DualNewton", DualNewton(tol).iterates(form))
             yield replace(newton, most=_UNTIL_PATIENT)
             patient = DualNewton(tol, is_patient=True)
@@ -122,18 +122,19 @@ def stages(form: Formulation, tol: float, start: Array | None = None) -> Iterato
             yield replace(stage, points=_measured_in_pieces(form, stage.points))
         return
     points = InteriorPoint(tol).points if quick else InteriorPoint(tol).iterates
-    interior = Stage("InteriorPoint", points(form), note=note)
     if form.losses.any_hard:
-        yield interior
+        yield Stage("InteriorPoint", points(form), note=note)
         yield replace(newton, most=_LAST_RESORT_IF_HARD)
-    else:
-        if start is None and _interior_pays(form):
-            yield replace(interior, most=_LOOKS)
-        yield replace(newton, most=_patience(form))
-        if not quick and _dual_is_smaller(form):
-            yield Stage("DualNewton", DualNewton(tol).iterates(form), note=note)
-        yield interior
-        yield replace(newton, most=_LAST_RESORT)
+        return
+    interior = None
+    if start is None and _interior_pays(form):
+        interior = Stage("InteriorPoint", points(form), note=note)
+        yield replace(interior, most=_LOOKS)
+    yield replace(newton, most=_patience(form))
+    if not quick and _dual_is_smaller(form):
+        yield Stage("DualNewton", DualNewton(tol).iterates(form), note=note)
+    yield interior or Stage("InteriorPoint", points(form), note=note)
+    yield replace(newton, most=_LAST_RESORT)
 
 
 def _is_slow(records: Sequence[Record], tol: float) -> bool:
@@ -151,13 +152,8 @@ def decides(form: Formulation) -> bool:
 
 
 def _is_small(form: Formulation) -> bool:
-    known = _is_known(form.divergence) and isinstance(form.measurements, (InMemory, InBlocks))
+    known = isinstance(form.divergence, _KNOWN) and isinstance(form.measurements, (InMemory, InBlocks))
     return known and len(form.prior) <= LARGEST_ORDER and _numbers(form) <= _WRITTEN_OUT
-
-
-def _is_known(divergence: Divergence) -> bool:
-    """To the interior-point method."""
-    return isinstance(divergence, _KNOWN)
 
 
 def _patience(form: Formulation) -> int:
