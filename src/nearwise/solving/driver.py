@@ -27,6 +27,7 @@ from nearwise.solving.reduction import Reduction, reduced
 from nearwise.solving.result import CONTRADICTION, Record, Result, Status
 
 _MAX_ITER = 1000  # unless a solver names another number
+_LARGEST_START = 1e75  # trace of a matrix to start from, in units of the prior, whose costs are finite
 _UNSEEN = 0.1  # of the tolerance: errors of values that a certificate need not know of
 _ENDS = {
     Status.SOLVED: "Solved within {tol:g}",
@@ -149,10 +150,16 @@ class _Run(Loop[Iterate, _Graded, Record]):
     def status(self, solver: Any, start: Array | None) -> Status:
         """How the run of a solver ends, or of those that suit the problem where it is None."""
         form = self.reduction.formulation
-        first = () if start is None else (self.reduction.lower(self.problem.lower(start)),)
+        first = () if start is None else self._measurable(start)
         if solver is None:
             return self.follow(self._in_stages(stages(form, self.tol, *first)))
         return self.follow(self._in_stages([Stage(type(solver).__name__, solver.iterates(form, *first))]))
+
+    @np.errstate(all="ignore")
+    def _measurable(self, start: Array) -> tuple[Array, ...]:
+        """The start after the reduction; none, so that a run begins at the prior, where its costs overflow."""
+        factor = self.reduction.lower(self.problem.lower(start))
+        return (factor,) if np.square(factor).sum() <= _LARGEST_START else ()
 
     def _in_stages(self, plan: Iterable[Stage]) -> Iterator[Iterate]:
         """The points of one stage after the other, each up to where it is slow or a factorisation fails."""
