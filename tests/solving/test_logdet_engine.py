@@ -201,13 +201,14 @@ def test_an_unreachable_bound_leaves_a_finite_matrix(factored: bool) -> None:
 
 @both_forms
 def test_rows_of_two_parallel_squares(factored: bool) -> None:
-    """On one feature a comparison is a multiple of M: what rounding makes of its second eigenvalue is none."""
+    """On one feature a comparison is a multiple of M: its second eigenvalue is rounding."""
     rng = np.random.default_rng(0)
     for _ in range(50):
         G = rng.normal(size=(6, 1))
         z = np.square(G - G.T)
         pairs = rng.permutation([(i, j) for i in range(6) for j in range(i)])[:8].reshape(4, 4)
-        pairs = np.where((z[tuple(pairs.T[:2])] < z[tuple(pairs.T[2:])])[:, None], pairs, np.roll(pairs, 2, 1))
+        near = z[tuple(pairs.T[:2])] < z[tuple(pairs.T[2:])]
+        pairs = np.where(near[:, None], pairs, np.roll(pairs, 2, axis=1))
         room = z[tuple(pairs.T[2:])] - z[tuple(pairs.T[:2])]
         target = rng.uniform(1.0, 3.0, 4)
         form = nw.Problem(G, c.closer(pairs, margin=target * room), penalty=math.inf).formulation

@@ -157,7 +157,7 @@ class _Run(Loop[Iterate, _Graded, Record]):
 
     @np.errstate(all="ignore")
     def _measurable(self, start: Array) -> tuple[Array, ...]:
-        """The start after the reduction; none, so that a run begins at the prior, where its costs overflow."""
+        """The start after the reduction; none where its costs overflow, so that a run begins at the prior."""
         factor = self.reduction.lower(self.problem.lower(start))
         return (factor,) if np.square(factor).sum() <= _LARGEST_START else ()
 
@@ -303,7 +303,7 @@ class _Run(Loop[Iterate, _Graded, Record]):
         if proof is None:
             return False
         check = self.problem.formulation.check_infeasibility(proof)
-        return check.valid and (self.recheck is None or self.recheck.confirms(proof, check.bound))
+        return check.valid and (self.recheck is None or self.recheck.confirms(proof, check))
 
     def _stated(self) -> _Graded:
         """The best point with the best multipliers."""

@@ -285,8 +285,8 @@ def _bracketed_root(
 def pair_eigenvalues(c: float, d: float, a: float, b: float, g: float, out: Array) -> None:
     """The eigenvalues of c w w^T + d v v^T, where a = |w|^2, b = |v|^2 and g = w^T v.
 
-    Of vectors that are parallel to rounding one is zero: a tiny one would be a pole of the value far away, and
-    a bound that no step can reach would be sought there.
+    Of vectors that are parallel to rounding one is zero: a tiny one would be a far pole of the value, and the
+    step to the bound would be sought there.
     """
     half = 0.5 * (c * a + d * b)
     area = a * b - g * g
