@@ -234,7 +234,7 @@ class _Run:
         for _ in range(_MOST_CHANGES):
             d = np.where(held, -y, 0.0)
             loose = np.flatnonzero(~held)
-            if len(loose) == len(g):
+            if 0 < len(loose) == len(g):
                 _, d, failed = lapack.dposv(H, -g, lower=1)
             elif len(loose):
                 moved = -(g + H @ d) if d.any() else -g

@@ -121,6 +121,9 @@ def _low_rank(matrices: tuple[Linear, ...], G: Array, sizes: Array) -> Iterator[
     for A, (vectors, weights, core, noise, cancels) in zip(
         matrices, _spectra(matrices, _Sizes(G, sizes), few), strict=True
     ):
+        if not (np.isfinite(core).all() and np.isfinite(noise)):
+            yield _Squares(np.full((1, G.shape[1]), np.inf), np.ones(1), False)  # which is refused by row
+            continue
         in_pairs = cancels and max(G.shape) <= _IN_PAIRS
         if in_pairs or vectors is None:
             values, inside = eigenpairs(_core(A, G)) if in_pairs else np.linalg.eigh((core + core.T) / 2)
