@@ -251,16 +251,18 @@ class _Run(Loop[Iterate, _Graded, Record]):
         return replace(grade, primal=primal, dual=dual, gap=form.relative_gap(primal - dual, primal))
 
     @np.errstate(all="ignore")
-    def _certified(self, point: Iterate) -> _Graded:
+    def _certified(self, point: Iterate, is_last: bool = False) -> _Graded:
         """A point with the certificate of the problem as it was stated.
 
         That is computed in twice the precision where double precision is too little and the problem small,
-        and then multipliers may get smaller; a large one has no bound there.
+        and then multipliers may get smaller; a large one has no bound there. Of points on the way that are
+        far from feasible the bound does not matter.
         """
         form, scale = self.reduction.formulation, self.reduction.dual_scale
         stated = self.problem.point(self._lifted(point), point.dual * scale)
         found = self.problem.formulation.certificate(stated)
-        if found.hard_violation > 10 * self.tol or not np.isfinite(found.primal):
+        is_far = found.hard_violation > 10 * self.tol and not is_last
+        if is_far or not np.isfinite(found.primal):
             return _Graded(point, found, stated)
         lost = self.recheck is not None and found.gap > self.tol and form.is_blurred(point)
         lost = lost or form.is_lost_to_rounding(point, point.dual, found.primal / self.unit, self.tol)
@@ -305,13 +307,13 @@ class _Run(Loop[Iterate, _Graded, Record]):
         check = self.problem.formulation.check_infeasibility(proof)
         return check.valid and (self.recheck is None or self.recheck.confirms(proof, check))
 
-    def _stated(self) -> _Graded:
+    def _stated(self, is_last: bool = False) -> _Graded:
         """The best point with the best multipliers."""
         assert self.best is not None
         assert self.bound is not None
-        if self.best is self.bound and self.best.stated is not None:
+        if self.best is self.bound and self.best.stated is not None and not is_last:
             return self.best
-        return self._certified(replace(self.best.point, dual=self.bound.point.dual))
+        return self._certified(replace(self.best.point, dual=self.bound.point.dual), is_last)
 
     @np.errstate(all="ignore")
     def result(self, status: Status) -> Result:
@@ -329,7 +331,8 @@ class _Run(Loop[Iterate, _Graded, Record]):
             assert stated is not None
             certificate = replace(problem.formulation.certificate(stated), dual=np.inf, gap=np.inf)
         else:
-            final = self._final if status is Status.SOLVED and self._final is not None else self._stated()
+            final = self._final if status is Status.SOLVED else None
+            final = final or self._stated(is_last=self.recheck is not None)
             certificate, stated = final.grade, final.stated
             assert stated is not None
             dual = stated.dual
