@@ -18,6 +18,7 @@ from scipy.linalg import lapack
 from nearwise._common.types import Array, Index, Mask
 from nearwise.model.divergences import Frobenius, LogDet, divided_differences
 from nearwise.model.formulation import Formulation, Iterate, bare_prior_point
+from nearwise.solving._looks import first_look, last_look, next_look
 from nearwise.solving._written import WrittenForm, WrittenRows
 
 _FAR, _NEARER = 1e11, 0.1  # a residual that is too large before the first step, and that times it after each
@@ -57,7 +58,7 @@ class DualNewton:
         yield bare_prior_point(form)
         rows = WrittenRows.of(form.measurements)
         run = _Run(WrittenForm(form.divergence, form.prior, rows, form.losses))
-        short, looks, far = 0, 0, _FAR
+        short, looks, far, worth = 0, 0, _FAR, first_look(self.tol)
         while looks < _LOOKS:
             length, far = run.advance(), _NEARER * far
             short = short + 1 if length < _SHORT else 0
@@ -67,9 +68,10 @@ class DualNewton:
             residual = run.residual
             if not length or short == _MOST_SHORT or residual > far:
                 return
-            if residual <= _GOOD * self.tol:
+            if residual <= _GOOD * worth:
                 yield run.point()
-                looks += 1
+                looks += worth <= last_look(self.tol)
+                worth = next_look(worth, self.tol)
 
 
 def polished(form: WrittenForm, y: Array, tol: float) -> Iterator[Iterate]:
