@@ -204,8 +204,7 @@ class Formulation:
             smallest, _ = _relative_smallest_eigenvalue(self.measurements, y)
             proven = smallest == 0 and bool(np.any(self.measurements.adjoint(y)))
             return InfeasibilityCheck(proven, smallest, 0.0, rows)
-        # what the last digits of features change in values of the usual size contradicts nothing
-        if not bound < -max(1e-9 * magnitude, self.proof_rounding * total):
+        if not bound < -1e-9 * magnitude:
             return InfeasibilityCheck(False, -np.inf, bound / max(magnitude, 1e-300), rows)
         smallest, noise = _relative_smallest_eigenvalue(self.measurements, y)
         # bounds may be small beside what they limit, as margins are: then 1e7 times them is not much

@@ -301,10 +301,13 @@ class _Run(Loop[Iterate, _Graded, Record]):
 
     def _is_contradiction(self, proof: Array | None) -> bool:
         """Whether multipliers prove infeasibility on the problem as it was stated; they are kept if so."""
-        self.ray = proof
+        self.ray, form = proof, self.problem.formulation
         if proof is None:
             return False
-        check = self.problem.formulation.check_infeasibility(proof)
+        check = form.check_infeasibility(proof)
+        is_met = self.best is not None and self.best.grade.hard_violation <= form.proof_rounding
+        if is_met and check.bound < 0:  # bounds that differ by what the last digits of features change
+            return False
         return check.valid and (self.recheck is None or self.recheck.confirms(proof, check))
 
     def _stated(self, is_last: bool = False) -> _Graded:

@@ -16,7 +16,7 @@ from nearwise._common.types import Array, Index
 from nearwise.linalg.loops.compiling import compiled
 
 _SHRINKING = 1e8  # by which one projection may divide a value at most; only unreachable bounds ask for more
-_PARALLEL = 4e-15  # squared sine of an angle that rounding leaves of parallel vectors
+_PARALLEL = 4e-15  # squared sine that rounding leaves of parallel vectors: a pole where no step may go
 _REFINEMENTS = 100  # of the step, at most: Newton takes a handful, bisection as many as there are bits
 
 _compiled = compiled(reassociate=True, error_model="python")
@@ -283,11 +283,7 @@ def _bracketed_root(
 
 @_compiled
 def pair_eigenvalues(c: float, d: float, a: float, b: float, g: float, out: Array) -> None:
-    """The eigenvalues of c w w^T + d v v^T, where a = |w|^2, b = |v|^2 and g = w^T v.
-
-    Of vectors that are parallel to rounding one is zero: a tiny one would be a far pole of the value, and the
-    step to the bound would be sought there.
-    """
+    """The eigenvalues of c w w^T + d v v^T, where a = |w|^2, b = |v|^2 and g = w^T v."""
     half = 0.5 * (c * a + d * b)
     area = a * b - g * g
     product = c * d * area if area > _PARALLEL * (a * b) else 0.0
