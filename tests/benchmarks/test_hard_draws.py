@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+import nearwise as nw
 from nearwise.benchmarks import _judge
-from nearwise.benchmarks._random_problems import named
+from nearwise.benchmarks._definition import Definition
+from nearwise.benchmarks._random_problems import Case, draw as drawn, named
 
 # what the answer was worth before, by seed and number; wild ones have a w, larger ones an l
 WRONG = {
@@ -48,6 +50,17 @@ HONEST = {  # whether they are decided is a matter of rounding, and of the proce
     "88101:104": "nearly dependent features: errors of values, small sums of large terms, closed the gap",
     "7772002:w271": "bounds whose squares overflow",
 }
+FALSE_BOUND = {  # of Newton's method, stopped far from feasible, before the bound was computed anew
+    "604:0": "6015 where the multipliers bound nothing",
+    "603:w38": "6e15, of rows that contradict each other",
+    "603:w228": "1e16, of the same",
+}
+
+
+def case_of(draw: str) -> Case:
+    seed, _, label = draw.partition(":")
+    family, number = named(label)
+    return drawn(int(seed), number, family)
 
 
 def run(draw: str) -> _judge.Outcome:
@@ -73,3 +86,35 @@ def test_what_cannot_be_certified_is_not_called_solved(draw: str) -> None:
     outcome = run(draw)
     assert not outcome.fault
     assert not outcome.warned
+
+
+@pytest.mark.parametrize("draw", FALSE_BOUND)
+def test_the_bound_of_a_run_that_was_stopped_holds(draw: str) -> None:
+    case = case_of(draw)
+    stopped = nw.solve(case.problem(), nw.solvers.Newton(), max_iter=30)
+    assert stopped.status in (nw.Status.LIMIT, nw.Status.STALLED)
+    exact = Definition(case)
+    truth = exact.certificate(exact.factor(stopped), stopped.dual)
+    assert stopped.certificate.dual <= float(truth.dual) + 1e-6 * abs(stopped.certificate.primal)
+
+
+@pytest.mark.parametrize("draw", ["521:34", "521:398", "521:41"])
+def test_a_tolerance_that_is_out_of_reach_costs_no_accuracy(draw: str) -> None:
+    """Points that meet 1e-9 are certified on the way to 1e-12; what rounding may do contradicts nothing."""
+    case = case_of(draw)
+    usual, tight = (nw.solve(case.problem(), tol=tol) for tol in (1e-6, 1e-12))
+    assert usual.status is nw.Status.SOLVED
+    assert tight.status in (nw.Status.SOLVED, nw.Status.STALLED)
+    assert tight.certificate.holds(1e-6)
+
+
+@pytest.mark.parametrize("draw", ["511:353", "511:18"])
+def test_a_loose_tolerance_takes_no_longer(draw: str) -> None:
+    """Points that only seem to be good are not certified again and again, until another method begins."""
+    case = case_of(draw)
+    usual = nw.solve(case.problem())
+    for tol in (1e-2, 1e-3):
+        loose = nw.solve(case.problem(), tol=tol)
+        assert loose.status is nw.Status.SOLVED
+        assert loose.solver == usual.solver
+        assert loose.n_iter <= usual.n_iter + 4

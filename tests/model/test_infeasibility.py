@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -146,7 +147,8 @@ def test_a_proof_by_linear_rows_must_hold_with_what_rounding_hides_of_them() -> 
     for second, expected in ((same, True), (other, False)):
         side = c.linear([same], 1.0, "<=") + c.linear([second], 2.0, ">=")
         problem = nw.Problem(G, side, nw.Frobenius(), penalty=np.inf)
-        assert Recheck(problem).confirms(y, -1 / 3) is expected
+        check = problem.formulation.check_infeasibility(y)
+        assert Recheck(problem).confirms(y, check) is expected
 
 
 def test_bounds_on_one_distance_contradict_each_other_whatever_the_others_are() -> None:
@@ -172,3 +174,31 @@ def test_a_proof_must_hold_along_a_column_in_a_much_smaller_unit() -> None:
     assert not nw.check_infeasibility(problem, [1.0, -1.0]).valid
     assert nw.check_infeasibility(nw.Problem(G[:, :1], side, penalty=math.inf), [1.0, -1.0]).valid
     assert nw.solve(problem).status is not nw.Status.INFEASIBLE
+
+
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: type(d).__name__)
+@pytest.mark.parametrize("difference", [1e-7, 1e-8, 1e-10, 1e-12])
+def test_margins_that_are_small_beside_the_distances_are_no_contradiction(
+    difference: float, divergence: nw.Divergence
+) -> None:
+    """On one feature M = larger meets the comparison, though S is only just below zero beside its parts."""
+    x = np.array([[0.0], [1.0], [1.0 + difference]])
+    for larger in (2.0, 1e3, 1e6, 1e9):
+        side = c.closer([(0, 1, 2)], margin=larger * (x[2, 0] ** 2 - 1.0))
+        near = nw.Problem(x, side, divergence, penalty=math.inf)
+        assert not nw.check_infeasibility(near, [1.0]).valid
+        for tol in (1e-6, 1e-12):
+            assert nw.solve(near, tol=tol).status is not nw.Status.INFEASIBLE
+
+
+def test_a_proof_is_not_lost_beside_features_that_have_no_part_in_it() -> None:
+    """Two bounds on one distance contradict each other, though another object is 1e17 times as far away."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(6, 5))
+    x[:2, 0] = 1e-17 * rng.normal(size=2)
+    side = c.at_least([(0, 1)], 4.0) + c.at_most([(1, 0)], 1.0) + c.at_most([(2, 3), (3, 4)], 9.0)
+    two = nw.Problem(x, side, penalty=math.inf)
+    for y in ([-1.0, 1.0, 0.0, 0.0], [-1.0, 1.0 + 1e-15, 0.0, 0.0]):
+        check = two.formulation.check_infeasibility(np.array(y))
+        assert check.valid
+        assert Recheck(two).confirms(np.array(y), replace(check, smallest_eigenvalue=-1.0))

@@ -507,3 +507,22 @@ def test_a_problem_of_a_factor_has_the_penalties_and_ids_that_are_given() -> Non
 def test_a_penalty_is_a_number(penalty: Any) -> None:
     with pytest.raises(TypeError, match="penalty must be real numbers, got"):
         nw.Problem(G3, c.equal([(0, 1)], 1.0), penalty=penalty)
+
+
+@pytest.mark.parametrize("divergence", [nw.LogDet(), nw.VonNeumann(), nw.Frobenius()], ids=repr)
+@pytest.mark.parametrize("kind", ["distance", "comparison", "similarity", "linear"])
+@pytest.mark.parametrize(
+    ("size", "how"), [(1e-161, "under"), (1e-154, "under"), (2e153, "over"), (1e155, "over")]
+)
+def test_rows_out_of_range_are_refused(size: float, how: str, kind: str, divergence: nw.Divergence) -> None:
+    """Of squares below 1e-305 multipliers are infinite, of squares above 1e305 sums are."""
+    b = min(max(0.5 * size * size, 5e-324), 1e308)
+    side = {
+        "distance": c.at_most([(0, 1)], b),
+        "comparison": c.closer([(0, 1, 2)], margin=b),
+        "similarity": c.similarity([(1, 1)], b, "=="),
+        "linear": c.linear([np.diag([0.0, 1.0, 2.0])], b, "<="),
+    }[kind]
+    features = size * np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    with pytest.raises(ValueError, match=f"^row 0: .*squared size of its features {how}flows; rescale them"):
+        nw.Problem(features, side, divergence, penalty=np.inf)

@@ -173,3 +173,11 @@ def test_the_quick_bound_on_errors_of_values_is_one(offset: float) -> None:
         errors = recheck.errors(factor, values)
         assert errors.any()
         assert np.all(errors <= recheck.most_errors(factor)), seed
+
+
+@divergences
+def test_no_rows_leave_the_prior(divergence: nw.Divergence) -> None:
+    form, _ = written(problem(divergence, 1.0))
+    none = form.only(np.zeros(0, dtype=np.int64))
+    (point,) = polished(none, np.zeros(0), 1e-6)
+    assert_allclose(point.factor @ point.factor.T, np.diag(form.prior), atol=1e-12)

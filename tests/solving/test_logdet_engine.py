@@ -198,3 +198,34 @@ def test_an_unreachable_bound_leaves_a_finite_matrix(factored: bool) -> None:
             engine.sweep(np.array([0]))
         assert np.isfinite(engine.factor()).all()
         assert np.isfinite(engine.dual).all()
+
+
+@both_forms
+def test_rows_of_two_parallel_squares(factored: bool) -> None:
+    """On one feature a comparison is a multiple of M: its second eigenvalue is rounding."""
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        G = rng.normal(size=(6, 1))
+        z = np.square(G - G.T)
+        pairs = rng.permutation([(i, j) for i in range(6) for j in range(i)])[:8].reshape(4, 4)
+        near = z[tuple(pairs.T[:2])] < z[tuple(pairs.T[2:])]
+        pairs = np.where(near[:, None], pairs, np.roll(pairs, 2, axis=1))
+        room = z[tuple(pairs.T[2:])] - z[tuple(pairs.T[:2])]
+        target = rng.uniform(1.0, 3.0, 4)
+        form = nw.Problem(G, c.closer(pairs, margin=target * room), penalty=math.inf).formulation
+        engine = LogDetEngine(form, factored)
+        for _ in range(3):
+            engine.sweep(np.arange(4))
+        assert_allclose(matrix_of(engine), [[target.max()]], rtol=1e-10)
+
+
+def test_projections_end_where_rounding_leaves_no_matrix() -> None:
+    """Bounds that need M to grow a millionfold along features that are parallel to their eighth digit."""
+    rng = np.random.default_rng(6)
+    G = rng.normal(size=(8, 1)) * rng.normal(size=4) + 1e-8 * rng.normal(size=(8, 4))
+    pairs = rng.integers(0, 8, size=(40, 4))
+    pairs = pairs[(pairs[:, 0] != pairs[:, 1]) & (pairs[:, 2] != pairs[:, 3])]
+    problem = nw.Problem(G, c.closer(pairs, margin=1e6), penalty=math.inf)
+    result = nw.solve(problem, nw.solvers.CyclicProjections(), max_iter=50)
+    assert np.isfinite(result.matrix).all()
+    assert result.status is not nw.Status.SOLVED

@@ -535,6 +535,22 @@ def test_a_start_changes_the_way_and_not_the_end(divergence: nw.Divergence, prio
     np.testing.assert_allclose(elsewhere.certificate.primal, cold.certificate.primal, rtol=1e-9)
 
 
+@pytest.mark.parametrize("solver", [None, nw.solvers.Newton()], ids=["automatic", "Newton"])
+@pytest.mark.parametrize("divergence", cases.DIVERGENCES, ids=lambda d: type(d).__name__)
+@pytest.mark.parametrize("size", [0.0, 1e-160, 1e120, 1e150, 1e300])
+def test_a_start_of_any_size_changes_nothing(
+    divergence: nw.Divergence, solver: nw.solvers.Newton | None, size: float
+) -> None:
+    rng = np.random.default_rng(0)
+    G = rng.normal(size=(20, 4))
+    side = c.at_most([(0, 1), (2, 3)], 0.5) + c.at_least([(4, 5)], 20.0) + c.closer([(6, 7, 8)], margin=1.0)
+    problem = nw.Problem(G, side, divergence, penalty=1.0)
+    cold = nw.solve(problem, solver)
+    there = nw.solve(problem, solver, start=size * rng.normal(size=(4, 4)))
+    assert there.status is nw.Status.SOLVED
+    np.testing.assert_allclose(there.certificate.primal, cold.certificate.primal, rtol=2e-6)
+
+
 @pytest.mark.parametrize(
     ("solver", "start", "message"),
     [

@@ -25,7 +25,7 @@ from nearwise.benchmarks._random_problems import Case
 DIGITS = 80
 _VANISHES = 1e-26  # a row whose size in the range is this part of its size outside it measures nothing
 _ROUNDING = 8 * 2.0**-52  # of a number of the features, times their columns, as docs/certificates.md has it
-_PROOF = 1e-7  # what a proof may lack, as `InfeasibilityCheck.valid` says
+_PROOF = 1e-7  # what a proof may lack, as `InfeasibilityCheck.valid` says, and `_ROUNDING` at most
 _HALVINGS = 40
 
 
@@ -124,7 +124,7 @@ class Definition:
             return Proof(bool(strict), 0.0)
         if not bound < -self.mp.mpf("1e-9") * magnitude:
             return Proof(False, _double(bound / magnitude))
-        allowed = -self.mp.mpf(_PROOF) * bound / magnitude
+        allowed = min(-self.mp.mpf(_PROOF) * bound / magnitude, self.mp.mpf(_ROUNDING) * len(self.prior))
         return Proof(self.exact.is_semidefinite(S + size * allowed, parts), _double(bound / magnitude))
 
     def _choose_coordinates(self) -> None:

@@ -31,6 +31,7 @@ _NEGATIVE_TOLERANCE = 1e-8  # relative size of a negative eigenvalue that is an 
 LARGEST_CHANGE = 1e25  # of a row's value under the prior that its bound may ask for
 _COMPARABLE = 1e30  # how much larger than the divergence a cost may be
 _SMALLEST = 1e-300
+_SMALLEST_SIZE, _LARGEST_SIZE = 1e-305, 1e305  # of a row: multipliers, and sums of values, are finite
 _NEEDED = ("scalar", "gradient", "gradient_inverse", "gradient_inverse_slope", "curvature")
 
 
@@ -197,12 +198,15 @@ def bound(
     of_kernel: bool = False,
 ) -> BoundProblem:
     """The constraints bound to features in the eigenbasis of a prior, with their sizes and bounds."""
-    measurements = bind(constraints.merged(len(G), sample_ids), G, basis, scale)
     reference = reference_of(values, divergence)
-    sizes = measurements.sizes(reference)
-    if not np.isfinite(sizes).all():
-        row = int(np.flatnonzero(~np.isfinite(sizes))[0])
-        reason = ": the squared size of its features overflows; rescale them"
+    with np.errstate(all="ignore"):  # what overflows is refused by row
+        measurements = bind(constraints.merged(len(G), sample_ids), G, basis, scale)
+        sizes = measurements.sizes(reference)
+    weighed = (sizes == 0) | ((sizes >= _SMALLEST_SIZE) & (sizes <= _LARGEST_SIZE))
+    if not weighed.all():
+        row = int(np.flatnonzero(~weighed)[0])
+        how = "underflows" if sizes[row] < _SMALLEST_SIZE else "overflows"
+        reason = f": the squared size of its features {how}; rescale them"
         raise RowsError([constraints.stated(row)], after=reason)
     bounds, relations = constraints.bounds, constraints.relations
     if np.isnan(bounds).any():

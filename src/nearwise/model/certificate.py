@@ -154,8 +154,9 @@ class InfeasibilityCheck:
 
     Attributes
     ----------
-    valid : whether that holds to rounding: the distances (or other measured sizes <|A_i|, M>) of a feasible M
-        would have to be 1e7 times their bounds, in the mean with weights |y_i|; no unit and no prior matters
+    valid : whether that holds to rounding: S is below zero by no more than the last digits of features
+        explain, and the distances (or other measured sizes <|A_i|, M>) of a feasible M would have to be 1e7
+        times their bounds, in the mean with weights |y_i|; no unit and no prior matters
     smallest_eigenvalue : of S relative to sum_i |y_i| |A_i|, so at least -1; 0 where S >= 0
     bound : y^T b before that scaling, relative to sum_i |y_i b_i|; 0 where all of these bounds are 0
     rows : the constraints that contradict each other, those with the largest share first

@@ -217,14 +217,20 @@ class Formulation:
         order = np.argsort(-share, kind="stable")
         rows = tuple(int(i) for i in order[: int(np.sum(share > 1e-6 * total))])
         if magnitude == 0 and self.is_strict:
-            smallest = _relative_smallest_eigenvalue(self.measurements, y)
+            smallest, _ = _relative_smallest_eigenvalue(self.measurements, y)
             proven = smallest == 0 and bool(np.any(self.measurements.adjoint(y)))
             return InfeasibilityCheck(proven, smallest, 0.0, rows)
         if not bound < -1e-9 * magnitude:
             return InfeasibilityCheck(False, -np.inf, bound / max(magnitude, 1e-300), rows)
-        smallest = _relative_smallest_eigenvalue(self.measurements, y)
-        valid = smallest * magnitude >= PROOF * bound
+        smallest, noise = _relative_smallest_eigenvalue(self.measurements, y)
+        # bounds may be small beside what they limit, as margins are: then 1e7 times them is not much
+        valid = smallest * magnitude >= PROOF * bound and smallest >= -2 * noise - self.proof_rounding
         return InfeasibilityCheck(valid, smallest, bound / magnitude, rows)
+
+    @property
+    def proof_rounding(self) -> float:
+        """What the last digits of features may change in sum_i y_i A_i, relative to sum_i |y_i| |A_i|."""
+        return 8 * len(self.prior) * float(np.finfo(float).eps)
 
     def proof(self, ray: Array) -> Array | None:
         """As few of the multipliers as prove the hard rows contradictory, judged by their shares; or None.
@@ -275,8 +281,10 @@ def bare_prior_point(form: Formulation, values: Array | None = None) -> Iterate:
     return Iterate(factor, values, *none, (x, np.eye(r)), distances=known)
 
 
-def _relative_smallest_eigenvalue(measurements: Measurements, y: Array) -> float:
+def _relative_smallest_eigenvalue(measurements: Measurements, y: Array) -> tuple[float, float]:
     """The largest c <= 0 with sum_i y_i A_i >= c * sum_i |y_i| |A_i|; the same in every basis and unit.
+
+    It is less by what rounding may have added to it, which comes second.
 
     |A_i| is the sum of the magnitudes of its parts. Both sums are of terms x y^T of the same vectors, which
     are brought to coordinates where the second is the identity: by their singular values, since its
@@ -294,12 +302,12 @@ def _relative_smallest_eigenvalue(measurements: Measurements, y: Array) -> float
     _, s, Vt = np.linalg.svd(np.linalg.qr(vectors, mode="r"), full_matrices=False)
     kept = s > 4 * len(s) * _EPS * s.max(initial=0.0)
     if not kept.any():
-        return 0.0
+        return 0.0, 0.0
     white = Vt[kept].T / s[kept]
     x = root * atoms.x @ white
     total = x.T @ (np.sign(weight)[:, None] * (x if square else root * atoms.y @ white))
     noise = 4 * _EPS * float(s[0] / s[kept][-1])  # of vectors that are nearly parallel
-    return min(float(np.linalg.eigvalsh((total + total.T) / 2)[0]) - noise, 0.0)
+    return min(float(np.linalg.eigvalsh((total + total.T) / 2)[0]) - noise, 0.0), noise
 
 
 def spectrum_of_factor(factor: Array) -> tuple[Array, Array]:

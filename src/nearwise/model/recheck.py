@@ -17,7 +17,7 @@ from nearwise._common.types import Array, Index
 from nearwise.linalg.eigenpairs import eigenpairs
 from nearwise.linalg.pairs import PRECISION, Pair, product, squared_lengths, two_sum
 from nearwise.model.blocks import Block
-from nearwise.model.certificate import Certificate
+from nearwise.model.certificate import Certificate, InfeasibilityCheck
 from nearwise.model.formulation import PROOF, Iterate, spectrum_of_factor
 from nearwise.model.matrices import Linear
 from nearwise.model.measurements import InMemory
@@ -139,25 +139,26 @@ class Recheck:
         return np.abs(np.ldexp(exact.plus(-np.ldexp(values, -power)).rounded, power))
 
     @np.errstate(all="ignore")
-    def confirms(self, dual: Array, bound: float) -> bool:
-        """Whether a proof by linear rows still holds with what rounding hides of their matrices.
+    def confirms(self, dual: Array, check: InfeasibilityCheck) -> bool:
+        """Whether a proof holds on the user's own numbers, but for the last digits of features.
 
         Features that are dependent but for their last digits leave of A small parts that `Measurements` takes
         for rounding errors of the large ones. They are not: a matrix that is large there may meet all rows.
-        `bound` is that of the `InfeasibilityCheck`. Proofs without linear rows are not looked at.
+        `check` is what double precision says of the proof.
         """
         y = self.form.losses.signed(dual)
-        if not np.any(y[self._linear_sizes > 0]):
+        allowed = min(PROOF * abs(check.bound), self.form.proof_rounding)
+        if check.smallest_eigenvalue >= -allowed and not np.any(y[self._linear_sizes > 0]):
             return True
         size = self._size(y)
         scale = np.exp2(-np.round(np.log2(np.maximum(np.diagonal(size), _SMALLEST)) / 2))
-        scale = scale[:, None] * scale
-        total = self._rows.adjoint(y)[0]
-        total = Pair(total.high * scale, total.low * scale).plus(PROOF * abs(bound) * (size * scale))
+        total, noise = self._rows.scaled(scale).adjoint(y)
+        size = allowed * (scale[:, None] * size * scale)
+        total, noise = total.plus(size), noise + _EPS * float(np.trace(size))
         if not np.isfinite(total.rounded).all():
             return False
         values = eigenpairs(total)[0]
-        return bool(values[0] >= -_ZERO * np.abs(values).max())
+        return bool(values[0] >= -_ZERO * np.abs(values).max() - noise)
 
     def _size(self, y: Array) -> Array:
         """sum_i |y_i| |A_i| in the coordinates of `_rows`."""
@@ -294,6 +295,15 @@ class _Rows:
         objects, differences = product(self.objects, T), product(self.differences, T)
         return replace(self, objects=objects, differences=differences, groups=groups)
 
+    def scaled(self, powers: Array) -> _Rows:
+        """The same in other units, which are powers of two."""
+        objects, differences = self.objects, self.differences
+        return replace(
+            self,
+            objects=Pair(objects.high * powers, objects.low * powers),
+            differences=Pair(differences.high * powers, differences.low * powers),
+        )
+
     def within_groups(self, A: Array) -> Array:
         """A matrix on the coordinates with zeros between groups."""
         return A if self.groups is None else np.where(self.groups[:, None] == self.groups, A, 0.0)
@@ -323,11 +333,13 @@ class _Rows:
     def adjoint(self, y: Array) -> tuple[Pair, float]:
         """sum_i y_i A_i, and how far its eigenvalues may be off."""
         n, weight = len(self.objects.high), self.sign * y[self.row]
-        square = product(self.differences.T, product(np.diag(weight), self.differences))
+        used = np.flatnonzero(weight)  # beside larger ones, which have no part in the sum, they lose digits
+        weight, differences = weight[used], Pair(*(part[used] for part in self.differences))
+        square = product(differences.T, product(np.diag(weight), differences))
         on_objects = product(y[self.others][None], self.matrices).reshaped(n, n)
         total = square.plus(product(self.objects.T, product(on_objects, self.objects)))
         total = Pair(*(self.within_groups((part + part.T) / 2) for part in total))
-        z, G = np.abs(self.differences.high), np.abs(self.objects.high)
+        z, G = np.abs(differences.high), np.abs(self.objects.high)
         parts = (np.abs(y[self.others]) @ np.abs(self.matrices.high)).reshape(n, n)
         size = float(np.sum(np.abs(weight) @ z**2) + np.sum(G * (parts @ G)))
         return total, PRECISION * len(total.high) * size

@@ -27,6 +27,7 @@ from nearwise.solving.reduction import Reduction, reduced
 from nearwise.solving.result import CONTRADICTION, Record, Result, Status
 
 _MAX_ITER = 1000  # unless a solver names another number
+_LARGEST_START = 1e75  # trace of a matrix to start from, in units of the prior, whose costs are finite
 _ENDS = {
     Status.SOLVED: "Solved within {tol:g}",
     Status.LIMIT: "Stopped at the limit of {why}",
@@ -151,10 +152,16 @@ class _Run(Loop[Iterate, _Graded, Record]):
     def status(self, solver: Any, start: Array | None) -> Status:
         """How the run of a solver ends, or of those that suit the problem where it is None."""
         form = self.reduction.formulation
-        first = () if start is None else (self.reduction.lower(self.problem.lower(start)),)
+        first = () if start is None else self._measurable(start)
         if solver is None:
             return self.follow(self._in_stages(stages(form, self.tol, *first)))
         return self.follow(self._in_stages([Stage(type(solver).__name__, solver.iterates(form, *first))]))
+
+    @np.errstate(all="ignore")
+    def _measurable(self, start: Array) -> tuple[Array, ...]:
+        """The start after the reduction; none where its costs overflow, so that a run begins at the prior."""
+        factor = self.reduction.lower(self.problem.lower(start))
+        return (factor,) if np.square(factor).sum() <= _LARGEST_START else ()
 
     def _in_stages(self, plan: Iterable[Stage]) -> Iterator[Iterate]:
         """The points of one stage after the other, each up to where it is slow or a factorisation fails."""
@@ -248,11 +255,12 @@ class _Run(Loop[Iterate, _Graded, Record]):
         return replace(grade, primal=primal, dual=dual, gap=form.relative_gap(primal - dual, primal))
 
     @np.errstate(all="ignore")
-    def _certified(self, point: Iterate) -> _Graded:
+    def _certified(self, point: Iterate, is_last: bool = False) -> _Graded:
         """A point with the certificate of the problem as it was stated.
 
         That is computed in twice the precision where double precision is too little and the problem small,
-        and then multipliers may get smaller; a large one has no bound there.
+        and then multipliers may get smaller; a large one has no bound there. Of points on the way that are
+        far from feasible the bound does not matter.
         """
         form, scale, solver = (
             self.reduction.formulation,
@@ -261,7 +269,8 @@ class _Run(Loop[Iterate, _Graded, Record]):
         )
         stated = self.problem.point(self._lifted(point), point.dual * scale)
         found = self.problem.formulation.certificate(stated)
-        if found.hard_violation > 10 * self.tol or not np.isfinite(found.primal):
+        is_far = found.hard_violation > 10 * self.tol and not is_last
+        if is_far or not np.isfinite(found.primal):
             return _Graded(point, found, solver, stated)
         if self.recheck is not None and self.recheck.is_beyond_doubt(stated, found, self.tol):
             return _Graded(point, found, solver, stated)
@@ -295,19 +304,22 @@ class _Run(Loop[Iterate, _Graded, Record]):
 
     def _is_contradiction(self, proof: Array | None) -> bool:
         """Whether multipliers prove infeasibility on the problem as it was stated; they are kept if so."""
-        self.ray = proof
+        self.ray, form = proof, self.problem.formulation
         if proof is None:
             return False
-        check = self.problem.formulation.check_infeasibility(proof)
-        return check.valid and (self.recheck is None or self.recheck.confirms(proof, check.bound))
+        check = form.check_infeasibility(proof)
+        is_met = self.best is not None and self.best.grade.hard_violation <= form.proof_rounding
+        if is_met and check.bound < 0:  # bounds that differ by what the last digits of features change
+            return False
+        return check.valid and (self.recheck is None or self.recheck.confirms(proof, check))
 
-    def _stated(self) -> _Graded:
+    def _stated(self, is_last: bool = False) -> _Graded:
         """The best point with the best multipliers."""
         assert self.best is not None
         assert self.bound is not None
-        if self.best is self.bound and self.best.stated is not None:
+        if self.best is self.bound and self.best.stated is not None and not is_last:
             return self.best
-        return self._certified(replace(self.best.point, dual=self.bound.point.dual))
+        return self._certified(replace(self.best.point, dual=self.bound.point.dual), is_last)
 
     @np.errstate(all="ignore")
     def result(self, status: Status) -> Result:
@@ -326,7 +338,8 @@ class _Run(Loop[Iterate, _Graded, Record]):
             assert stated is not None
             certificate = replace(problem.formulation.certificate(stated), dual=np.inf, gap=np.inf)
         else:
-            final = self._final if status is Status.SOLVED and self._final is not None else self._stated()
+            final = self._final if status is Status.SOLVED else None
+            final = final or self._stated(is_last=self.recheck is not None)
             certificate, stated = final.grade, final.stated
             assert stated is not None
             factor, dual = stated.factor, stated.dual

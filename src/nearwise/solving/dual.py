@@ -18,6 +18,7 @@ from scipy.linalg import lapack
 
 from nearwise._common.types import Array, Index, Mask
 from nearwise.model.formulation import Formulation, Iterate, bare_prior_point
+from nearwise.solving._looks import first_look, last_look, next_look
 from nearwise.solving._mirrors import Inverse, Spectral, mirror_of
 from nearwise.solving._written import WrittenForm, WrittenRows
 
@@ -58,7 +59,7 @@ class DualNewton:
         rows = WrittenRows.of(form.measurements)
         run = _Run(WrittenForm(form.divergence, form.prior, rows, form.losses))
         yield bare_prior_point(form, run.values)
-        short, looks, far = 0, 0, _FAR
+        short, looks, far, worth = 0, 0, _FAR, first_look(self.tol)
         while looks < _LOOKS:
             length, far = run.advance(), _NEARER * far
             short = short + 1 if length < _SHORT else 0
@@ -68,9 +69,10 @@ class DualNewton:
             residual = run.residual
             if not length or short == _MOST_SHORT or residual > far:
                 return
-            if residual <= _GOOD * self.tol:
+            if residual <= _GOOD * worth:
                 yield run.point()
-                looks += 1
+                looks += worth <= last_look(self.tol)
+                worth = next_look(worth, self.tol)
 
 
 def polished(form: WrittenForm, y: Array, tol: float) -> Iterator[Iterate]:
@@ -215,7 +217,7 @@ class _Run:
         fewest, patience = len(g) + 1, _TOGETHER
         for _ in range(_MOST_CHANGES):
             n_held, failed = np.count_nonzero(held), 0
-            if n_held == 0:
+            if n_held == 0 < len(g):
                 _, d, failed = lapack.dposv(H, -g, lower=1)
                 wrong = sign * (y + d) < 0
             else:

@@ -18,6 +18,7 @@ from nearwise.model.divergences import Frobenius, LogDet, VonNeumann
 from nearwise.model.formulation import Formulation, Iterate, bare_prior_point
 from nearwise.model.losses import Losses
 from nearwise.solving._interior_run import WINDOW, Run
+from nearwise.solving._looks import first_look, next_look
 from nearwise.solving._scalings import start_sizes
 from nearwise.solving._written import WrittenForm, WrittenRows, packing
 from nearwise.solving.dual import polished
@@ -91,9 +92,11 @@ class InteriorPoint:
 
         weighty = written if all_rows else written.only(rows)
         for run in _runs(weighty):
+            worth = first_look(self.tol)
             while run.is_promising and run.advance():
-                if run.is_worth_a_look(self.tol, form.unit):
+                if run.is_worth_a_look(worth, form.unit):
                     yield point(run)
+                    worth = next_look(worth, self.tol)
                 if unchecked and run.is_stuck:
                     break
             if unchecked:
@@ -103,10 +106,11 @@ class InteriorPoint:
                 for proof in _contradiction(written, form):
                     yield replace(here, ray=proof)
                 while run.is_promising and run.advance():
-                    if run.is_worth_a_look(self.tol, form.unit):
+                    if run.is_worth_a_look(worth, form.unit):
                         yield point(run)
+                        worth = next_look(worth, self.tol)
             # where M is nearly singular, its values are known better from the multipliers than by themselves
-            for found in polished(weighty, run.slacks.y, self.tol):
+            for found in polished(weighty, run.slacks.y, first_look(self.tol)):
                 yield found if all_rows else _with_all_rows(found, rows, written.rows)
 
 

@@ -139,6 +139,8 @@ def sweeps(engine: Engine, form: Formulation, schedule: Schedule) -> Iterator[It
     for count in itertools.count(1):
         before = engine.dual.copy()
         _sweep(engine, form, schedule.order, rng)
+        if not (np.isfinite(engine.dual).all() and np.isfinite(engine.factor()).all()):
+            return  # rows far from what rounding leaves of them: no sweep leads on from here
         change, norm = (float(np.linalg.norm(y)) for y in (engine.dual - before, engine.dual))
         final = schedule.multiplier_tol is not None and change <= schedule.multiplier_tol * norm
         yield _settled(engine, form, count, final)

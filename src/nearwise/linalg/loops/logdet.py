@@ -16,6 +16,7 @@ from nearwise._common.types import Array, Index
 from nearwise.linalg.loops.compiling import compiled
 
 _SHRINKING = 1e8  # by which one projection may divide a value at most; only unreachable bounds ask for more
+_PARALLEL = 4e-15  # squared sine that rounding leaves of parallel vectors: a pole where no step may go
 _REFINEMENTS = 100  # of the step, at most: Newton takes a handful, bisection as many as there are bits
 
 _compiled = compiled(reassociate=True, error_model="python")
@@ -284,7 +285,8 @@ def _bracketed_root(
 def pair_eigenvalues(c: float, d: float, a: float, b: float, g: float, out: Array) -> None:
     """The eigenvalues of c w w^T + d v v^T, where a = |w|^2, b = |v|^2 and g = w^T v."""
     half = 0.5 * (c * a + d * b)
-    product = c * d * max(a * b - g * g, 0.0)
+    area = a * b - g * g
+    product = c * d * area if area > _PARALLEL * (a * b) else 0.0
     root = math.sqrt(max(half * half - product, 0.0))
     out[0] = half + math.copysign(root, half)
     out[1] = product / out[0] if out[0] != 0.0 else 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -104,6 +105,9 @@ def _low_rank(matrices: tuple[Linear, ...], G: Array, sizes: Array) -> Iterator[
     noise = _ROUNDING * G.shape[1] * total
     cancels = total < _CANCELS * (magnitude @ sizes)  # A G is a small sum of large terms
     for t, squares in enumerate(found):
+        if not math.isfinite(noise[t]):
+            yield _Squares(np.full((1, G.shape[1]), np.inf), np.ones(1), False)  # which is refused by row
+            continue
         in_pairs = cancels[t] and max(G.shape) <= _IN_PAIRS
         if in_pairs or squares is None:
             values, inside = (
