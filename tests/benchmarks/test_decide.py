@@ -312,6 +312,17 @@ def test_a_problem_is_the_same_each_time_and_all_kinds_occur() -> None:
             assert np.array_equal(case.root @ case.root.T, case.prior)
 
 
+def test_bounds_that_are_moved_into_range_need_not_fit() -> None:
+    """Distances of 1e-304 whose bounds are all 1e-300: an answer that calls them contradictory is right."""
+    case = draw(7301, 17, WILD)
+    assert "bounds feasible" in case.name
+    assert not case.is_feasible
+    result, outcome = _judge.attempt(case, 17, WILD)
+    assert result is not None
+    assert result.status is nw.Status.INFEASIBLE
+    assert _judge.judged(case, result, outcome).fault == ""
+
+
 def test_extended_precision() -> None:
     exact = Arithmetic(60)
     A = exact.array(np.random.default_rng(0).integers(-4, 5, size=(4, 4)))

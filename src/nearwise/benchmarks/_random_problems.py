@@ -226,6 +226,7 @@ class _Rows:
         return float(self.distances[i, j])
 
     def positive(self, b: float) -> float:
+        self.fits &= _SMALLEST <= b <= _LARGEST  # a bound that is moved need not fit any matrix
         return float(np.clip(b if np.isfinite(b) else _LARGEST, _SMALLEST, _LARGEST))
 
     def _open(self) -> Constraints:

@@ -29,8 +29,7 @@ from nearwise.model.measurements import InMemory, bind
 RANK_TOLERANCE = 1e-12  # relative size below which an eigenvalue of a prior or kernel counts as zero
 _NEGATIVE_TOLERANCE = 1e-8  # relative size of a negative eigenvalue that is an error, not rounding
 LARGEST_CHANGE = 1e25  # of a row's value under the prior that its bound may ask for
-_COMPARABLE = 1e30  # how much larger than the divergence a cost may be
-_SMALLEST = 1e-300
+_COMPARABLE, _SMALLEST = 1e30, 1e-300  # how much larger than the divergence a cost may be, and how small
 _SMALLEST_SIZE, _LARGEST_SIZE = 1e-305, 1e305  # of a row: multipliers, and sums of values, are finite
 _NEEDED = ("scalar", "gradient", "gradient_inverse", "gradient_inverse_slope", "curvature")
 
@@ -204,16 +203,15 @@ def bound(
         sizes = measurements.sizes(reference)
     weighed = (sizes == 0) | ((sizes >= _SMALLEST_SIZE) & (sizes <= _LARGEST_SIZE))
     if not weighed.all():
-        row = int(np.flatnonzero(~weighed)[0])
+        row = int((~weighed).argmax())
         how = "underflows" if sizes[row] < _SMALLEST_SIZE else "overflows"
-        reason = f": the squared size of its features {how}; rescale them"
-        raise RowsError([constraints.stated(row)], after=reason)
+        words = f": the squared size of its features {how}; rescale them"
+        raise RowsError([constraints.stated(row)], after=words)
     bounds, relations = constraints.bounds, constraints.relations
     if np.isnan(bounds).any():
-        i, j = sampled_pairs(len(G)).T
-        whole = None if scale is None else scale[i] + scale[j]
-        z = G.take(i, axis=0) - G.take(j, axis=0)
-        bounds = open_bounds(z, basis, reference, whole).fill(bounds, relations)
+        pairs = sampled_pairs(len(G)).T
+        whole = None if scale is None else scale[pairs].sum(axis=0)
+        bounds = open_bounds(np.subtract(*G[pairs]), basis, reference, whole).fill(bounds, relations)
     lost = lost_rows(relations, bounds if offsets is None else bounds - offsets, sizes)
     if offsets is not None:
         offsets = np.where(lost, 0.0, offsets)
