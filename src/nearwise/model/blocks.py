@@ -309,6 +309,11 @@ class Merged:
     def __len__(self) -> int:
         return len(self.rows)
 
+    @property
+    def object_ids(self) -> Ids:
+        """As in `Rows`."""
+        return np.arange(self.matrices[0].size) if self.ids is None else self.ids
+
 
 Bindable = tuple[Block, ...] | list[Merged]  # resolved constraints, or these by kind
 

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-from nearwise._common.types import Array
+from nearwise._common.types import Array, Index
 from nearwise.linalg import dense
 from nearwise.model.certificate import Certificate, InfeasibilityCheck, certified, relative_gap
 from nearwise.model.divergences import Divergence, Frobenius, spectral_value
@@ -28,6 +29,10 @@ _SMALLEST = 1e-300  # eigenvalue of a mirror point
 _FEW = 100  # rows of a proof, up to which each is tried to be left out
 _NEAR = 0.1  # divergence up to which eigenvalues of M^-1 in the coordinates of M are all above one half
 PROOF = 1e-7  # what a proof of infeasibility may lack, relative to the bounds that it is about
+_ALMOST_ZERO = 1e-3  # of a proof: what a search may leave of a sum that has to be zero
+_LARGEST_CHANGE = 0.5  # of a multiplier, by which it makes it so
+_RANK = 1e-10  # relative size of a singular value that counts as zero there
+_MOST_BALANCED = 5_000_000  # numbers in the equations
 _SHARES = (0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4, 1e-5, 1e-7, 0.0)  # of the largest; smaller ones are left out
 
 
@@ -247,9 +252,23 @@ class Formulation:
         counts = [int(np.sum(share >= level * share.max(initial=0.0))) for level in _SHARES]
         for level in np.array(_SHARES)[np.diff(counts, prepend=-1) > 0]:
             candidate = np.where(share >= level * share.max(initial=0.0), y, 0.0)
-            if self.check_infeasibility(candidate).valid:
+            check = self.check_infeasibility(candidate)
+            if not check.valid and -_ALMOST_ZERO < check.smallest_eigenvalue < 0:
+                candidate = self._balanced(candidate)
+                check = self.check_infeasibility(candidate)
+            if check.valid:
                 return self._fewer(candidate, share)
         return None
+
+    def _balanced(self, y: Array) -> Array:
+        """The multipliers next to these whose rows add up to zero where they almost do, if there are any."""
+        found = _Whitened.of(self.measurements, y)
+        change = None if found is None else found.balanced()
+        if found is None or change is None:
+            return y
+        balanced = y.copy()
+        balanced[found.rows] *= 1 + change
+        return balanced
 
     def _fewer(self, proof: Array, share: Array) -> Array:
         """The same without the rows that it holds without, tried one by one, those of small share first."""
@@ -281,33 +300,84 @@ def bare_prior_point(form: Formulation, values: Array | None = None) -> Iterate:
     return Iterate(factor, values, *none, (x, np.eye(r)), distances=known)
 
 
+class _Whitened(NamedTuple):
+    """Signed atoms of rows times their multipliers, where sum_i |y_i| |A_i| is the identity.
+
+    |A_i| is the sum of the magnitudes of its parts.
+
+    Attributes
+    ----------
+    rows : their numbers
+    row : that of every atom among these
+    sign, x, y : of every atom, and its vectors; the same object where all are squares
+    noise : what rounding may have added to eigenvalues of sums
+    """
+
+    rows: Index
+    row: Index
+    sign: Array
+    x: Array
+    y: Array
+    noise: float
+
+    @classmethod
+    def of(cls, measurements: Measurements, y: Array) -> _Whitened | None:
+        """None where rows measure nothing.
+
+        The sums of rows and of magnitudes are of terms x y^T of the same vectors. The coordinates are found
+        by their singular values, since eigenvalues, which are the squares of these, lose the small ones to
+        rounding. Columns in different units are brought to one before, so that none of them is lost beside
+        the others.
+        """
+        rows = np.flatnonzero(y)
+        atoms = measurements.local(rows, np.eye(measurements.rank), np.float64)
+        row = np.arange(len(rows)) if atoms.row is None else atoms.row
+        largest = np.maximum(np.abs(atoms.x).max(axis=0), np.abs(atoms.y).max(axis=0))
+        atoms = atoms.scaled(np.exp2(-np.frexp(np.where(largest > 0, largest, 1.0))[1]))
+        weight = atoms.coefficient * y[rows][row]
+        root, square = np.sqrt(np.abs(weight))[:, None], atoms.x is atoms.y
+        vectors = root * atoms.x if square else np.sqrt(0.5) * np.vstack([root * atoms.x, root * atoms.y])
+        _, s, Vt = np.linalg.svd(np.linalg.qr(vectors, mode="r"), full_matrices=False)
+        kept = s > 4 * len(s) * _EPS * s.max(initial=0.0)
+        if not kept.any():
+            return None
+        white = Vt[kept].T / s[kept]
+        x = root * atoms.x @ white
+        noise = 4 * _EPS * float(s[0] / s[kept][-1])  # of vectors that are nearly parallel
+        return cls(rows, row, np.sign(weight), x, x if square else root * atoms.y @ white, noise)
+
+    def total(self) -> Array:
+        """sum_i y_i A_i."""
+        found = self.x.T @ (self.sign[:, None] * self.y)
+        return np.asarray((found + found.T) / 2)
+
+    def balanced(self) -> Array | None:
+        """By how much multipliers are to change, relatively, so that the sum is zero where it almost is.
+
+        A search tells them to some digits only: what is left of a sum that has to be zero may be negative.
+        None where nothing is almost zero, or only other multipliers make it zero.
+        """
+        values, V = np.linalg.eigh(self.total())
+        N = V[:, np.abs(values) <= _ALMOST_ZERO]
+        if not N.size or len(self.x) * N.size > _MOST_BALANCED:
+            return None
+        first, second = (self.sign[:, None] * self.x) @ N, (self.sign[:, None] * self.y) @ N
+        parts = first[:, :, None] * (self.y @ V)[:, None] + second[:, :, None] * (self.x @ V)[:, None]
+        of_rows = np.zeros((len(self.rows), N.size))
+        np.add.at(of_rows, self.row, parts.reshape(len(parts), -1))
+        change: Array = np.linalg.lstsq(of_rows.T, -of_rows.sum(axis=0), rcond=_RANK)[0]
+        return change if np.abs(change).max() < _LARGEST_CHANGE else None
+
+
 def _relative_smallest_eigenvalue(measurements: Measurements, y: Array) -> tuple[float, float]:
     """The largest c <= 0 with sum_i y_i A_i >= c * sum_i |y_i| |A_i|; the same in every basis and unit.
 
     It is less by what rounding may have added to it, which comes second.
-
-    |A_i| is the sum of the magnitudes of its parts. Both sums are of terms x y^T of the same vectors, which
-    are brought to coordinates where the second is the identity: by their singular values, since its
-    eigenvalues, which are the squares of these, lose the small ones to rounding. Columns in different units
-    are brought to one before, so that none of them is lost beside the others.
     """
-    rows = np.flatnonzero(y)
-    atoms = measurements.local(rows, np.eye(measurements.rank), np.float64)
-    largest = np.maximum(np.abs(atoms.x).max(axis=0), np.abs(atoms.y).max(axis=0))
-    atoms = atoms.scaled(np.exp2(-np.frexp(np.where(largest > 0, largest, 1.0))[1]))
-    weight = atoms.coefficient * (y[rows] if atoms.row is None else y[rows][atoms.row])
-    root = np.sqrt(np.abs(weight))[:, None]
-    square = atoms.x is atoms.y
-    vectors = root * atoms.x if square else np.sqrt(0.5) * np.vstack([root * atoms.x, root * atoms.y])
-    _, s, Vt = np.linalg.svd(np.linalg.qr(vectors, mode="r"), full_matrices=False)
-    kept = s > 4 * len(s) * _EPS * s.max(initial=0.0)
-    if not kept.any():
+    found = _Whitened.of(measurements, y)
+    if found is None:
         return 0.0, 0.0
-    white = Vt[kept].T / s[kept]
-    x = root * atoms.x @ white
-    total = x.T @ (np.sign(weight)[:, None] * (x if square else root * atoms.y @ white))
-    noise = 4 * _EPS * float(s[0] / s[kept][-1])  # of vectors that are nearly parallel
-    return min(float(np.linalg.eigvalsh((total + total.T) / 2)[0]) - noise, 0.0), noise
+    return min(float(np.linalg.eigvalsh(found.total())[0]) - found.noise, 0.0), found.noise
 
 
 def spectrum_of_factor(factor: Array) -> tuple[Array, Array]:

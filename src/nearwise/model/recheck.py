@@ -119,7 +119,8 @@ class Recheck:
         """
         form, limit = self.form, max(abs(found.primal), self.form.unit)
         size = float(np.vdot(point.factor, point.factor))
-        if not found.holds(tol) or limit * tol >= _LARGE * form.unit or size == 0:
+        is_far = form.divergence.congruence_invariant and limit * tol >= _LARGE * form.unit
+        if not found.holds(tol) or is_far or size == 0:
             return False
         errors = self.most_errors(self.problem.lift(point.factor))
         if not form.divergence.congruence_invariant:
