@@ -37,10 +37,27 @@ UNDECIDED = {
     "901001:w160": "bounds whose squares vanish: their certificate in twice the precision was not a number",
     "404:226": "collinear features, 44 hard rows, von Neumann",
     "20261122:3": "30 hard rows far away, von Neumann: conditions were met long before M Z was small",
+    "20261201:1641": "collinear features: multipliers of hard rows without a limit, Frobenius",
+    "501:71": "a distance and two inner products, of which a matrix of 1e8 meets all three",
+    "501:442": "12 hard rows on features that are parallel to seven digits, Frobenius",
+    "501:595": "38 such rows under von Neumann",
+    "501:658": "47 such rows, some of them equalities",
+    "501:973": "47 such rows with a diagonal prior",
+    "501:1525": "24 such rows: a gap of 1.2e-6",
+    "501:1863": "the same under LogDet",
+    "502:w441": "the same with a singular prior",
+    "507:169": "a kernel to which 42 equalities leave one matrix, or none by their last digits",
+    "32:l103": "103 hard rows for 10 unknowns, LogDet",
 }
 LARGE = {
     "31:l40": "379 hard rows on features with an offset of 1e8, whose systems a Gram matrix cannot solve",
     "20261120:l131": "212 rows with penalties from 1e-12 to 1e12: 60 steps of the interior-point method",
+    "31:l155": "269 rows, some of them hard, on features that are parallel to seven digits, LogDet",
+    "31:l177": "400 such rows, all hard, von Neumann",
+    "31:l208": "93 such rows, Frobenius",
+    "32:l141": "373 such rows, von Neumann",
+    "20261124:l15": "216 hard rows on features with a common offset, Frobenius",
+    "505:l62": "343 hard rows on one-hot features in different units, LogDet",
     "20261124:l83": "361 soft rows, bounds from 1e-11 to 1e5: conditions were met long before M Z was small",
 }
 HONEST = {  # whether they are decided is a matter of rounding, and of the processor

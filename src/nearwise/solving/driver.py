@@ -21,6 +21,7 @@ from nearwise.model.formulation import Formulation, Iterate
 from nearwise.model.measurements import InMemory
 from nearwise.model.problem import Problem
 from nearwise.model.recheck import Recheck
+from nearwise.solving._relaxation import with_sufficient_share
 from nearwise.solving.automatic import Stage, stages
 from nearwise.solving.loop import Loop, quiet
 from nearwise.solving.reduction import Reduction, reduced
@@ -243,8 +244,20 @@ class _Run(Loop[Iterate, _Graded, Record]):
         primal, dual = self.best.grade.primal, self.bound.grade.dual
         return replace(grade, primal=primal, dual=dual, gap=form.relative_gap(primal - dual, primal))
 
-    @np.errstate(all="ignore")
     def _certified(self, point: Iterate) -> _Graded:
+        """With the certificate of the problem as it was stated, by a share of relaxed rows' multipliers."""
+        whole = self._certified_as_is(point)
+        if not point.is_relaxed or whole.grade.hard_violation > self.tol:
+            return whole
+
+        def by(share: float) -> _Graded:
+            lower = replace(point, dual=share * point.dual, pullback=share * point.pullback)
+            return self._certified_as_is(lower)
+
+        return with_sufficient_share(whole, by, lambda graded: graded.grade.lead, self.tol)
+
+    @np.errstate(all="ignore")
+    def _certified_as_is(self, point: Iterate) -> _Graded:
         """A point with the certificate of the problem as it was stated.
 
         That is computed in twice the precision where double precision is too little and the problem small,

@@ -7,6 +7,7 @@ neither the distance of the prior nor penalties of very different sizes matter m
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from nearwise.model.divergences import Frobenius, LogDet, VonNeumann
 from nearwise.model.formulation import Formulation, Iterate, bare_prior_point
 from nearwise.model.losses import Losses
 from nearwise.solving._interior_run import WINDOW, Run
+from nearwise.solving._relaxation import ROOM, Relaxed
 from nearwise.solving._scalings import start_sizes
 from nearwise.solving._written import WrittenForm, WrittenRows, packing
 from nearwise.solving.dual import polished
@@ -41,6 +43,8 @@ _FROM = (
     *((False, start, False) for start in range(2, _STARTS)),
 )
 _TOGETHER = 4  # further runs
+_UNRELAXED = 2  # runs before hard rows are given room
+_RELAXED = 3  # runs with it
 _WEIGHTLESS = 1e-40  # what a soft row costs in units of the objective, below which it is left out
 _SEARCHES = 24  # for a proof of fewer rows
 _FLATTEST = 1e-12  # relative size of a direction of the rows that is one, and is stretched to equal size
@@ -90,7 +94,10 @@ class InteriorPoint:
             return run.point() if all_rows else _with_all_rows(run.point(), rows, written.rows)
 
         weighty = written if all_rows else written.only(rows)
-        for run in _runs(weighty):
+        for place, run in enumerate(_runs(weighty)):
+            if place == _UNRELAXED and losses.any_hard:
+                for found in self._relaxed_points(weighty, form.unit):
+                    yield found if all_rows else _with_all_rows(found, rows, written.rows)
             while run.is_promising and run.advance():
                 if run.is_worth_a_look(self.tol, form.unit):
                     yield point(run)
@@ -108,6 +115,17 @@ class InteriorPoint:
             # where M is nearly singular, its values are known better from the multipliers than by themselves
             for found in polished(weighty, run.slacks.y, self.tol):
                 yield found if all_rows else _with_all_rows(found, rows, written.rows)
+
+    def _relaxed_points(self, form: WrittenForm, unit: float) -> Iterator[Iterate]:
+        """Points of the problem with room at its hard rows."""
+        relaxed = Relaxed.of(form, ROOM * self.tol)
+        for run in itertools.islice(_runs(relaxed.form), _RELAXED):
+            while run.is_promising and run.advance():
+                if run.is_worth_a_look(self.tol, unit):
+                    yield relaxed.point(run.point())
+            yield relaxed.point(run.point())
+            for found in polished(relaxed.form, run.slacks.y, self.tol):
+                yield relaxed.point(found)
 
 
 @np.errstate(all="ignore")
