@@ -47,6 +47,13 @@ UNDECIDED = {
     "501:1863": "the same under LogDet",
     "502:w441": "the same with a singular prior",
     "507:169": "a kernel to which 42 equalities leave one matrix, or none by their last digits",
+    "501:861": "distances that contradict inner products of objects 1e7 times as far from the origin",
+    "507:99": "the same with bounds far away",
+    "501:1806": "two bounds on one inner product, among others that are parallel to eight digits",
+    "507:545": "the same with an equality",
+    "506:l120": "the same, larger",
+    "507:1310": "a contradiction that is found in directions in which features are nearly dependent",
+    "502:w196": "the same: a proof of few rows was none to who looked closer, one of more rows was",
     "32:l103": "103 hard rows for 10 unknowns, LogDet",
 }
 LARGE = {
