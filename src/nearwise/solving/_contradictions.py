@@ -20,7 +20,7 @@ _FEASIBLE = 1e-7  # violation of rows that are not contradictory
 _CONVERGED = 1e-10  # mu of a search that has come to its end without a proof
 _MOST_PAIRED = 1000  # rows that are compared with each other
 _PARALLEL = 1 - 1e-12  # cosine of matrices that are multiples of each other
-_EQUAL = 1e-14  # distance of such matrices of size 1 that are equal but for rounding
+_EQUAL = 1e-14  # distance of such matrices, of size 1, that are equal but for rounding
 _PAIRS_TRIED = 3
 _INDEFINITE = 1e-3  # of the size of a row: a negative eigenvalue of one that proves nothing alone
 _SMALLEST = 1e-300
@@ -47,7 +47,11 @@ def contradiction(
     """
     search = _Search(written, form, is_stretched)
     if not is_stretched:
-        yield from _small_proofs(written, form)
+        for ray in _small_rays(written, form):
+            with np.errstate(all="ignore"):  # of rows that hardly measure anything, which prove nothing
+                small = form.proof(ray)
+            if small is not None:
+                yield small
     hard = np.flatnonzero(form.losses.is_hard)
     starts = _STRETCHED_STARTS if is_stretched else STARTS
     proof = yield from search.proof(hard, np.ones(len(hard)), starts)
@@ -72,13 +76,6 @@ def contradiction(
         if at >= len(rows):
             many, at = many // 2, 0
     yield from proofs
-
-
-@np.errstate(all="ignore")  # of rows that hardly measure anything, which prove nothing
-def _small_proofs(written: WrittenForm, form: Formulation) -> list[Array]:
-    """Proofs by one or two hard rows."""
-    found = [form.proof(ray) for ray in _small_rays(written, form)]
-    return [proof for proof in found if proof is not None]
 
 
 @np.errstate(all="ignore")
@@ -106,8 +103,10 @@ def _small_rays(written: WrittenForm, form: Formulation) -> list[Array]:
     likeness = unit.T @ unit
     first, second = np.nonzero(np.triu(np.abs(likeness) > _PARALLEL, 1))
     same, scaled = np.sign(likeness[first, second]), b / norms
-    # with a common offset of the features all inner products are nearly parallel: those that are equal first
-    apart = np.linalg.norm(unit[:, first] - same * unit[:, second], axis=0) > _EQUAL
+    # With a common offset of the features all inner products are nearly parallel: those that are equal come
+    # first, by some numbers that only equal ones have in common.
+    told = np.random.default_rng(0).normal(size=(2, len(unit))) @ unit
+    apart = (np.abs(told[:, first] - same * told[:, second]) > _EQUAL).any(axis=0)
     found = []
     for sign in (1.0, -1.0):  # of the first multiplier; the second one makes the sum of both matrices zero
         other = -sign * same
