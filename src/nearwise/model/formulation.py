@@ -45,8 +45,8 @@ class Iterate:
     solver : the name of the solver that found it, where it is not the one that was asked
     note : what the solver has to report of its work, for the message of the result
     final : whether the solver stops here by a rule of its own
-    is_relaxed : whether hard rows were given room within the tolerance, so that the multipliers may bound the
-        optimum above the objective; then a share of them counts
+    may_lead : how far the multipliers may bound the optimum above the objective, relatively, where hard rows
+        are met within the tolerance and no better; then a share of them counts
     """
 
     factor: Array
@@ -59,7 +59,7 @@ class Iterate:
     solver: str = ""
     note: str = ""
     final: bool = False
-    is_relaxed: bool = False
+    may_lead: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from nearwise._common.types import Array, Index
 from nearwise.linalg.eigenpairs import eigenpairs
-from nearwise.linalg.pairs import PRECISION, Pair, product, squared_lengths, two_sum
+from nearwise.linalg.pairs import PRECISION, Pair, product, squared_lengths, two_sum, weighted
 from nearwise.model.blocks import Block
 from nearwise.model.certificate import Certificate
 from nearwise.model.formulation import PROOF, spectrum_of_factor
@@ -57,7 +57,9 @@ class Recheck:
         n, r = problem.features.shape
         others = sum([len(block.bounds) for block in blocks if block.kind not in _DIFFERENCES])
         squares = 2 * (problem.formulation.measurements.n_rows - others)
-        return r <= _LARGEST_ORDER and others * n * n + squares**2 <= _MOST_NUMBERS
+        # many soft rows are decided without this, and sooner
+        numbers = others * n * n + squares * (r if problem.formulation.losses.any_hard else squares)
+        return r <= _LARGEST_ORDER and numbers <= _MOST_NUMBERS
 
     def certificate(self, factor: Array, dual: Array) -> tuple[Certificate, Array]:
         """The certificate of M = factor factor^T, in the coordinates of the features, and its multipliers.
@@ -294,7 +296,7 @@ class _Rows:
     def adjoint(self, y: Array) -> tuple[Pair, float]:
         """sum_i y_i A_i, and how far its eigenvalues may be off."""
         n, weight = len(self.objects.high), self.sign * y[self.row]
-        square = product(self.differences.T, product(np.diag(weight), self.differences))
+        square = product(self.differences.T, weighted(weight, self.differences))
         on_objects = product(y[self.others][None], self.matrices).reshaped(n, n)
         total = square.plus(product(self.objects.T, product(on_objects, self.objects)))
         total = Pair(*(self.within_groups((part + part.T) / 2) for part in total))

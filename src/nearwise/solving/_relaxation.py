@@ -20,7 +20,7 @@ from nearwise.model.formulation import Iterate
 from nearwise.solving._written import WrittenForm
 
 ROOM = 0.5  # of the tolerance
-_NOTE = "Hard constraints were relaxed by half the tolerance, since they nearly contradict each other"
+LOWERED = "Violations of hard constraints within the tolerance lower the objective by more than the tolerance"
 _TRIALS = 40  # of a share of multipliers
 
 G = TypeVar("G")  # a point with what is proved about it
@@ -58,10 +58,12 @@ class Relaxed:
         rows = self.stated.rows
         dual = np.asarray(np.bincount(self.row, found.dual, rows.n_rows), dtype=np.float64)
         values = rows.values(found.factor)
-        return Iterate(found.factor, values, dual, rows.adjoint(dual), note=_NOTE, is_relaxed=True)
+        return Iterate(found.factor, values, dual, rows.adjoint(dual), may_lead=np.inf)
 
 
-def with_sufficient_share(whole: G, by: Callable[[float], G], lead: Callable[[G], float], tol: float) -> G:
+def with_sufficient_share(
+    whole: G, by: Callable[[float], G], lead: Callable[[G], float], tol: float, most: float = np.inf
+) -> G:
     """What all multipliers prove, or the share of them whose bound is next to the objective.
 
     Parameters
@@ -71,9 +73,10 @@ def with_sufficient_share(whole: G, by: Callable[[float], G], lead: Callable[[G]
     lead : how far a bound is above the objective, relatively: a concave function of the share, -1 at 0. Its
         zero is found by false position; an end that stays counts for half (Illinois)
     tol : of the gap
+    most : how far all of them may lead
     """
     found, low, high, below, above, last = whole, 0.0, 1.0, -1.0, lead(whole), 0.0
-    if not tol < above < np.inf:
+    if not tol < above <= most or not np.isfinite(above):
         return whole
     for _ in range(_TRIALS):
         share = low + (high - low) * below / (below - above)

@@ -21,7 +21,7 @@ from nearwise.model.formulation import Formulation, Iterate
 from nearwise.model.measurements import InMemory
 from nearwise.model.problem import Problem
 from nearwise.model.recheck import Recheck
-from nearwise.solving._relaxation import with_sufficient_share
+from nearwise.solving._relaxation import LOWERED, with_sufficient_share
 from nearwise.solving.automatic import Stage, stages
 from nearwise.solving.loop import Loop, quiet
 from nearwise.solving.reduction import Reduction, reduced
@@ -168,13 +168,12 @@ class _Run(Loop[Iterate, _Graded, Record]):
     @np.errstate(all="ignore")  # what overflows is not finite, and is not kept
     def grade(self, point: Iterate) -> _Graded | None:
         """With its certificate; None for a point whose objective is not a number."""
-        self.note = point.note
         if self._last and self._last[0].factor is point.factor and self._last[0].dual is point.dual:
             known = self._last[1]
             graded = replace(known, point=replace(known.point, ray=point.ray))  # only that is asked of it
         else:
             graded = self._graded(point)
-        self._last = point, graded
+        self._last, self.note = (point, graded), graded.point.note
         return graded if np.isfinite(graded.grade.primal) else None
 
     def _graded(self, point: Iterate) -> _Graded:
@@ -182,7 +181,7 @@ class _Run(Loop[Iterate, _Graded, Record]):
 
         So is one whose distances are known, such as the prior: it may be the last one only if it `_stands`.
         """
-        if self.recheck is not None and point.distances is None:
+        if (self.recheck is not None or point.may_lead) and point.distances is None:
             return self._certified(point)
         found = self.reduction.formulation.certificate(point)
         return _Graded(point, replace(found, primal=found.primal * self.unit, dual=found.dual * self.unit))
@@ -247,14 +246,14 @@ class _Run(Loop[Iterate, _Graded, Record]):
     def _certified(self, point: Iterate) -> _Graded:
         """With the certificate of the problem as it was stated, by a share of relaxed rows' multipliers."""
         whole = self._certified_as_is(point)
-        if not point.is_relaxed or whole.grade.hard_violation > self.tol:
+        if not point.may_lead or whole.grade.hard_violation > self.tol:
             return whole
 
         def by(share: float) -> _Graded:
-            lower = replace(point, dual=share * point.dual, pullback=share * point.pullback)
-            return self._certified_as_is(lower)
+            less = replace(point, dual=share * point.dual, pullback=share * point.pullback, note=LOWERED)
+            return self._certified_as_is(less)
 
-        return with_sufficient_share(whole, by, lambda graded: graded.grade.lead, self.tol)
+        return with_sufficient_share(whole, by, lambda graded: graded.grade.lead, self.tol, point.may_lead)
 
     @np.errstate(all="ignore")
     def _certified_as_is(self, point: Iterate) -> _Graded:

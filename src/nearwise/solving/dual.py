@@ -9,7 +9,7 @@ then the method ends, and `interior` is for that.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +24,7 @@ _FAR, _NEARER = 1e11, 0.1  # a residual that is too large before the first step,
 _SHORT, _MOST_SHORT = 0.1, 3  # length of a step, and how many such in a row end the method
 _GOOD = 0.1  # times the tolerance: residual of a point that is looked at
 _LOOKS = 2  # points that are looked at
+_SLIGHTLY = 1e-4  # how far a bound may be above the objective of the last one, whose violations are as small
 _TRIALS = 8  # points along a line
 _FLATTER = 0.5  # of the slope at the beginning of a line: a rise at which a step may end
 _STEEP, _LONGEST = (
@@ -68,8 +69,10 @@ class DualNewton:
             if not length or short == _MOST_SHORT or residual > far:
                 return
             if residual <= _GOOD * self.tol:
-                yield run.point()
                 looks += 1
+                yield run.point()
+        if form.losses.any_hard:  # rounding lets it come no nearer to these
+            yield replace(run.point(), may_lead=_SLIGHTLY)
 
 
 def polished(form: WrittenForm, y: Array, tol: float) -> Iterator[Iterate]:
