@@ -54,6 +54,7 @@ UNDECIDED = {
     "506:l120": "the same, larger",
     "507:1310": "a contradiction that is found in directions in which features are nearly dependent",
     "502:w196": "the same: a proof of few rows was none to who looked closer, one of more rows was",
+    "505:l139": "247 hard rows that Newton's method on the dual meets to ten digits, and its gap is 1e-6",
     "32:l103": "103 hard rows for 10 unknowns, LogDet",
 }
 LARGE = {

@@ -51,15 +51,17 @@ class Recheck:
     @staticmethod
     def suits(problem: Problem) -> bool:
         """Whether a problem is small enough, and its rows are of known kinds."""
-        blocks = problem.constraints.blocks
-        if not {block.kind for block in blocks} <= _KINDS:
+        if not {block.kind for block in problem.constraints.blocks} <= _KINDS:
             return False
-        n, r = problem.features.shape
-        others = sum([len(block.bounds) for block in blocks if block.kind not in _DIFFERENCES])
-        squares = 2 * (problem.formulation.measurements.n_rows - others)
-        # many soft rows are decided without this, and sooner
-        numbers = others * n * n + squares * (r if problem.formulation.losses.any_hard else squares)
-        return r <= _LARGEST_ORDER and numbers <= _MOST_NUMBERS
+        on_objects, squares = _sizes(problem)
+        r = problem.features.shape[1]
+        return r <= _LARGEST_ORDER and on_objects + squares * r <= _MOST_NUMBERS
+
+    @cached_property
+    def is_quick(self) -> bool:
+        """Whether all points are to be certified here; many soft rows are decided sooner otherwise."""
+        on_objects, squares = _sizes(self.problem)
+        return self.form.losses.any_hard or on_objects + squares**2 <= _MOST_NUMBERS
 
     def certificate(self, factor: Array, dual: Array) -> tuple[Certificate, Array]:
         """The certificate of M = factor factor^T, in the coordinates of the features, and its multipliers.
@@ -304,6 +306,15 @@ class _Rows:
         parts = (np.abs(y[self.others]) @ np.abs(self.matrices.high)).reshape(n, n)
         size = float(np.sum(np.abs(weight) @ z**2) + np.sum(G * (parts @ G)))
         return total, PRECISION * len(total.high) * size
+
+
+def _sizes(problem: Problem) -> tuple[int, int]:
+    """How many numbers rows have that are matrices on the objects, and how many squares the others."""
+    n, m = len(problem.features), problem.formulation.measurements.n_rows
+    others = sum(
+        [len(block.bounds) for block in problem.constraints.blocks if block.kind not in _DIFFERENCES]
+    )
+    return others * n * n, 2 * (m - others)
 
 
 def _exponent(A: Array) -> int:

@@ -12,7 +12,7 @@ from nearwise.model.divergences import Frobenius, LogDet
 from nearwise.model.formulation import Formulation
 from nearwise.model.losses import Losses
 from nearwise.solving._interior_run import WINDOW, Run
-from nearwise.solving._interior_starts import STARTS, enlargement, equalising
+from nearwise.solving._interior_starts import STARTS, WORK, enlargement, equalising
 from nearwise.solving._written import WrittenForm, packing
 
 _SEARCHES = 24  # for a proof of fewer rows
@@ -150,7 +150,7 @@ class _Search:
         feasibility, losses = self._feasibility(rows, share)
         larger = enlargement(feasibility)
         for start in range(starts):
-            run = Run(feasibility, larger**start, orthogonal=self.is_stretched)
+            run = Run(feasibility, larger**start, orthogonal=WORK if self.is_stretched else 0.0)
             while run.is_promising and run.advance():
                 if run.count % 4 == 3:
                     ray = np.zeros(len(self.form.losses.bounds))

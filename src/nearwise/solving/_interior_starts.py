@@ -14,6 +14,7 @@ from nearwise.solving._scalings import start_sizes
 from nearwise.solving._written import WrittenForm, WrittenRows
 
 STARTS = 5
+WORK = 3e8  # multiplications in an orthogonal factorisation that takes a tenth of a second
 _LARGER = 1e4  # how much further inside each start is, at least
 _LARGEST = 1e200
 _LARGER_MATRIX = 1e9
@@ -35,7 +36,7 @@ _TOGETHER = 4  # further runs
 _FLATTEST = 1e-12  # relative size of a direction of the rows that is one, and is stretched to equal size
 
 
-def runs(form: WrittenForm) -> Iterator[Run]:
+def runs(form: WrittenForm, work: float = WORK) -> Iterator[Run]:
     """Runs from further and further inside the cone, from a multiple of I or from one that suits the rows.
 
     Stiff soft rows that cannot all be met have large multipliers, so the first run starts with one as large.
@@ -48,7 +49,7 @@ def runs(form: WrittenForm) -> Iterator[Run]:
     for place, (primal, dual, turned) in enumerate(_FROM):
         turn, size = equalising(form.rows) if turned else None, _LARGER_MATRIX if primal else 1.0
         with suppress(np.linalg.LinAlgError):
-            yield Run(form, larger**dual, turn, size, orthogonal=True, together=place < _TOGETHER)
+            yield Run(form, larger**dual, turn, size, orthogonal=work, together=place < _TOGETHER)
 
 
 def equalising(rows: WrittenRows, alike: bool = True) -> Array:

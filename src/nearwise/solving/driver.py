@@ -181,7 +181,8 @@ class _Run(Loop[Iterate, _Graded, Record]):
 
         So is one whose distances are known, such as the prior: it may be the last one only if it `_stands`.
         """
-        if (self.recheck is not None or point.may_lead) and point.distances is None:
+        as_stated = point.may_lead > 0 or (self.recheck is not None and self.recheck.is_quick)
+        if as_stated and point.distances is None:
             return self._certified(point)
         found = self.reduction.formulation.certificate(point)
         return _Graded(point, replace(found, primal=found.primal * self.unit, dual=found.dual * self.unit))

@@ -23,7 +23,10 @@ from nearwise.solving._written import WrittenForm, WrittenRows
 from nearwise.solving.dual import polished
 
 _UNRELAXED = 2  # runs before hard rows are given room
-_RELAXED = 3  # runs with it
+_RELAXED, _RELAXED_WORK = (
+    3,
+    2e9,
+)  # runs with it, and multiplications in a factorisation: some tenths of a second
 _WEIGHTLESS = 1e-40  # what a soft row costs in units of the objective, below which it is left out
 
 
@@ -89,7 +92,7 @@ class InteriorPoint:
     def _relaxed_points(self, form: WrittenForm, unit: float) -> Iterator[Iterate]:
         """Points of the problem with room at its hard rows."""
         relaxed = Relaxed.of(form, ROOM * self.tol)
-        for run in itertools.islice(runs(relaxed.form), _RELAXED):
+        for run in itertools.islice(runs(relaxed.form, _RELAXED_WORK), _RELAXED):
             while run.is_promising and run.advance():
                 if run.is_worth_a_look(self.tol, unit):
                     yield relaxed.point(run.point())
