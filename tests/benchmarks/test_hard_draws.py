@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nearwise.benchmarks import _judge
-from nearwise.benchmarks._random_problems import named
+from nearwise.benchmarks._random_problems import Family, draw, named
 
 # what the answer was worth before, by seed and number; wild ones have a w, larger ones an l
 WRONG = {
@@ -68,6 +68,11 @@ LARGE = {
     "505:l62": "343 hard rows on one-hot features in different units, LogDet",
     "20261124:l83": "361 soft rows, bounds from 1e-11 to 1e5: conditions were met long before M Z was small",
 }
+MANY = Family("many", "", 7, order=60, objects=120, rows=2000)
+MANY_ROWS = {  # by seed and number
+    (510, 95): "1,154 soft rows with penalties from 1e-12 to 1e12, whose certificate was lost to rounding",
+    (504, 0): "976 hard rows on features of low rank, von Neumann",
+}
 HONEST = {  # whether they are decided is a matter of rounding, and of the processor
     "101:w89": "bounds of 1e27, whose last digit costs more than the tolerance",
     "88101:104": "nearly dependent features: errors of values, small sums of large terms, closed the gap",
@@ -75,26 +80,35 @@ HONEST = {  # whether they are decided is a matter of rounding, and of the proce
 }
 
 
-def run(draw: str) -> _judge.Outcome:
-    seed, _, label = draw.partition(":")
+def run(label: str) -> _judge.Outcome:
+    seed, _, label = label.partition(":")
     family, number = named(label)
     return _judge.run(int(seed), number, family)
 
 
 @pytest.mark.parametrize(
-    "draw", [*WRONG, *UNDECIDED, *(pytest.param(draw, marks=pytest.mark.slow) for draw in LARGE)]
+    "label", [*WRONG, *UNDECIDED, *(pytest.param(label, marks=pytest.mark.slow) for label in LARGE)]
 )
-def test_it_is_decided_and_right(draw: str) -> None:
-    outcome = run(draw)
+def test_it_is_decided_and_right(label: str) -> None:
+    outcome = run(label)
     assert outcome.is_decided, outcome.text
     assert not outcome.fault
     assert not outcome.warned
     assert max(outcome.gap, outcome.violation) <= 1.01 * _judge.TOL
 
 
+@pytest.mark.parametrize(("seed", "number"), MANY_ROWS)
+def test_many_rows_are_decided_in_time(seed: int, number: int) -> None:
+    result, outcome = _judge.attempt(draw(seed, number, MANY), number, MANY)
+    assert outcome.is_decided, outcome.text
+    assert result is not None
+    assert result.solver == "InteriorPoint"
+    assert not outcome.warned
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("draw", HONEST)
-def test_what_cannot_be_certified_is_not_called_solved(draw: str) -> None:
-    outcome = run(draw)
+@pytest.mark.parametrize("label", HONEST)
+def test_what_cannot_be_certified_is_not_called_solved(label: str) -> None:
+    outcome = run(label)
     assert not outcome.fault
     assert not outcome.warned

@@ -24,6 +24,7 @@ from nearwise.model.measurements import InMemory
 from nearwise.model.problem import Problem
 
 _MOST_NUMBERS = 2_000_000  # in the rows, written out
+_MOST_SQUARES = 20_000
 _LARGEST_ORDER = 100
 _DIFFERENCES = {"distance", "comparison"}
 _KINDS = _DIFFERENCES | {"similarity", "linear"}
@@ -55,7 +56,8 @@ class Recheck:
             return False
         on_objects, squares = _sizes(problem)
         r = problem.features.shape[1]
-        return r <= _LARGEST_ORDER and on_objects + squares * r <= _MOST_NUMBERS
+        small = r <= _LARGEST_ORDER and squares <= _MOST_SQUARES
+        return small and on_objects + squares * r <= _MOST_NUMBERS
 
     @cached_property
     def is_quick(self) -> bool:
