@@ -55,6 +55,7 @@ UNDECIDED = {
     "507:1310": "a contradiction that is found in directions in which features are nearly dependent",
     "502:w196": "the same: a proof of few rows was none to who looked closer, one of more rows was",
     "505:l139": "247 hard rows that Newton's method on the dual meets to ten digits, and its gap is 1e-6",
+    "601:1088": "inner products of objects far from the origin, which a matrix of 1e13 meets, von Neumann",
     "32:l103": "103 hard rows for 10 unknowns, LogDet",
 }
 LARGE = {

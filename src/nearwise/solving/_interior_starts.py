@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
@@ -20,19 +21,21 @@ _LARGEST = 1e200
 _LARGER_MATRIX = 1e9
 _LAST = STARTS - 1
 _PUSHED = 1e-3  # of what soft rows may push: the multiplier of the first start
-# where further runs start: whether from a larger matrix, how often the multiplier is enlarged, and whether
-# the matrix suits the rows; all solve their systems by an orthogonal factorisation, and in the first of them
-# conditions and M Z fall together
-_FROM = (
-    (True, _LAST, False),
-    (False, 0, True),
-    (False, 0, False),
-    (False, 1, False),
-    (False, 1, True),
-    (True, _LAST, True),
-    *((False, start, False) for start in range(2, STARTS)),
+# where further runs start: whether from a larger matrix, how often the multiplier is enlarged, and which
+# shape the matrix has: that of I, one that suits the rows, or one that is as large where all of them measure
+# little; all solve their systems by an orthogonal factorisation, and in the first of them conditions and M Z
+# fall together
+_FROM: tuple[tuple[bool, int, Literal["I", "rows", "stretched"]], ...] = (
+    (True, _LAST, "I"),
+    (False, 0, "rows"),
+    (False, _LAST, "stretched"),
+    (False, 0, "I"),
+    (False, 1, "I"),
+    (False, 1, "rows"),
+    (True, _LAST, "rows"),
+    *((False, start, "I") for start in range(2, STARTS)),
 )
-_TOGETHER = 4  # further runs
+_TOGETHER = 5  # further runs
 _FLATTEST = 1e-12  # relative size of a direction of the rows that is one, and is stretched to equal size
 
 
@@ -46,8 +49,9 @@ def runs(form: WrittenForm, work: float = WORK) -> Iterator[Run]:
     with suppress(np.linalg.LinAlgError):
         yield Run(form, max(_PUSHED * _push(form), 1.0))
     larger = enlargement(form)
-    for place, (primal, dual, turned) in enumerate(_FROM):
-        turn, size = equalising(form.rows) if turned else None, _LARGER_MATRIX if primal else 1.0
+    for place, (primal, dual, shape) in enumerate(_FROM):
+        turn = None if shape == "I" else equalising(form.rows, alike=shape == "rows")
+        size = _LARGER_MATRIX if primal else 1.0
         with suppress(np.linalg.LinAlgError):
             yield Run(form, larger**dual, turn, size, orthogonal=work, together=place < _TOGETHER)
 
