@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from nearwise.linalg.pairs import PRECISION, Pair, product, squared_lengths, two_sum
+from nearwise.linalg.pairs import PRECISION, Pair, product, squared_lengths, two_sum, weighted
 
 
 def exact(A: Pair | np.ndarray) -> list[list[Fraction]]:
@@ -36,6 +36,17 @@ def test_squared_lengths_are_as_exact() -> None:
     for [length], row in zip(found, rows, strict=True):
         true = sum(entry**2 for entry in row)
         assert abs(length - true) <= 9 * Fraction(PRECISION) * true
+
+
+def test_weighted_rows_are_exact_to_the_last_digit_of_both_parts() -> None:
+    rng = np.random.default_rng(2)
+    A = Pair(rng.normal(size=(5, 4)) * 10.0 ** rng.uniform(-90, 90, (5, 4)), np.zeros((5, 4)))
+    weights = rng.normal(size=5) * 10.0 ** rng.uniform(-90, 90, 5)
+    found, rows = exact(weighted(weights, A)), exact(A)
+    for i, weight in enumerate(weights.tolist()):
+        assert found[i] == [Fraction(weight) * entry for entry in rows[i]]
+    low = Pair(np.ones((1, 1)), np.array([[2.0**-60]]))
+    assert exact(weighted(np.array([3.0]), low))[0][0] == 3 + Fraction(3, 2**60)
 
 
 def test_what_cancels_keeps_its_digits() -> None:

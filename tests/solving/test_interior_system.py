@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from nearwise.solving._interior_starts import WORK
 from nearwise.solving._interior_system import OrthogonalSystem
 
 
@@ -22,5 +23,5 @@ def test_both_conditions_hold(m: int, apart: float) -> None:
 
 
 def test_large_systems_are_left_to_others() -> None:
-    assert OrthogonalSystem.suits(78, 60)
-    assert not OrthogonalSystem.suits(1830, 2000)
+    assert OrthogonalSystem.work(78, 60) < WORK
+    assert OrthogonalSystem.work(1830, 2000) > WORK

@@ -122,6 +122,46 @@ def test_few_constraints_reduce_to_their_span() -> None:
     assert reduced(other.formulation).formulation.measurements.rank == 25
 
 
+@built_in
+def test_many_constraints_on_features_of_low_rank_reduce_to_their_span(divergence: nw.Divergence) -> None:
+    rng = np.random.default_rng(3)
+    G = rng.integers(-3, 4, size=(60, 5)).astype(float) @ rng.integers(-3, 4, size=(5, 24))
+    pairs = rng.permutation(60).reshape(-1, 2)
+    d = np.square(G[pairs[:, 0]] - G[pairs[:, 1]]).sum(axis=1)
+    problem = nw.Problem(G, c.at_most(pairs, 0.5 * d), divergence, penalty=math.inf)
+    reduction = reduced(problem.formulation)
+    assert len(reduction.formulation.prior) == 5
+    result = nw.solve(problem)
+    assert result.status is nw.Status.SOLVED
+    outside = np.linalg.svd(G)[2][5:]
+    assert_allclose(outside @ result.matrix @ outside.T, np.eye(19), atol=1e-9)
+
+
+@pytest.mark.parametrize("size", [1e-6, 1e-12, 1e-30])
+def test_a_direction_that_only_short_features_have_is_kept(size: float) -> None:
+    """A column in a small unit is all that one of the objects has."""
+    rng = np.random.default_rng(4)
+    G = rng.normal(size=(40, 20))
+    G[:, -1] = 0.0
+    G[-2:] = 0.0
+    G[-1, -1] = size
+    pairs = [(k, k + 1) for k in range(37)]
+    problem = nw.Problem(
+        G, c.similarity([(39, 39)], 4 * size**2, "==") + c.at_most(pairs, 1e3), penalty=math.inf
+    )
+    assert len(reduced(problem.formulation).formulation.prior) == 20
+    result = nw.solve(problem)
+    assert result.status is nw.Status.SOLVED
+    assert_allclose(result.matrix[-1, -1], 4.0, rtol=1e-5)
+
+
+def test_features_that_are_nearly_of_low_rank_are_not_reduced() -> None:
+    rng = np.random.default_rng(5)
+    G = rng.normal(size=(60, 4)) @ rng.normal(size=(4, 20)) + 1e-9 * rng.normal(size=(60, 20))
+    problem = nw.Problem(G, c.at_most(rng.permutation(60).reshape(-1, 2), 1.0), penalty=math.inf)
+    assert len(reduced(problem.formulation).formulation.prior) == 20
+
+
 @divergences
 def test_reduced_rows_have_size_one(divergence: nw.Divergence) -> None:
     form = reduced(random_problem(divergence, 5, 1e4, 0).formulation).formulation

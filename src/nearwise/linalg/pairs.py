@@ -15,6 +15,8 @@ from nearwise._common.types import Array
 
 PRECISION = 2.0**-86  # relative error of a product, about: rounding of what is left, 2^-44 of the whole
 
+_SPLIT = 2.0**27 + 1
+
 
 class Pair(NamedTuple):
     """high + low."""
@@ -92,6 +94,13 @@ def times_transposed(A: Cut, B: Cut) -> Pair:
     return _summed(A.first @ first, A.first @ second, A.second @ first, small)
 
 
+def weighted(weights: Array, A: Pair) -> Pair:
+    """diag(weights) A; only what belongs to the low part is rounded."""
+    columns = weights[:, None]
+    total, error = _two_product(columns, A.high)
+    return Pair(*two_sum(total, error + columns * A.low))
+
+
 def squared_lengths(A: Pair) -> Pair:
     """Of the rows of A: the diagonal of A A^T."""
     _, first, second, rest, _ = cut(A)
@@ -106,6 +115,21 @@ def _summed(largest: Array, *terms: Array) -> Pair:
         largest, error = two_sum(largest, term)
         small = small + error
     return Pair(*two_sum(largest, small))
+
+
+def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
+    """The rounded product and its rounding error (Dekker)."""
+    total = a * b
+    (first, rest), (other, other_rest) = _halves(a), _halves(b)
+    error = ((first * other - total) + first * other_rest + rest * other) + rest * other_rest
+    return total, error
+
+
+def _halves(a: Array) -> tuple[Array, Array]:
+    """Two numbers of half as many binary digits that add up to one (Veltkamp)."""
+    far = _SPLIT * a
+    first = far - (far - a)
+    return first, a - first
 
 
 def _dots(A: Array, B: Array) -> Array:

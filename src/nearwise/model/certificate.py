@@ -65,6 +65,11 @@ class Certificate:
     satisfied: float = 1.0
     worst: tuple[Violation, ...] = ()
 
+    @property
+    def lead(self) -> float:
+        """`gap` with a sign: positive where the bound is above the objective, as that of hard rows may be."""
+        return self.gap if self.dual > self.primal else -self.gap
+
     def holds(self, tol: float) -> bool:
         """Whether the gap and the violation of the hard constraints are at most `tol`."""
         return self.gap <= tol and self.hard_violation <= tol

@@ -52,6 +52,8 @@ class Iterate:
     solver : the name of the solver that found it, where it is not the one that was asked
     note : what the solver has to report of its work, for the message of the result
     final : whether the solver stops here by a rule of its own
+    is_relaxed : whether hard rows are met within the tolerance and no better, so that the multipliers may
+        bound the optimum above the objective; then a share of them counts
     """
 
     factor: Array
@@ -64,6 +66,7 @@ class Iterate:
     solver: str = ""
     note: str = ""
     final: bool = False
+    is_relaxed: bool = False
 
 
 @dataclass(frozen=True, eq=False)

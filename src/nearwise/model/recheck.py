@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from nearwise._common.types import Array, Index
 from nearwise.linalg.eigenpairs import eigenpairs
-from nearwise.linalg.pairs import PRECISION, Pair, product, squared_lengths, two_sum
+from nearwise.linalg.pairs import PRECISION, Pair, product, squared_lengths, two_sum, weighted
 from nearwise.model.blocks import Block
 from nearwise.model.certificate import Certificate, InfeasibilityCheck
 from nearwise.model.formulation import PROOF, Iterate, spectrum_of_factor
@@ -24,6 +24,7 @@ from nearwise.model.measurements import InMemory
 from nearwise.model.problem import Problem
 
 _MOST_NUMBERS = 2_000_000  # in the rows, written out
+_MOST_SQUARES = 20_000
 _LARGEST_ORDER = 100
 _DIFFERENCES = {"distance", "comparison"}
 _KINDS = _DIFFERENCES | {"similarity", "linear"}
@@ -53,13 +54,18 @@ class Recheck:
     @staticmethod
     def suits(problem: Problem) -> bool:
         """Whether a problem is small enough, and its rows are of known kinds."""
-        blocks = problem.constraints.blocks
-        if not {block.kind for block in blocks} <= _KINDS:
+        if not {block.kind for block in problem.constraints.blocks} <= _KINDS:
             return False
-        n, r = problem.features.shape
-        others = sum([len(block.bounds) for block in blocks if block.kind not in _DIFFERENCES])
-        squares = 2 * (problem.formulation.measurements.n_rows - others)
-        return r <= _LARGEST_ORDER and others * n * n + squares**2 <= _MOST_NUMBERS
+        on_objects, squares = _sizes(problem)
+        r = problem.features.shape[1]
+        small = r <= _LARGEST_ORDER and squares <= _MOST_SQUARES
+        return small and on_objects + squares * r <= _MOST_NUMBERS
+
+    @cached_property
+    def is_quick(self) -> bool:
+        """Whether all points are to be certified here; many soft rows are decided sooner otherwise."""
+        on_objects, squares = _sizes(self.problem)
+        return self.form.losses.any_hard or on_objects + squares**2 <= _MOST_NUMBERS
 
     def certificate(self, factor: Array, dual: Array) -> tuple[Certificate, Array]:
         """The certificate of M = factor factor^T, in the coordinates of the features, and its multipliers.
@@ -336,7 +342,7 @@ class _Rows:
         n, weight = len(self.objects.high), self.sign * y[self.row]
         used = np.flatnonzero(weight)  # beside larger ones, which have no part in the sum, they lose digits
         weight, differences = weight[used], Pair(*(part[used] for part in self.differences))
-        square = product(differences.T, product(np.diag(weight), differences))
+        square = product(differences.T, weighted(weight, differences))
         on_objects = product(y[self.others][None], self.matrices).reshaped(n, n)
         total = square.plus(product(self.objects.T, product(on_objects, self.objects)))
         total = Pair(*(self.within_groups((part + part.T) / 2) for part in total))
@@ -344,6 +350,15 @@ class _Rows:
         parts = (np.abs(y[self.others]) @ np.abs(self.matrices.high)).reshape(n, n)
         size = float(np.sum(np.abs(weight) @ z**2) + np.sum(G * (parts @ G)))
         return total, PRECISION * len(total.high) * size
+
+
+def _sizes(problem: Problem) -> tuple[int, int]:
+    """How many numbers rows have that are matrices on the objects, and how many squares the others."""
+    n, m = len(problem.features), problem.formulation.measurements.n_rows
+    others = sum(
+        [len(block.bounds) for block in problem.constraints.blocks if block.kind not in _DIFFERENCES]
+    )
+    return others * n * n, 2 * (m - others)
 
 
 def _exponent(A: Array) -> int:

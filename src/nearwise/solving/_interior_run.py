@@ -48,7 +48,7 @@ class Run:
     enlarged : by how much the multipliers are larger than at the usual first point
     turn : T, where the first point is a multiple of T T^T; of I by default
     larger_matrix : by how much it is larger than at the usual first point
-    orthogonal : whether systems are solved by an orthogonal factorisation, where that takes little time
+    orthogonal : in how many multiplications, at most, systems are solved by an orthogonal factorisation
     together : whether what is left of the conditions falls no faster than M Z
 
     Attributes
@@ -65,7 +65,7 @@ class Run:
         enlarged: float,
         turn: Array | None = None,
         larger_matrix: float = 1.0,
-        orthogonal: bool = False,
+        orthogonal: float = 0.0,
         together: bool = False,
     ) -> None:
         self._stated, self._turn = form, None
@@ -93,8 +93,8 @@ class Run:
         self._mus: list[float] = []
         self._is_spent = False
         self._left, self._together = 1.0, together
-        fits = len(self.values) > 0 and OrthogonalSystem.suits(*self._rows.shape)
-        self._system: type[System | OrthogonalSystem] = OrthogonalSystem if orthogonal and fits else System
+        fits = len(self.values) > 0 and OrthogonalSystem.work(*self._rows.shape) <= orthogonal
+        self._system: type[System | OrthogonalSystem] = OrthogonalSystem if fits else System
 
     @property
     def count(self) -> int:

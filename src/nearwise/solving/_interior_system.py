@@ -10,7 +10,6 @@ from nearwise._common.types import Array
 _DEPENDENT = 1e-14  # added to the diagonal of the rows' Gram matrix, relatively: they may be dependent
 _DEPENDENT_OF_ORTHOGONAL = 1e-24  # the same of the square of a row, where no Gram matrix is formed
 _REFINEMENTS = 3  # of an orthogonal factorisation, for each that is asked for
-_MOST_WORK = 3e8  # multiplications in an orthogonal factorisation
 _SMALLEST = 1e-300
 _SHIFTS = tuple(1e-15 * 10.0**k for k in range(6))  # of a diagonal of 1, until there is a Cholesky factor
 
@@ -94,9 +93,9 @@ class OrthogonalSystem:
         )
 
     @staticmethod
-    def suits(n_unknowns: int, n_rows: int) -> bool:
-        """Whether the factorisation takes a fraction of a second."""
-        return (n_rows + n_unknowns) * float(min(n_rows, n_unknowns)) ** 2 <= _MOST_WORK
+    def work(n_unknowns: int, n_rows: int) -> float:
+        """About how many multiplications the factorisation takes."""
+        return (n_rows + n_unknowns) * float(min(n_rows, n_unknowns)) ** 2
 
     def solve(self, K: Array, e: Array, refinements: int) -> tuple[Array, Array]:
         """dy and D."""

@@ -86,14 +86,19 @@ class WrittenRows:
         return replace(self, x=x, y=x if self.y is self.x else T.T @ self.y)
 
     def only(self, rows: Index) -> WrittenRows:
-        """Some rows alone, by their numbers in ascending order."""
-        kept = rows if self.row is None else np.flatnonzero(np.isin(self.row, rows))
+        """Some rows alone, by their numbers in ascending order; one may come several times."""
+        kept, row = rows, None
+        if self.row is not None:
+            start, stop = (np.searchsorted(self.row, rows, side) for side in ("left", "right"))
+            count = stop - start
+            row = np.repeat(np.arange(len(rows)), count)
+            kept = np.arange(len(row)) + np.repeat(stop - np.cumsum(count), count)
         x = self.x[:, kept]
         return WrittenRows(
             x,
             x if self.y is self.x else self.y[:, kept],
             self.weights[kept],
-            None if self.row is None else np.searchsorted(rows, self.row[kept]),
+            row,
             len(rows),
             None if self.offsets is None else self.offsets[rows],
         )

@@ -29,10 +29,9 @@ from nearwise.model.certificate import Certificate
 from nearwise.model.diagonal import DiagonalProblem
 from nearwise.model.formulation import Formulation
 from nearwise.solving.automatic import LARGEST_ORDER, decides, stages
-from nearwise.solving.driver import outcome_message
 from nearwise.solving.loop import Loop, quiet
 from nearwise.solving.reduction import reduced
-from nearwise.solving.result import Limit, Record, Status
+from nearwise.solving.result import Limit, Record, Status, outcome_message
 
 _MAX_ITER = 1000
 _DIRECT = 1000  # rows or columns up to which Newton's system is factored

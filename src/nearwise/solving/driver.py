@@ -21,20 +21,14 @@ from nearwise.model.formulation import Formulation, Iterate
 from nearwise.model.measurements import InMemory
 from nearwise.model.problem import Problem
 from nearwise.model.recheck import Recheck
+from nearwise.solving._relaxation import LOWERED, with_sufficient_share
 from nearwise.solving.automatic import Stage, stages
 from nearwise.solving.loop import Loop, quiet
 from nearwise.solving.reduction import Reduction, reduced
-from nearwise.solving.result import CONTRADICTION, Record, Result, Status
+from nearwise.solving.result import Record, Result, Status, outcome_message
 
 _MAX_ITER = 1000  # unless a solver names another number
 _LARGEST_START = 1e75  # trace of a matrix to start from, in units of the prior, whose costs are finite
-_ENDS = {
-    Status.SOLVED: "Solved within {tol:g}",
-    Status.LIMIT: "Stopped at the limit of {why}",
-    Status.STATIONARY: "Stopped by the solver's own rule, which proves nothing",
-    Status.INTERRUPTED: "Interrupted",
-    Status.STALLED: "No further progress; the tolerance {tol:g} was not reached",
-}
 
 
 class Solver(Protocol):
@@ -144,7 +138,6 @@ class _Run(Loop[Iterate, _Graded, Record]):
         self.ray: Array | None = None
         self._last: tuple[Iterate, _Graded] | None = None  # as it was given, and graded
         self._final: _Graded | None = None
-        self.note = ""
         self._stage = Stage("", iter(()))  # whose points are followed
         in_memory = isinstance(problem.formulation.measurements, InMemory)
         self.recheck = Recheck(problem) if in_memory and Recheck.suits(problem) else None
@@ -176,7 +169,6 @@ class _Run(Loop[Iterate, _Graded, Record]):
     @np.errstate(all="ignore")  # what overflows is not finite, and is not kept
     def grade(self, point: Iterate) -> _Graded | None:
         """With its certificate; None for a point whose objective is not a number."""
-        self.note = self._stage.note or point.note
         if self._last and self._last[0].factor is point.factor and self._last[0].dual is point.dual:
             known = self._last[1]
             graded = replace(known, point=replace(known.point, ray=point.ray))  # only that is asked of it
@@ -190,7 +182,8 @@ class _Run(Loop[Iterate, _Graded, Record]):
 
         So is one whose distances are known, such as the prior: it may be the last one only if it `_stands`.
         """
-        if self.recheck is not None and point.distances is None:
+        as_stated = point.is_relaxed or (self.recheck is not None and self.recheck.is_quick)
+        if as_stated and point.distances is None:
             return self._certified(point)
         found = self.reduction.formulation.certificate(point)
         if self.unit != 1.0:
@@ -254,8 +247,20 @@ class _Run(Loop[Iterate, _Graded, Record]):
         primal, dual = self.best.grade.primal, self.bound.grade.dual
         return replace(grade, primal=primal, dual=dual, gap=form.relative_gap(primal - dual, primal))
 
-    @np.errstate(all="ignore")
     def _certified(self, point: Iterate, is_last: bool = False) -> _Graded:
+        """With the certificate of the problem as it was stated, by a share of relaxed rows' multipliers."""
+        whole = self._certified_as_is(point, is_last)
+        if not point.is_relaxed or whole.grade.hard_violation > self.tol:
+            return whole
+
+        def by(share: float) -> _Graded:
+            less = replace(point, dual=share * point.dual, pullback=share * point.pullback, note=LOWERED)
+            return self._certified_as_is(less, is_last)
+
+        return with_sufficient_share(whole, by, lambda graded: graded.grade.lead, self.tol)
+
+    @np.errstate(all="ignore")
+    def _certified_as_is(self, point: Iterate, is_last: bool) -> _Graded:
         """A point with the certificate of the problem as it was stated.
 
         That is computed in twice the precision where double precision is too little and the problem small,
@@ -362,16 +367,9 @@ class _Run(Loop[Iterate, _Graded, Record]):
     def _notes(self, certificate: Certificate) -> str:
         open_rows = self.returns_last and self.tol < certificate.hard_violation
         doubt = "Projections cannot tell whether the hard constraints contradict each other: solver=None can"
-        return ". ".join([*([self.note] if self.note else []), *([doubt] if open_rows else [])])
-
-
-def outcome_message(status: Status, certificate: Certificate, tol: float, why: str, note: str) -> str:
-    """One sentence on how a run ended."""
-    if status is Status.INFEASIBLE:
-        rows = "; ".join(violation.name for violation in certificate.worst)
-        return f"{CONTRADICTION}{rows}"
-    reached = f"relative gap {certificate.gap:.1e}, hard violation {certificate.hard_violation:.1e}"
-    return f"{_ENDS[status].format(tol=tol, why=why)}: {reached}." + (f" {note}." if note else "")
+        assert self.best is not None
+        note = self.best.point.note or self._stage.note
+        return ". ".join([*([note] if note else []), *([doubt] if open_rows else [])])
 
 
 def _checked_start(start: ArrayLike, solver: Solver | None, problem: Problem) -> Array:

@@ -18,6 +18,10 @@ from nearwise._common.types import Array
 from nearwise.model.formulation import Formulation
 from nearwise.model.measurements import Measurements
 
+_WORTH_LOOKING = 16  # order of matrices from which on a smaller span is looked for among many vectors
+_QUICK = 10_000_000  # multiplications that this takes at most
+_NONE, _CLEAR = 1e-13, 1e-8  # relative size of a direction that is none, and of one that is
+
 
 @dataclass(frozen=True, eq=False)
 class Reduction:
@@ -81,12 +85,30 @@ def _spanned(
         return scaled, None
     rows = scaled.spanning_rows()
     if len(rows) >= scaled.rank:
-        return scaled, None
+        U = _clear_span(rows)
+        return (scaled, None) if U is None else (scaled.in_coordinates(U, own_workspace=True), U)
     _, s, Vt = np.linalg.svd(rows, full_matrices=False)
     U = Vt[s > 1e-14 * s.max(initial=0.0) * max(rows.shape)].T
     if U.shape[1] == 0:  # nothing is measured; one dimension is kept so that there is a matrix
         U = np.eye(scaled.rank, 1)
     return scaled.in_coordinates(U, own_workspace=True), U
+
+
+def _clear_span(rows: Array) -> Array | None:
+    """A basis of the span of many vectors, where it is small beyond doubt and that saves more than it costs.
+
+    As with duplicates, indicators of few classes, or features of low rank. All vectors count alike, because a
+    short one may be all that some constraint measures.
+    """
+    n, r = rows.shape
+    if r < _WORTH_LOOKING or n * r * r > _QUICK:
+        return None
+    norms = np.linalg.norm(rows, axis=1)
+    if not np.isfinite(norms.sum()):
+        return None
+    _, s, Vt = np.linalg.svd(rows[norms > 0] / norms[norms > 0, None], full_matrices=False)
+    count = int(np.sum(s > _NONE * s.max(initial=0.0)))
+    return Vt[:count].T if 0 < count < r and s[count - 1] > _CLEAR * s[0] else None
 
 
 def _power_of_four(size: float) -> float:

@@ -28,6 +28,15 @@ class Status(enum.Enum):
     STALLED = "stalled"  # rounding errors allow no further progress
 
 
+_ENDS = {
+    Status.SOLVED: "Solved within {tol:g}",
+    Status.LIMIT: "Stopped at the limit of {why}",
+    Status.STATIONARY: "Stopped by the solver's own rule, which proves nothing",
+    Status.INTERRUPTED: "Interrupted",
+    Status.STALLED: "No further progress; the tolerance {tol:g} was not reached",
+}
+
+
 @dataclass(frozen=True)
 class Record:
     """One iteration, as the callback and `Result.history` show it. Units as in `Certificate`."""
@@ -102,3 +111,12 @@ class Result:
             "message": self.message,
         }
         return fact_table("Result", about)
+
+
+def outcome_message(status: Status, certificate: Certificate, tol: float, why: str, note: str) -> str:
+    """One sentence on how a run ended."""
+    if status is Status.INFEASIBLE:
+        rows = "; ".join(violation.name for violation in certificate.worst)
+        return f"{CONTRADICTION}{rows}"
+    reached = f"relative gap {certificate.gap:.1e}, hard violation {certificate.hard_violation:.1e}"
+    return f"{_ENDS[status].format(tol=tol, why=why)}: {reached}." + (f" {note}." if note else "")
