@@ -50,7 +50,6 @@ UNDECIDED = {
     "502:w441": "the same with a singular prior",
     "507:169": "a kernel to which 42 equalities leave one matrix, or none by their last digits",
     "501:861": "distances that contradict inner products of objects 1e7 times as far from the origin",
-    "507:99": "the same with bounds far away",
     "501:1806": "two bounds on one inner product, among others that are parallel to eight digits",
     "507:545": "the same with an equality",
     "506:l120": "the same, larger",
@@ -77,6 +76,7 @@ MANY_ROWS = {  # by seed and number
     (504, 0): "976 hard rows on features of low rank, von Neumann",
 }
 HONEST = {  # whether they are decided is a matter of rounding, and of the processor
+    "507:99": "distances that contradict inner products of objects far from the origin, with bounds far away",
     "101:w89": "bounds of 1e27, whose last digit costs more than the tolerance",
     "88101:104": "nearly dependent features: errors of values, small sums of large terms, closed the gap",
     "7772002:w271": "bounds whose squares overflow",
