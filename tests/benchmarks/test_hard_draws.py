@@ -77,7 +77,7 @@ MANY_ROWS = {  # by seed and number
 }
 HONEST = {  # whether they are decided is a matter of rounding, and of the processor
     "507:99": "distances that contradict inner products of objects far from the origin, with bounds far away",
-    "20261221:420": "a proof that is short of 4e-8 where rows measure little beside an offset of their objects",
+    "20261221:420": "a proof that falls short by 4e-8 where rows measure little beside an offset",
     "101:w89": "bounds of 1e27, whose last digit costs more than the tolerance",
     "88101:104": "nearly dependent features: errors of values, small sums of large terms, closed the gap",
     "7772002:w271": "bounds whose squares overflow",
