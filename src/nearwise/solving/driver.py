@@ -16,6 +16,7 @@ from nearwise._common import checks
 from nearwise._common.reading import finite
 from nearwise._common.threads import LARGE_MATRIX, one_blas_thread
 from nearwise._common.types import Array
+from nearwise._common.warning import warn
 from nearwise.model.certificate import Certificate
 from nearwise.model.formulation import Formulation, Iterate
 from nearwise.model.measurements import InMemory
@@ -154,7 +155,10 @@ class _Run(Loop[Iterate, _Graded, Record]):
     def _measurable(self, start: Array) -> tuple[Array, ...]:
         """The start after the reduction; none where its costs overflow, so that a run begins at the prior."""
         factor = self.reduction.lower(self.problem.lower(start))
-        return (factor,) if np.square(factor).sum() <= _LARGEST_START else ()
+        if np.square(factor).sum() <= _LARGEST_START:
+            return (factor,)
+        warn("start is so large beside the prior that its costs overflow: the run begins at the prior")
+        return ()
 
     def _in_stages(self, plan: Iterable[Stage]) -> Iterator[Iterate]:
         """The points of one stage after the other, each up to where it is slow or a factorisation fails."""
@@ -267,11 +271,8 @@ class _Run(Loop[Iterate, _Graded, Record]):
         and then multipliers may get smaller; a large one has no bound there. Of points on the way that are
         far from feasible the bound does not matter.
         """
-        form, scale, solver = (
-            self.reduction.formulation,
-            self.reduction.dual_scale,
-            point.solver or self._stage.solver,
-        )
+        form, scale = self.reduction.formulation, self.reduction.dual_scale
+        solver = point.solver or self._stage.solver
         stated = self.problem.point(self._lifted(point), point.dual * scale)
         found = self.problem.formulation.certificate(stated)
         is_far = found.hard_violation > 10 * self.tol and not is_last
