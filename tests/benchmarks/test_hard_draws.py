@@ -117,7 +117,7 @@ def test_many_rows_are_decided_in_time(seed: int, number: int) -> None:
     result, outcome = _judge.attempt(draw(seed, number, MANY), number, MANY)
     assert outcome.is_decided, outcome.text
     assert result is not None
-    assert result.solver == "InteriorPoint"
+    assert result.solver != "Newton"  # which is tried last, and takes long
     assert not outcome.warned
 
 
