@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 _REACHABLE = (
     1e-9  # a smaller tolerance may be more than rounding allows: the points before it are certified too
 )
@@ -22,3 +24,8 @@ def next_look(worth: float, tol: float) -> float:
 def last_look(tol: float) -> float:
     """The same for points from which on nothing more is asked."""
     return min(tol, _USUAL)
+
+
+def more_looks(tol: float) -> int:
+    """How many more points than usual are certified where the tolerance is loose and none of them is good."""
+    return math.ceil(math.log(max(tol, _USUAL) / _USUAL, 1 / _SHARPER))

@@ -12,6 +12,7 @@ from nearwise.model.formulation import Formulation, Iterate
 from nearwise.model.in_blocks import InBlocks
 from nearwise.model.loaded import loaded
 from nearwise.model.measurements import InMemory
+from nearwise.solving._looks import more_looks
 from nearwise.solving.dual import DualNewton
 from nearwise.solving.interior import InteriorPoint
 from nearwise.solving.newton import Newton
@@ -129,7 +130,7 @@ def stages(form: Formulation, tol: float, start: Array | None = None) -> Iterato
     interior = None
     if start is None and _interior_pays(form):
         interior = Stage("InteriorPoint", points(form), note=note)
-        yield replace(interior, most=_LOOKS)
+        yield replace(interior, most=_LOOKS + more_looks(tol))
     yield replace(newton, most=_patience(form))
     if not quick and _dual_is_smaller(form):
         yield Stage("DualNewton", DualNewton(tol).iterates(form), note=note)
