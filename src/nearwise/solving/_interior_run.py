@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ _CENTRING = (0.5, 0.9)  # of M Z: what is left of it then
 _CURVED = 0.1  # a straight step below that says nothing of the second order
 _WORTH = 10.0  # times the tolerance: complementarity from which on a point may be good
 _CLOSE = 3.0  # times the tolerance: the same, and violation, from which on one is looked at
+_BLOCKED = 0.003  # length of a step
 _SPENT = 1e-20  # complementarity beside that of rounding, where nothing is left to gain
 _SLOW = 0.5  # sum of the lengths of so many steps, below which a run is given up
 _UNCHANGED = 0.9  # of the complementarity so many steps ago: they gain nothing
@@ -112,6 +114,11 @@ class Run:
         return not (slow or self._gains_nothing or self._is_spent) and self.count < _MOST_STEPS
 
     @property
+    def is_blocked(self) -> bool:
+        """Whether the last step was so short that further ones hardly ever lead to the end."""
+        return self.count > 0 and self.lengths[-1] < _BLOCKED
+
+    @property
     def is_stuck(self) -> bool:
         """Whether steps are so short, or gain so little, that rows may contradict each other."""
         return self._gains_nothing or (self.count >= 6 and max(self.lengths[-2:]) < _SHORT)
@@ -120,7 +127,6 @@ class Run:
     def _gains_nothing(self) -> bool:
         return self.count > WINDOW and self._mus[-1] > _UNCHANGED * self._mus[-WINDOW]
 
-    @np.errstate(all="ignore")
     def is_worth_a_look(self, tol: float, unit: float) -> bool:
         """Whether the point may be good: what is left to do is little beside what the multipliers do.
 
@@ -140,7 +146,6 @@ class Run:
         objective = self.scaling.distance + losses.total(self.values)
         return not left > _CLOSE * tol * max(objective, _SMALLEST * order * unit)
 
-    @np.errstate(all="ignore")
     def point(self) -> Iterate:
         """What was measured at the current point."""
         factor, y = self.scaling.factor, self._form.losses.signed(self.slacks.y)
@@ -156,7 +161,6 @@ class Run:
         except np.linalg.LinAlgError:
             return False
 
-    @np.errstate(all="ignore")
     def _advance(self) -> bool:
         scaling, slacks = self.scaling, self.slacks
         packed, unpacked = self._packing.packed, self._packing.unpacked
@@ -184,7 +188,7 @@ class Run:
         self.lengths.append(gain)
         self._left *= 1 - gain
         self._measure()
-        return bool(np.isfinite(self.values.sum()) and np.isfinite(slacks.y.sum()))
+        return math.isfinite(self.values.sum()) and math.isfinite(slacks.y.sum())
 
     def _chosen(self, solve: Callable[..., _Step]) -> tuple[_Step, float, float, float]:
         """A step, its lengths and what it gains: with second-order terms, or else with more centring."""
@@ -223,8 +227,9 @@ class Run:
         return 1 - aim / mu if is_ahead else 1.0
 
     def _lengths(self, step: _Step, share: float) -> tuple[float, float]:
-        longest = zip(self.scaling.longest(step.matrix), self.slacks.longest(step.slacks), strict=True)
-        primal, dual = (min(1.0, share * min(pair)) for pair in longest)
+        M, Z = self.scaling.longest(step.matrix)
+        first, second = self.slacks.longest(step.slacks)
+        primal, dual = min(1.0, share * min(M, first)), min(1.0, share * min(Z, second))
         return (primal, dual) if self._apart else (min(primal, dual),) * 2
 
     def _mu(self, of_rows: float, of_matrix: float) -> float:

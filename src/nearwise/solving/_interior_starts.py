@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from nearwise._common.types import Array
+from nearwise.model.divergences import LogDet
 from nearwise.solving._interior_run import Run
 from nearwise.solving._scalings import start_sizes
 from nearwise.solving._written import WrittenForm, WrittenRows
@@ -44,12 +45,15 @@ def runs(form: WrittenForm, work: float = WORK) -> Iterator[Run]:
 
     Stiff soft rows that cannot all be met have large multipliers, so the first run starts with one as large.
     A path along which M grows by many orders of magnitude is narrow and bent, one along which it shrinks is
-    not; so some start from a matrix that is much larger than it seems to have to be.
+    not; so some start from a matrix that is much larger than it seems to have to be. Hard rows under LogDet
+    get the shape that suits them before.
     """
     with suppress(np.linalg.LinAlgError):
         yield Run(form, max(_PUSHED * _push(form), 1.0))
     larger = enlargement(form)
-    for place, (primal, dual, shape) in enumerate(_FROM):
+    first, second, *others = _FROM
+    swapped = form.losses.any_hard and isinstance(form.divergence, LogDet)
+    for place, (primal, dual, shape) in enumerate([second, first, *others] if swapped else _FROM):
         turn = None if shape == "I" else equalising(form.rows, alike=shape == "rows")
         size = _LARGER_MATRIX if primal else 1.0
         with suppress(np.linalg.LinAlgError):

@@ -29,15 +29,15 @@ class System:
             self._weights = 1 / np.maximum(self._compliance, _SMALLEST)
             scaled = rows * np.sqrt(self._weights)
             gram = scaled @ scaled.T
-            self._scale = 1 / np.sqrt(1 + np.diagonal(gram))
+            self._scale = 1 / np.sqrt(1 + gram.diagonal())
             gram *= self._scale[:, None] * self._scale
             diagonal = self._scale**2
-        gram.flat[:: len(gram) + 1] += diagonal
+        gram.reshape(-1)[:: len(gram) + 1] += diagonal
         for shift in _SHIFTS:
             self._cholesky, failed = lapack.dpotrf(gram, lower=1, clean=0)
             if not failed:
                 break
-            gram.flat[:: len(gram) + 1] += shift * len(gram)
+            gram.reshape(-1)[:: len(gram) + 1] += shift * len(gram)
 
     def solve(self, K: Array, e: Array, refinements: int) -> tuple[Array, Array]:
         """dy and D."""

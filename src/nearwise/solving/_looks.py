@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 
-_REACHABLE = (
-    1e-9  # a smaller tolerance may be more than rounding allows: the points before it are certified too
-)
-_USUAL = 1e-6  # a larger one is often met by points that only seem good: each that is not asks for more
+# A smaller tolerance may be more than rounding allows: the points before it are certified too. A larger one
+# is often met by points that only seem good: each that is not asks for more.
+_USUAL = 1e-6
 _SHARPER = 0.1
 
 
 def first_look(tol: float) -> float:
     """The tolerance that the first point has to seem to meet."""
-    return max(tol, _REACHABLE)
+    return max(tol, _USUAL)
 
 
 def next_look(worth: float, tol: float) -> float:

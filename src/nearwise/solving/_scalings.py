@@ -68,7 +68,7 @@ class Scaling:
         self._shrunk = 1 / (scale[:, None] * scale)
         self._mean = 2 / (self.d[:, None] + self.d)
         self._turn: Array | None = None
-        self.local = np.diag(self.d)
+        self.local = self.packing.identity * self.d
         self._root, self._slope = self._differentiate()
 
     def _differentiate(self) -> tuple[Array | None, Array]:
@@ -103,7 +103,7 @@ class Scaling:
         slopes = divided_differences(self.form.divergence, t).take(self.packing.flat)
         root *= (0.5 * self.packing.scale / np.sqrt(slopes))[:, None] * self.packing.scale
         hessian = root.T @ root
-        hessian.flat[:: len(hessian) + 1] += 1.0
+        hessian.reshape(-1)[:: len(hessian) + 1] += 1.0
         return cholesky(hessian), slope
 
     def whitened(self, packed: Array) -> Array:
@@ -131,7 +131,7 @@ class Scaling:
             return float(np.sum(L**2, axis=1) @ (1 / prior) - 2 * size + np.log(prior).sum()) - self.order
         if isinstance(self.form.divergence, Frobenius):
             apart = L @ L.T
-            apart.flat[:: self.order + 1] -= prior
+            apart.reshape(-1)[:: self.order + 1] -= prior
             return float(np.vdot(apart, apart))
         x, t = self._spectrum
         within = np.sum(L**2, axis=1) @ self.form.divergence.gradient(prior)
@@ -147,12 +147,12 @@ class Scaling:
         turn, wanted = self._turn, max(mu, self.floor) - self.d**2
         if last is None:
             owed = wanted / self.d
-            return np.diag(owed) if turn is None else (turn.T * owed) @ turn
+            return self.packing.identity * owed if turn is None else (turn.T * owed) @ turn
         product = self._times(float(np.vdot(last.M, last.Z)), -float(wanted.sum())) ** 2 * (last.M @ last.Z)
         if turn is not None:
             product = turn @ product @ turn.T
         owed = (product + product.T) * -0.5
-        owed.flat[:: self.order + 1] += wanted
+        owed.reshape(-1)[:: self.order + 1] += wanted
         owed *= self._mean
         return owed if turn is None else np.asarray(turn.T @ owed @ turn)
 

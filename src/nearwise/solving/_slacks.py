@@ -22,12 +22,18 @@ _SMALL_BOUND = 0.1  # of b: how far a bound that has shrunk to nothing may come 
 
 
 class SlackStep(NamedTuple):
-    """How the rows change: a direction, or the last one whose second-order terms are to be corrected."""
+    """How the rows change: a direction, or the last one whose second-order terms are to be corrected.
+
+    Attributes
+    ----------
+    y, xi, log : as of `Slacks`
+    first, second : of the pairs
+    """
 
     y: Array
-    s: Array
     xi: Array
-    zeta: Array
+    first: Array
+    second: Array
     log: Array
 
 
@@ -37,18 +43,20 @@ class Aim(NamedTuple):
     Attributes
     ----------
     e : of its condition
-    owed, owed_by_barriers : what s |y| and xi zeta are short of
+    owed : what the products of pairs are short of, relative to their second numbers
     share : of the other conditions, how much is to be made up for
     """
 
     e: Array
     owed: Array
-    owed_by_barriers: Array
     share: float
 
 
 class Slacks:
     """The state of all rows.
+
+    Positive numbers come in pairs with products: s |y| = mu of every row that is no equality, and of those
+    with LogDet's loss also xi zeta = max(gamma, mu), zeta = gamma / b - y.
 
     Parameters
     ----------
@@ -60,99 +68,120 @@ class Slacks:
     Attributes
     ----------
     y : multipliers
-    s : distances from the bounds; 1, which nothing depends on, for "=="
     xi : the bounds after they gave way
-    zeta : of rows with LogDet's loss: xi zeta = gamma, zeta = gamma / b - y
     log : of rows with von Neumann's loss: log(xi / b)
+    first, second : s and |y| of all rows, 1 and 1 for "==", which nothing depends on; then xi and zeta
     """
 
     def __init__(self, form: WrittenForm, values: Array, primal: float, dual: float, sizes: Array) -> None:
         losses, bregman = form.losses, form.losses.is_bregman
         self.sign = -losses.relations.astype(np.float64)
         self.unequal: Mask = self.sign != 0
-        self.count = int(self.unequal.sum())
-        self._has_slack = self.unequal.astype(np.float64)
+        self.count = int(np.count_nonzero(self.unequal))
         self.bounds, self.gamma = losses.bounds, losses.penalties
         is_barrier: Mask = bregman & isinstance(losses.divergence, LogDet)  # xi (gamma/b - y) = gamma
         is_entropy: Mask = bregman & isinstance(losses.divergence, VonNeumann)  # y = gamma log(xi / b)
         is_linear: Mask = ~(losses.is_hard | is_barrier | is_entropy)  # xi = b + give * y
-        self._barrier, self._entropy = np.flatnonzero(is_barrier), np.flatnonzero(is_entropy)
-        self._linear = np.flatnonzero(is_linear)
+        self._barrier, self._entropy = is_barrier.nonzero()[0], is_entropy.nonzero()[0]
+        self.any_linear = bool(is_linear.any())  # whether a bound gives way in proportion to its multiplier
         half = 0.5 if isinstance(losses.divergence, Frobenius) else 1.0  # phi' is 2 x there
-        self._give = np.where(bregman, half * losses.compliance, losses.compliance)[self._linear]
-        self._of_barrier, self._of_entropy = self.gamma[self._barrier], self.gamma[self._entropy]
-        self.zeta_at_zero = self._of_barrier / self.bounds[self._barrier]
-        self.xi = self.bounds.copy()
+        give = np.where(bregman, half * losses.compliance, losses.compliance)
+        self._give = np.where(is_linear, give, 0.0)
+        of_barrier, self._of_entropy = self.gamma[self._barrier], self.gamma[self._entropy]
+        self._zeta_at_zero = of_barrier / self.bounds[self._barrier]
+        self._n_rows = m = len(self.bounds)
+        self._is_pair = np.ones(m + len(of_barrier))
+        self._is_pair[:m] = self.unequal
+        self._floors = np.concatenate([np.zeros(m), of_barrier])
         self._start(values, primal, dual, np.where(sizes > 0, sizes, 1.0))
-
-    @property
-    def any_linear(self) -> bool:
-        """Whether the bound of some row gives way in proportion to its multiplier."""
-        return len(self._linear) > 0
 
     def _start(self, p: Array, primal: float, dual: float, size: Array) -> None:
         """Rows that give way start on the central path at p, unless that takes too large a multiplier."""
         mu, most, room = primal * dual, dual / size, self.sign * (self.bounds - p)
-        self.s = np.where(self.unequal, np.maximum(room, primal * size), 1.0)
-        magnitude = self._has_slack * mu / self.s
+        s = np.where(self.unequal, np.maximum(room, primal * size), 1.0)
+        magnitude = np.where(self.unequal, mu / s, 0.0)
 
-        rows = self._linear[self.unequal[self._linear]]
+        rows = ((self._give > 0) & self.unequal).nonzero()[0]
         if len(rows):
-            give, q = self._give[self.unequal[self._linear]], room[rows]
+            give, q = self._give[rows], room[rows]
             root = np.sqrt(q**2 + 4 * give * mu)  # of give y^2 + q y = mu
             exact = np.where(q < 0, (root - q) / (2 * give), 2 * mu / (root + q))
             magnitude[rows] = np.where(exact <= most[rows], exact, magnitude[rows])
-            self.s[rows] = mu / magnitude[rows]
-
-        if len(self._barrier):
-            among = self.unequal[self._barrier]
-            rows, at_zero = self._barrier[among], self.zeta_at_zero[among]
-            upper = self.sign[rows] > 0
-            weak = upper & (at_zero < 2 * most[rows])
-            magnitude[rows] = np.where(weak, at_zero / 2, magnitude[rows])
-            inside = np.maximum(p[rows], 0.0) / 2 + 1e-3 * primal * size[rows]
-            self.s[rows] = np.where(upper, mu / magnitude[rows], inside)
-            magnitude[rows] = mu / self.s[rows]
-            self.xi[rows] = self.s[rows]
-            rows = self._barrier[~among]
-            self.xi[rows] = primal * size[rows]
-        self.zeta = np.maximum(self._of_barrier, mu) / self.xi[self._barrier]
+            s[rows] = mu / magnitude[rows]
 
         rows = self._entropy[self.unequal[self._entropy]]
         if len(rows):
             gamma, sign = self.gamma[rows], self.sign[rows]
             slack = _entropy_slack(p[rows], self.bounds[rows], gamma, sign, mu)
             fits = ((p[rows] > 0) | (sign > 0)) & (mu / slack <= most[rows])
-            self.s[rows] = np.where(fits, slack, self.s[rows])
+            s[rows] = np.where(fits, slack, s[rows])
             magnitude[rows] = np.where(fits, mu / slack, np.minimum(magnitude[rows], 50 * gamma))
+
         self.y = self.sign * magnitude
+        xi = zeta = self._zeta_at_zero
+        if len(rows := self._barrier):
+            start = self._start_of_barriers(p[rows], s[rows], mu, primal * size[rows], most[rows])
+            s[rows], self.y[rows] = start
+            zeta = self._zeta_at_zero - self.y[rows]
+            xi = np.maximum(self._floors[self._n_rows :], mu) / zeta
+        self.first, self.second = np.concatenate([s, xi]), np.concatenate([np.abs(self.y), zeta])
+        self.second[: self._n_rows][~self.unequal] = 1.0
         self.log = self.y[self._entropy] / self._of_entropy
+        self.xi = self.bounds + self._give * self.y
+        self.xi[self._barrier] = xi
         self.xi[self._entropy] = self.bounds[self._entropy] * np.exp(self.log)
-        self.xi[self._linear] += self._give * self.y[self._linear]
+
+    def _start_of_barriers(
+        self, p: Array, s: Array, mu: float, typical: Array, most: Array
+    ) -> tuple[Array, Array]:
+        """s and y of rows with LogDet's loss.
+
+        On the path, sign mu / s + max(gamma, mu) / (p + sign s) = gamma / b. Where that takes too large a
+        multiplier, s is what it is for hard rows, and zeta follows y all the same: a number that starts far
+        below where it has to be takes its partner in a pair to the boundary.
+        """
+        sign, at_zero = self.sign[self._barrier], self._zeta_at_zero
+        upper, wanted = sign > 0, np.maximum(self._floors[self._n_rows :], mu)
+        # at_zero s^2 + c s = mu p, where p + sign s > 0
+        c = sign * (at_zero * p - wanted) - mu
+        root = np.sqrt(np.maximum(c**2 + 4 * at_zero * mu * p, 0.0))
+        exact = np.where(c < 0, (root - c) / (2 * at_zero), 2 * mu * p / (root + c))
+        fits = (mu / exact <= most) | (upper & (at_zero < 2 * most))
+        fits &= (exact > 0) & (p + sign * exact > 0) & (sign * mu / exact < at_zero)
+        inside = np.maximum(p, 0.0) / 2 + 1e-3 * typical
+        s = np.where(fits, exact, np.where(upper, s, inside))
+        at_equality = np.clip(at_zero - wanted / np.maximum(p, 1e-3 * typical), -most, most)
+        equal = sign == 0
+        return np.where(equal, 1.0, s), np.where(equal, at_equality, sign * (mu / s))
 
     def prepare(self, p: Array) -> Array:
         """Begin a step at values p: 1/w of Newton's condition on a step D of M, <A_i, D> = e_i + dy_i / w_i.
 
         The bounds follow as dxi = share * owed + slope * dy; both are 0 for hard rows.
         """
-        size = np.abs(self.y)
-        self._inverse = self._has_slack / (size + (1.0 - self._has_slack))
-        self._product = self.s * size
-        self._slope, self._owed_by_bounds = slope, owed = np.zeros_like(size), np.zeros_like(size)
+        m = self._n_rows
+        self._per_second = self._is_pair / self.second
+        self._ratio = self.first * self._per_second
+        self._product = self.first * self.second
+        self._above = self._product - self._floors
+        slope, owed = self._give, self.bounds - self.xi
+        if self.any_linear:
+            owed += slope * self.y
         if len(rows := self._barrier):
-            xi = self.xi[rows]
-            slope[rows] = xi / self.zeta
-            self._zeta_owed = self.zeta_at_zero - self.y[rows] - self.zeta
-            owed[rows] = -slope[rows] * self._zeta_owed
+            slope = slope.copy()
+            slope[rows] = self._ratio[m:]
+            self._zeta_owed = self._zeta_at_zero - self.y[rows] - self.second[m:]
+            owed[rows] = -self._ratio[m:] * self._zeta_owed
         if len(rows := self._entropy):
             self._log_owed = self.y[rows] / self._of_entropy - self.log
+            slope = slope.copy()
             slope[rows] = self.xi[rows] / self._of_entropy
             owed[rows] = self.xi[rows] * self._log_owed
-        if len(rows := self._linear):
-            slope[rows] = self._give
-            owed[rows] = self.bounds[rows] + self._give * self.y[rows] - self.xi[rows]
-        self._open = self.xi - p - self.sign * self.s + owed
-        return self.s * self._inverse + slope
+        self._slope, self._owed_by_bounds = slope, owed
+        self._open = self.xi - p
+        self._open -= self.sign * self.first[:m]
+        self._open += owed
+        return self._ratio[:m] + slope
 
     def aim(self, mu: float, last: SlackStep | None, share: float) -> Aim:
         """What a step owes that is to make s |y| equal mu, by how s and y answered to the last one, if any.
@@ -161,53 +190,53 @@ class Slacks:
         (s + t ds) (|y| + t d|y|) equal mu are between 0 and 2, however far that step leads; Mehrotra's
         correction, -ds d|y|, is what is left of t for small steps.
         """
-        owed, by_barriers = mu - self._product, np.maximum(self._of_barrier, mu)
+        m, above = self._n_rows, self._above
+        owed = np.maximum(self._floors, mu)
+        owed -= self._product
         if last is not None:
-            owed *= _stretch(self._product, last.s * self.sign * last.y, -owed)
-            if len(rows := self._barrier):
-                product, bend = self.xi[rows] * self.zeta, last.xi[rows] * last.zeta
-                above, left = product - self._of_barrier, product - by_barriers
-                by_barriers -= np.where(above > 0, left * (_stretch(above, bend, left) - 1), bend)
-        e = share * self._open - self.sign * self._inverse * owed
+            bend = last.first * last.second
+            owed = np.where(above > 0, owed * _stretch(above, bend, -owed), owed - bend)
+        owed *= self._per_second
+        e = share * self._open - self.sign * owed[:m]
         if len(rows := self._barrier):
-            by_barriers = by_barriers / self.zeta - self.xi[rows]
-            e[rows] += by_barriers
-        return Aim(e, owed, by_barriers, share)
+            e[rows] += owed[m:]
+        return Aim(e, owed, share)
 
     def change(self, dy: Array, aim: Aim) -> SlackStep:
         """How everything follows the multipliers."""
-        ds = (aim.owed - self.s * self.sign * dy) * self._inverse
-        dxi = aim.share * self._owed_by_bounds + self._slope * dy
-        dzeta, dlog = self.zeta, self.log
+        second, dlog = self.sign * dy, self.log
+        dxi = self._slope * dy
+        dxi += aim.share * self._owed_by_bounds
         if len(rows := self._barrier):
-            dxi[rows] += aim.owed_by_barriers
-            dzeta = aim.share * self._zeta_owed - dy[rows]
+            second = np.concatenate([second, aim.share * self._zeta_owed - dy[rows]])
+        first = aim.owed - self._ratio * second
+        if len(rows):
+            dxi[rows] = first[self._n_rows :]
         if len(rows := self._entropy):
             dlog = aim.share * self._log_owed + dy[rows] / self._of_entropy
-        return SlackStep(dy, ds, dxi, dzeta, dlog)
+        return SlackStep(dy, dxi, first, second, dlog)
 
     def longest(self, step: SlackStep) -> tuple[float, float]:
         """How far primal and dual variables may go until one of them is zero."""
-        primal = _steepest(step.s / self.s)
-        dual = _steepest(self.sign * step.y * self._inverse)
-        if len(rows := self._barrier):
-            primal = max(primal, _steepest(step.xi[rows] / self.xi[rows]))
-            dual = max(dual, _steepest(step.zeta / self.zeta))
-        return 1 / primal if primal > 0 else np.inf, 1 / dual if dual > 0 else np.inf
+        return _to_zero(step.first / self.first), _to_zero(step.second * self._per_second)
 
     @property
     def product(self) -> float:
         """The sum of s |y|."""
-        return float(np.abs(self.s * self.y) @ self._has_slack)
+        return self._sum(self.first, self.second)
 
     def product_after(self, step: SlackStep, primal: float, dual: float) -> float:
         """`product` after a step."""
-        after = (self.s + primal * step.s) * np.abs(self.y + dual * step.y)
-        return float(after @ self._has_slack)
+        return self._sum(self.first + primal * step.first, self.second + dual * step.second)
+
+    def _sum(self, first: Array, second: Array) -> float:
+        m = self._n_rows
+        return float((first[:m] * second[:m]) @ self._is_pair[:m])
 
     def move(self, step: SlackStep, primal: float, dual: float) -> None:
         """Take a step: s and xi by its primal length, the multipliers by its dual length."""
-        self.s = self.s + primal * step.s
+        self.first = self.first + primal * step.first
+        self.second = self.second + dual * step.second
         self.xi = self.xi + primal * step.xi
         if len(rows := self._entropy):
             b = self.bounds[rows]
@@ -216,8 +245,6 @@ class Slacks:
             self.log = np.minimum(self.log + primal * step.log, most)
             self.xi[rows] = b * np.exp(self.log)
         self.y = self.y + dual * step.y
-        if len(self._barrier):
-            self.zeta = self.zeta + dual * step.zeta
 
 
 def _stretch(above: Array, bend: Array, left: Array) -> Array:
@@ -229,9 +256,10 @@ def _stretch(above: Array, bend: Array, left: Array) -> Array:
     return np.asarray(2 * (above / (above + root + _TINY)))
 
 
-def _steepest(relative: Array) -> float:
-    """How fast the variable falls that reaches zero first, from its changes relative to their values."""
-    return -min(float(np.fmin.reduce(relative, initial=0.0)), 0.0)
+def _to_zero(relative: Array) -> float:
+    """After how many steps the first variable is zero, from their changes relative to their values."""
+    steepest = float(np.fmin.reduce(relative, initial=0.0))
+    return -1 / steepest if steepest < 0 else np.inf
 
 
 def _entropy_slack(p: Array, b: Array, gamma: Array, sign: Array, mu: float) -> Array:

@@ -24,6 +24,7 @@ class Packing:
     a, b : row and column of every number
     flat : its place in the matrix
     scale : its factor
+    identity : the identity matrix
     """
 
     def __init__(self, order: int) -> None:
@@ -33,6 +34,7 @@ class Packing:
         place = np.zeros((order, order), dtype=np.int64)
         place[self.a, self.b] = np.arange(len(self.a))
         self._place = np.maximum(place, place.T)
+        self.identity = np.eye(order)
 
     def packed(self, A: Array) -> Array:
         return A.take(self.flat) * self.scale

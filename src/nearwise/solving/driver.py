@@ -29,6 +29,7 @@ from nearwise.solving.reduction import Reduction, reduced
 from nearwise.solving.result import Record, Result, Status, outcome_message
 
 _MAX_ITER = 1000  # unless a solver names another number
+_FAR = 1e-5  # violation of hard rows that no tolerance calls small
 _LARGEST_START = 1e75  # trace of a matrix to start from, in units of the prior, whose costs are finite
 
 
@@ -269,13 +270,13 @@ class _Run(Loop[Iterate, _Graded, Record]):
 
         That is computed in twice the precision where double precision is too little and the problem small,
         and then multipliers may get smaller; a large one has no bound there. Of points on the way that are
-        far from feasible the bound does not matter.
+        far from feasible the bound does not matter; of others it does, as the best of them is the result.
         """
         form, scale = self.reduction.formulation, self.reduction.dual_scale
         solver = point.solver or self._stage.solver
         stated = self.problem.point(self._lifted(point), point.dual * scale)
         found = self.problem.formulation.certificate(stated)
-        is_far = found.hard_violation > 10 * self.tol and not is_last
+        is_far = found.hard_violation > max(10 * self.tol, _FAR) and not is_last
         if is_far or not np.isfinite(found.primal):
             return _Graded(point, found, solver, stated)
         if self.recheck is not None and self.recheck.is_beyond_doubt(stated, found, self.tol):

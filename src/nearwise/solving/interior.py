@@ -17,6 +17,7 @@ from nearwise._common.types import Index, Mask
 from nearwise.model.divergences import Frobenius, LogDet, VonNeumann
 from nearwise.model.formulation import Formulation, Iterate, bare_prior_point
 from nearwise.solving._contradictions import contradiction
+from nearwise.solving._interior_run import Run
 from nearwise.solving._interior_starts import runs
 from nearwise.solving._looks import first_look, next_look
 from nearwise.solving._relaxation import ROOM, Relaxed
@@ -66,27 +67,29 @@ class InteriorPoint:
             return point if all_rows else _with_all_rows(point, rows, written.rows)
 
         stuck: Iterate | None = None  # the first run, where hard rows may contradict each other
+
+        def search(run: Run) -> Iterator[Iterate]:
+            nonlocal stuck
+            stuck = whole(run.point())
+            if form.is_strict:  # rows that only singular matrices meet have bounds of 0
+                yield replace(stuck, ray=np.where(losses.bounds == 0, stuck.dual, 0.0))
+            for proof in contradiction(written, form):
+                yield replace(stuck, ray=proof)
+
         for place, run in enumerate(runs(weighty)):
             if place == _UNSTRETCHED and stuck is not None:
                 for proof in contradiction(written, form, is_stretched=True):
                     yield replace(stuck, ray=proof)
-            worth = first_look(self.tol)
-            while run.is_promising and run.advance():
+            is_open, worth = place == 0 and losses.any_hard, first_look(self.tol)
+            while run.is_promising and not run.is_blocked and run.advance():
                 if run.is_worth_a_look(worth, form.unit):
                     yield whole(run.point())
                     worth = next_look(worth, self.tol)
-                if place == 0 and losses.any_hard and run.is_stuck:
-                    break
-            if place == 0 and losses.any_hard:
-                stuck = whole(run.point())
-                if form.is_strict:  # rows that only singular matrices meet have bounds of 0
-                    yield replace(stuck, ray=np.where(losses.bounds == 0, stuck.dual, 0.0))
-                for proof in contradiction(written, form):
-                    yield replace(stuck, ray=proof)
-                while run.is_promising and run.advance():
-                    if run.is_worth_a_look(worth, form.unit):
-                        yield whole(run.point())
-                        worth = next_look(worth, self.tol)
+                if is_open and run.is_stuck:
+                    is_open = False
+                    yield from search(run)
+            if is_open:
+                yield from search(run)
             # where M is nearly singular, its values are known better from the multipliers than by themselves
             yield from map(whole, polished(weighty, run.slacks.y, first_look(self.tol)))
         if losses.any_hard:
