@@ -370,9 +370,9 @@ def _on_objects(block: Block, n: int) -> Pair:
     """The matrix of every row of a block, (m, n^2)."""
     high, low = np.zeros((len(block), n, n)), np.zeros((len(block), n, n))
     if block.matrices:
-        place = np.arange(n) if block.ids is None else np.asarray(block.ids, dtype=np.int64)
+        place = slice(None) if block.ids is None else np.ix_(*2 * [np.asarray(block.ids, dtype=np.int64)])
         for row, matrix in enumerate(block.matrices):
-            high[row][np.ix_(place, place)], low[row][np.ix_(place, place)] = _dense(matrix)
+            high[row][place], low[row][place] = _dense(matrix)
     else:
         (i, j), rows = np.asarray(block.ids, dtype=np.int64).T, np.arange(len(block))
         high[rows, i, j] += 0.5
@@ -382,7 +382,8 @@ def _on_objects(block: Block, n: int) -> Pair:
 
 def _dense(matrix: Linear) -> Pair:
     if matrix.factor is not None and matrix.weights is not None:
-        return product(product(matrix.factor, np.diag(matrix.weights)), matrix.factor.T)
+        transposed = matrix.factor.T
+        return product(matrix.factor, weighted(matrix.weights, Pair(transposed, np.zeros_like(transposed))))
     dense = matrix.matrix if isinstance(matrix.matrix, np.ndarray) else matrix.matrix.toarray()
     return Pair(dense, np.zeros_like(dense))
 
