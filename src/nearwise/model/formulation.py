@@ -201,8 +201,12 @@ class Formulation:
     def unit(self) -> float:
         """The objective's natural unit: how it scales with the prior."""
         degree = self.divergence.degree
-        size = float(np.abs(self.prior).mean()) if len(self.prior) else 1.0
-        return size**degree if degree is not None and size > 0 else 1.0
+        return self.prior_size**degree if degree and self.prior_size > 0 else 1.0
+
+    @cached_property
+    def prior_size(self) -> float:
+        """The mean of its eigenvalues' magnitudes."""
+        return float(np.abs(self.prior).sum() / len(self.prior)) if len(self.prior) else 1.0
 
     @property
     def _bounds(self) -> Array:

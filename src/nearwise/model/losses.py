@@ -29,7 +29,10 @@ _SMALLEST = 5e-324  # value that belongs to a multiplier
 _CLOSE = 1e-8  # relative distance from a bound, within which a loss is its second-order term
 
 
-_IN_ANY_UNIT = ("is_hard", "any_hard", "all_hard", "_side", "_equalities")  # of what is cached
+# of what is cached, what is the same in any unit, and in one in which no bound is too small for a number
+_IN_ANY_UNIT = ("is_hard", "any_hard", "all_hard", "_side", "_equalities", "_curvature_at_one")
+_IF_NONE_VANISHES = ("is_bregman", "_bregman", "_quadratic")
+_EPS, _TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)
 
 
 class Violated(NamedTuple):
@@ -118,8 +121,9 @@ class Losses:
     def most_violated(self, p: Array, count: int) -> list[tuple[int, float, float]]:
         """The `measured` rows with the largest relative violations, worst first, and none that holds."""
         found = self.violations(p)
-        order = np.argsort(-found, kind="stable")[:count]
-        return self.measured(p, order[found[order] > 0], found)
+        rows = (found > 0).nonzero()[0]
+        order = np.argsort(-found[rows], kind="stable")[:count]
+        return self.measured(p, rows[order], found)
 
     def measured(
         self, p: Array, rows: Index, relative: Array | None = None
@@ -132,21 +136,27 @@ class Losses:
         """The same with a share of the penalties."""
         return replace(self, penalties=self.penalties * share)
 
+    @np.errstate(all="ignore")
     def in_unit(self, unit: float, stiffening: float) -> Losses:
         """The same for values in another unit; soft penalties are multiplied by `stiffening`."""
-        with np.errstate(all="ignore"):
-            scaled = np.maximum(self.penalties * stiffening, np.finfo(float).tiny)
-        penalties = np.where(self.is_hard, np.inf, scaled)
+        penalties = np.maximum(self.penalties * stiffening, _TINY)
+        if self.any_hard:
+            penalties[self.is_hard] = np.inf
+        bounds = self.bounds / unit
         found = Losses(
             self.divergence,
             self.relations,
-            self.bounds / unit,
+            bounds,
             penalties,
             self.sizes / unit,
             self.is_definite,
             self.is_idle,
         )
-        found.__dict__.update({name: getattr(self, name) for name in _IN_ANY_UNIT})
+        known = found.__dict__
+        known.update({name: getattr(self, name) for name in _IN_ANY_UNIT})
+        if np.count_nonzero(bounds) == np.count_nonzero(self.bounds):
+            known.update({name: getattr(self, name) for name in _IF_NONE_VANISHES})
+            known["references"] = self.references / unit
         return found
 
     @cached_property
@@ -186,16 +196,18 @@ class Losses:
     @cached_property
     def cost_of_rounding(self) -> float:
         """What soft rows cost whose values differ from their bounds by the rounding of these."""
-        return self.cost_of(float(np.finfo(np.float64).eps) * np.abs(self.bounds))
+        return self.cost_of(_EPS * np.abs(self.bounds))
 
     @np.errstate(all="ignore")
     def cost_of(self, off: Array) -> float:
         """What soft rows cost whose values differ from their bounds by so little."""
-        found = 0.0
-        if len(rows := self._bregman):
-            found += float(self.penalties[rows] @ self._bent(self.bounds[rows], off[rows]))
-        if len(rows := self._quadratic):
-            found += float(self._stiffness[rows] @ (off[rows] / self.sizes[rows]) ** 2)
+        if self.all_hard:
+            return 0.0
+        relative, stiffness = off / self._bases, self._stiffness
+        if self.any_hard:
+            soft = ~self.is_hard
+            relative, stiffness = relative[soft], stiffness[soft]
+        found = float(stiffness @ np.square(relative))
         return found / 2 if math.isfinite(found) else math.inf
 
     def slopes(self, p: Array) -> Array:
@@ -283,10 +295,11 @@ class Losses:
     def signed(self, dual: ArrayLike) -> Array:
         """The multipliers nearest to the given ones that have the right sign."""
         y = np.asarray(dual, dtype=np.float64)
-        y = y if self.is_idle is None else np.where(self.is_idle, 0.0, y)
-        return np.where(
-            self.relations < 0, np.maximum(y, 0), np.where(self.relations > 0, np.minimum(y, 0), y)
-        )
+        wrong: Mask = y * self._side < 0
+        wrong[self._equalities] = False
+        if self.is_idle is not None:
+            wrong |= self.is_idle
+        return np.where(wrong, 0.0, y)
 
     @cached_property
     def is_bregman(self) -> Mask:
@@ -309,19 +322,31 @@ class Losses:
 
     @cached_property
     def _stiffness(self) -> Array:
-        """penalty * curvature(s) * s^2 of the rows with quadratic loss, without overflow on the way."""
-        out = np.zeros_like(self.bounds)
-        if len(rows := self._quadratic):
-            s = self.sizes[rows]
-            out[rows] = self.penalties[rows] * self._bent(s, s)
-        return out
+        """penalty * curvature(a) * a^2 of every soft row at `_bases`, without overflow on the way."""
+        degree, a = self.divergence.degree, self._bases
+        with np.errstate(all="ignore"):
+            bent = self.divergence.curvature(a) * a**2 if degree is None else self._bent_by_degree(a, degree)
+            return np.asarray(self.penalties * bent)
+
+    @cached_property
+    def _bases(self) -> Array:
+        """Where the loss of a soft row is expanded: at its bound, or at its size where it is quadratic."""
+        return np.where(self.is_bregman, self.bounds, self.sizes)
 
     def _bent(self, at: Array, off: Array) -> Array:
         """curvature(at) * off^2, without overflow on the way."""
         degree = self.divergence.degree
         if degree is None:
             return np.asarray(self.divergence.curvature(at) * off**2)
-        return np.asarray(self.divergence.curvature(np.ones(1)) * at**degree * (off / at) ** 2)
+        return self._bent_by_degree(at, degree) * (off / at) ** 2
+
+    def _bent_by_degree(self, at: Array, degree: float) -> Array:
+        """curvature(at) * at^2, as it follows from the degree of the divergence."""
+        return np.asarray(self._curvature_at_one * at**degree)
+
+    @cached_property
+    def _curvature_at_one(self) -> Array:
+        return self.divergence.curvature(np.ones(1))
 
     @cached_property
     def _bound_gradient(self) -> Array:

@@ -64,8 +64,10 @@ class Recheck:
     @cached_property
     def is_quick(self) -> bool:
         """Whether all points are to be certified here; many soft rows are decided sooner otherwise."""
+        if self.form.losses.any_hard:
+            return True
         on_objects, squares = _sizes(self.problem)
-        return self.form.losses.any_hard or on_objects + squares**2 <= _MOST_NUMBERS
+        return on_objects + squares**2 <= _MOST_NUMBERS
 
     def certificate(self, factor: Array, dual: Array) -> tuple[Certificate, Array]:
         """The certificate of M = factor factor^T, in the coordinates of the features, and its multipliers.
@@ -97,24 +99,23 @@ class Recheck:
         )
         return found, y
 
-    def most_errors(self, factor: Array) -> Array:
-        """Bounds on `errors` from the sizes of features and factor alone."""
+    def most_errors(self, trace: float) -> Array:
+        """Bounds on `errors` from the sizes of features and the trace of M alone."""
         rows, G = self.form.measurements, self.problem.features
         if self.range is None and isinstance(rows, InMemory):
             sizes = rows.sizes_before_differences
         else:  # what is measured is left of larger features; a comparison is of four of them
             sizes = 8 * np.einsum("ij,ij->i", G, G).max()
-        terms = len(factor) + len(G)
-        size = _ROUNDINGS * (terms + 4) * float(np.vdot(factor, factor))
-        return np.asarray(size * (sizes + self._linear_sizes))
+        return np.asarray((_ROUNDINGS * (sum(G.shape) + 4) * trace) * (sizes + self._linear_sizes))
 
     def are_negligible(self, errors: Array, dual: Array, primal: float, tol: float) -> bool:
         """Whether errors of values neither close a gap to `tol` nor hide violations of hard rows."""
         losses, limit = self.form.losses, max(abs(primal), self.form.unit)
-        if losses.any_hard and not (errors / losses.references)[losses.is_hard].max() <= _UNSEEN * tol:
-            return False
-        used = dual != 0
-        costs = float(np.abs(dual[used]) @ errors[used]) + losses.cost_of(errors)
+        if losses.any_hard:
+            relative = errors / losses.references
+            if not (relative if losses.all_hard else relative[losses.is_hard]).max() <= _UNSEEN * tol:
+                return False
+        costs = float(np.abs(dual) @ errors) + losses.cost_of(errors)
         return costs <= _UNSEEN * tol * limit
 
     def is_beyond_doubt(self, point: Iterate, found: Certificate, tol: float) -> bool:
@@ -124,14 +125,16 @@ class Recheck:
         `Formulation.is_lost_to_rounding` asks of sum_i y_i A_i, too.
         """
         form, limit = self.form, max(abs(found.primal), self.form.unit)
-        size = float(np.vdot(point.factor, point.factor))
-        is_far = form.divergence.congruence_invariant and limit * tol >= _LARGE * form.unit
-        if not found.holds(tol) or is_far or size == 0:
+        invariant = form.divergence.congruence_invariant
+        if not found.holds(tol) or (invariant and limit * tol >= _LARGE * form.unit):
             return False
-        errors = self.most_errors(self.problem.lift(point.factor))
-        if not form.divergence.congruence_invariant:
-            delta = float(np.abs(point.dual) @ errors) / size
-            if not delta * delta <= tol * limit * float(form.divergence.curvature(np.array([size]))[0]):
+        trace = float(np.vdot(point.factor, point.factor))
+        if trace == 0:
+            return False
+        errors = self.most_errors(trace)
+        if not invariant:
+            delta = float(np.abs(point.dual) @ errors) / trace
+            if not delta * delta <= tol * limit * float(form.divergence.curvature(np.array([trace]))[0]):
                 return False
         return self.are_negligible(errors + _EPS * np.abs(form.losses.bounds), point.dual, found.primal, tol)
 
@@ -210,12 +213,11 @@ class Recheck:
     def _linear_sizes(self) -> Array:
         """|A| |G|^2 of linear rows, whose vectors are computed from A; 0 of others."""
         sizes, start = np.zeros(self.form.measurements.n_rows), 0
-        whole = float((self.problem.features**2).sum())
         for block in self.problem.constraints.blocks:
-            for row, matrix in enumerate(block.matrices):
-                sizes[start + row] = matrix.norm * whole
+            if matrices := block.matrices:
+                sizes[start : start + len(matrices)] = [matrix.norm for matrix in matrices]
             start += len(block.bounds)
-        return sizes
+        return sizes * float(np.vdot(self.problem.features, self.problem.features))
 
     @cached_property
     def _rows(self) -> _Rows:

@@ -297,10 +297,10 @@ class _Run(Loop[Iterate, _Graded, Record]):
         """Whether errors of values may close the gap of a point that counts as solved, or hide violations."""
         if self.recheck is None or not found.holds(self.tol):
             return False
-        lifted = self.problem.lift(point.factor)
-        if self.recheck.are_negligible(self.recheck.most_errors(lifted), point.dual, found.primal, self.tol):
+        most = self.recheck.most_errors(float(np.vdot(point.factor, point.factor)))
+        if self.recheck.are_negligible(most, point.dual, found.primal, self.tol):
             return False
-        errors = self.recheck.errors(lifted, point.values)
+        errors = self.recheck.errors(self.problem.lift(point.factor), point.values)
         return not self.recheck.are_negligible(errors, point.dual, found.primal, self.tol)
 
     def _stands(self) -> bool:
