@@ -80,7 +80,7 @@ def _spanned(
 ) -> tuple[Measurements, Array | None]:
     """The measurements with scaled features, in a basis of their span where that is small."""
     scaled = measurements.in_coordinates(scaling, unit, own_workspace=True)
-    if (prior != prior[0]).any():
+    if np.count_nonzero(prior == prior[0]) < len(prior):
         return scaled, None
     rows = scaled.spanning_rows()
     if len(rows) >= scaled.rank:
