@@ -172,7 +172,7 @@ def test_the_quick_bound_on_errors_of_values_is_one(offset: float) -> None:
         recheck = Recheck(given)
         errors = recheck.errors(factor, values)
         assert errors.any()
-        assert np.all(errors <= recheck.most_errors(factor)), seed
+        assert np.all(errors <= recheck.most_errors(float(np.vdot(factor, factor)))), seed
 
 
 @divergences

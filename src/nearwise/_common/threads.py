@@ -46,7 +46,7 @@ def _openmp_pools() -> ThreadpoolController:
 
 def blas_threads() -> int:
     """How many threads BLAS uses at the moment."""
-    return max((pool.num_threads for pool in thread_pools().lib_controllers), default=1)
+    return max([pool.get_num_threads() for pool in thread_pools().lib_controllers], default=1)
 
 
 def worker_threads() -> int:

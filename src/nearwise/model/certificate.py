@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -127,9 +128,9 @@ def certified(
     gap, share = np.inf, 1.0
     for _ in range(_HALVINGS):
         to_mirror = distance_to_mirror(share)
-        if np.isfinite(to_mirror):
-            gap = to_mirror + losses.fenchel_residual(values, share * dual, loss)
-        if np.isfinite(gap):
+        if math.isfinite(to_mirror):
+            gap = to_mirror + losses.fenchel_residual(values, dual if share == 1.0 else share * dual, loss)
+        if math.isfinite(gap):
             break
         share = losses.smaller_share(share)
     violated, primal = losses.violated(values), distance + loss
@@ -145,7 +146,7 @@ def certified(
 
 def relative_gap(gap: float, primal: float, rounding: float) -> float:
     """The gap relative to the larger of objective and bound, or to rounding where both vanish."""
-    if not np.isfinite(gap) or not np.isfinite(primal):
+    if not (math.isfinite(gap) and math.isfinite(primal)):
         return np.inf
     return abs(gap) / max(abs(primal), abs(primal - gap), rounding)
 

@@ -187,8 +187,9 @@ class LogDet(SpectralDivergence):
         x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
         delta = np.asarray((x - y) / y)
         near = np.abs(delta) <= _NEAR
-        out = np.asarray(delta - np.log(x / y))
-        if np.count_nonzero(near):
+        count = np.count_nonzero(near)
+        out = np.asarray(_minus_log1p(delta) if count == near.size else delta - np.log(x / y))
+        if 0 < count < near.size:
             out[near] = _minus_log1p(delta[near])
         if out.max(initial=0.0) < _LARGE_LOGARITHM and y.min(initial=1.0) > 0:
             return out
@@ -232,7 +233,7 @@ class VonNeumann(SpectralDivergence):
         near = np.abs(delta) <= _NEAR
         out = np.asarray(y - x + x * _log_ratio(x, y))
         if np.count_nonzero(near):
-            out[near] = np.broadcast_to(x, out.shape)[near] * _minus_log1p(delta[near])
+            out[near] = (x * near)[near] * _minus_log1p(delta[near])
         if x.min(initial=1.0) > 0 and y.min(initial=1.0) > 0 and math.isfinite(out.sum()):
             return out
         outside = (x <= 0) | (y <= 0) | np.isinf(x) | np.isinf(y)
@@ -295,12 +296,13 @@ class Frobenius(SpectralDivergence):
         return np.full(np.shape(x), 2.0)
 
 
-def spectral_value(divergence: Divergence, x: Array, V: Array, y: Array, U: Array) -> float:
+def spectral_value(divergence: Divergence, x: Array, V: Array, y: Array, U: Array | None = None) -> float:
     """D(X, Y) by KSD09 (3) from X = V diag(x) V^T and Y = U diag(y) U^T, with V and U square and orthogonal.
 
-    No rank is decided: an infinite term drops out only where v_i . u_j is exactly zero.
+    U is the identity by default. No rank is decided: an infinite term drops out only where v_i . u_j is
+    exactly zero.
     """
-    return _weighted_sum(divergence, x[:, None], y, (V.T @ U) ** 2)
+    return _weighted_sum(divergence, x[:, None], y, np.square(V.T if U is None else V.T @ U))
 
 
 @np.errstate(all="ignore")
@@ -374,7 +376,7 @@ def _log_ratio(x: Array, y: Array) -> Array:
     """log(x / y), also where x / y is too large or too small for a number."""
     out = np.asarray(np.log(x / y))
     extreme = ~(np.abs(out) < _LARGE_LOGARITHM)
-    if extreme.any():
+    if np.count_nonzero(extreme):
         x, y = np.broadcast_arrays(x, y)
         (x_digits, x_exponent), (y_digits, y_exponent) = np.frexp(x[extreme]), np.frexp(y[extreme])
         out[extreme] = np.log(x_digits / y_digits) + (x_exponent - y_exponent) * math.log(2.0)

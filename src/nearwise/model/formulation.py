@@ -12,11 +12,11 @@ which is how the gap is computed: a sum of non-negative terms for a feasible M, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
+from nearwise._common.lazy import lazy
 from nearwise._common.types import Array, Index
 from nearwise.linalg import dense
 from nearwise.model.certificate import Certificate, InfeasibilityCheck, certified, relative_gap
@@ -95,8 +95,7 @@ class Formulation:
             apart = factor @ factor.T
             apart.flat[:: len(apart) + 1] -= self.prior
             return float(np.vdot(apart, apart))
-        x, V = spectrum or spectrum_of_factor(factor)
-        return spectral_value(self.divergence, x, V, self.prior, np.eye(len(x)))
+        return spectral_value(self.divergence, *(spectrum or spectrum_of_factor(factor)), self.prior)
 
     def distance_to_mirror(
         self, factor: Array, pullback: Array, spectrum: tuple[Array, Array] | None = None
@@ -118,11 +117,11 @@ class Formulation:
     def distance_to_gradient(self, t: Array, U: Array, spectrum: tuple[Array, Array]) -> float:
         """D(M, M^) for the spectrum of M and that of theta = phi'(M^); inf if M^ is."""
         mirror = np.maximum(self.divergence.gradient_inverse(t), _SMALLEST)
-        if not np.isfinite(mirror).all():
+        if not mirror.max(initial=0.0) < np.inf:
             return np.inf
         x, V = spectrum
         found, stopped = spectral_value(self.divergence, x, V, mirror, U), mirror == _SMALLEST
-        if not stopped.any():
+        if not np.count_nonzero(stopped):
             return found
         # Where M^ stops at 0, theta is not phi'(M^): phi(M) - phi(M^) - <theta, M - M^> has one more term.
         removed = np.where(stopped, np.minimum(t - self.divergence.gradient(mirror), 0.0), 0.0)
@@ -131,17 +130,22 @@ class Formulation:
     def certificate(self, point: Iterate) -> Certificate:
         """Objective, dual bound, gap and violations at a point; names no constraint."""
         known, spectrum = point.distances, point.spectrum
-        by_entries = self.divergence.congruence_invariant or isinstance(self.divergence, Frobenius)
-        if not (known or spectrum or by_entries):
+        if not (known or spectrum or self._is_by_entries):
             spectrum = spectrum_of_factor(point.factor)
 
         def distance_to_mirror(share: float) -> float:
             if known and share == 1.0:
                 return known[1]
-            return self.distance_to_mirror(point.factor, share * point.pullback, spectrum)
+            pullback = point.pullback if share == 1.0 else share * point.pullback
+            return self.distance_to_mirror(point.factor, pullback, spectrum)
 
         distance = known[0] if known else self.distance_to_prior(point.factor, spectrum)
         return certified(self.losses, point.values, point.dual, distance, distance_to_mirror, self._rounding)
+
+    @property
+    def _is_by_entries(self) -> bool:
+        """Whether distances need no eigenvectors of M."""
+        return self.divergence.congruence_invariant or isinstance(self.divergence, Frobenius)
 
     def relative_gap(self, gap: float, primal: float) -> float:
         """The gap relative to the larger of objective and bound, or to rounding where both vanish."""
@@ -187,22 +191,26 @@ class Formulation:
         delta = _EPS * self.measurements.weight(point.dual, np.eye(len(self.prior)))
         return delta * float(np.vdot(point.factor, point.factor))
 
-    @cached_property
+    @lazy
     def prior_gradient(self) -> Array:
         """phi'(prior), as a matrix."""
         return np.diag(self.divergence.gradient(self.prior))
 
-    @cached_property
+    @lazy
     def is_strict(self) -> bool:
         """Whether the divergence is infinite at singular matrices, as LogDet is."""
         return bool(np.isinf(self.divergence.scalar(np.zeros(1), np.ones(1)))[0])
 
-    @cached_property
+    @lazy
     def unit(self) -> float:
         """The objective's natural unit: how it scales with the prior."""
         degree = self.divergence.degree
-        size = float(np.abs(self.prior).mean()) if len(self.prior) else 1.0
-        return size**degree if degree is not None and size > 0 else 1.0
+        return self.prior_size**degree if degree and self.prior_size > 0 else 1.0
+
+    @lazy
+    def prior_size(self) -> float:
+        """The mean of its eigenvalues' magnitudes."""
+        return float(np.abs(self.prior).sum() / len(self.prior)) if len(self.prior) else 1.0
 
     @property
     def _bounds(self) -> Array:
@@ -298,9 +306,10 @@ def bare_prior_point(form: Formulation, values: Array | None = None) -> Iterate:
     x, r = np.maximum(form.prior, 0.0), len(form.prior)
     factor = np.diag(np.sqrt(x))
     values = form.measurements.values_of_factor(factor) if values is None else values
-    known = (0.0, 0.0) if (x == form.prior).all() else None
     none = np.zeros(form.measurements.n_rows), np.zeros((r, r))
-    return Iterate(factor, values, *none, (x, np.eye(r)), distances=known)
+    if np.count_nonzero(x == form.prior) == r:
+        return Iterate(factor, values, *none, distances=(0.0, 0.0))
+    return Iterate(factor, values, *none, (x, np.eye(r)))
 
 
 class _Whitened(NamedTuple):

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from nearwise._common.lazy import lazy
 from nearwise._common.types import Array, Index, Mask
 from nearwise.linalg.magnitudes import median
 from nearwise.model.divergences import Divergence
@@ -29,7 +29,10 @@ _SMALLEST = 5e-324  # value that belongs to a multiplier
 _CLOSE = 1e-8  # relative distance from a bound, within which a loss is its second-order term
 
 
-_IN_ANY_UNIT = ("is_hard", "any_hard", "all_hard", "_side", "_equalities")  # of what is cached
+# of what is cached, what is the same in any unit, and in one in which no bound is too small for a number
+_IN_ANY_UNIT = ("is_hard", "any_hard", "all_hard", "_side", "_equalities")
+_IF_NONE_VANISHES = ("is_bregman", "_bregman", "_quadratic")
+_EPS, _TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)
 
 
 class Violated(NamedTuple):
@@ -75,19 +78,19 @@ class Losses:
             None if self.is_idle is None else self.is_idle[rows],
         )
 
-    @cached_property
+    @lazy
     def is_hard(self) -> Mask:
         return np.isinf(self.penalties)
 
-    @cached_property
+    @lazy
     def any_hard(self) -> bool:
-        return bool(self.is_hard.any())
+        return bool(np.count_nonzero(self.is_hard))
 
-    @cached_property
+    @lazy
     def all_hard(self) -> bool:
-        return bool(self.is_hard.all())
+        return int(np.count_nonzero(self.is_hard)) == len(self.is_hard)
 
-    @cached_property
+    @lazy
     def references(self) -> Array:
         """What violations are relative to: the bound where it is positive and limits a square, else s."""
         return np.where((self.bounds > 0) & self.is_definite, self.bounds, self.sizes)
@@ -118,8 +121,9 @@ class Losses:
     def most_violated(self, p: Array, count: int) -> list[tuple[int, float, float]]:
         """The `measured` rows with the largest relative violations, worst first, and none that holds."""
         found = self.violations(p)
-        order = np.argsort(-found, kind="stable")[:count]
-        return self.measured(p, order[found[order] > 0], found)
+        rows = (found > 0).nonzero()[0]
+        order = np.argsort(-found[rows], kind="stable")[:count]
+        return self.measured(p, rows[order], found)
 
     def measured(
         self, p: Array, rows: Index, relative: Array | None = None
@@ -132,24 +136,32 @@ class Losses:
         """The same with a share of the penalties."""
         return replace(self, penalties=self.penalties * share)
 
+    @np.errstate(all="ignore")
     def in_unit(self, unit: float, stiffening: float) -> Losses:
         """The same for values in another unit; soft penalties are multiplied by `stiffening`."""
-        with np.errstate(all="ignore"):
-            scaled = np.maximum(self.penalties * stiffening, np.finfo(float).tiny)
-        penalties = np.where(self.is_hard, np.inf, scaled)
+        penalties = np.maximum(self.penalties * stiffening, _TINY)
+        if self.any_hard:
+            penalties[self.is_hard] = np.inf
+        bounds = self.bounds / unit
         found = Losses(
             self.divergence,
             self.relations,
-            self.bounds / unit,
+            bounds,
             penalties,
             self.sizes / unit,
             self.is_definite,
             self.is_idle,
         )
-        found.__dict__.update({name: getattr(self, name) for name in _IN_ANY_UNIT})
+        known = found.__dict__
+        known.update({name: getattr(self, name) for name in _IN_ANY_UNIT})
+        if not self.all_hard:
+            known["_curvature_at_one"] = self._curvature_at_one
+        if np.count_nonzero(bounds) == np.count_nonzero(self.bounds):
+            known.update({name: getattr(self, name) for name in _IF_NONE_VANISHES})
+            known["references"] = self.references / unit
         return found
 
-    @cached_property
+    @lazy
     def median_size(self) -> float:
         """Of the rows; 1 where there are none."""
         return median(self.sizes) if len(self.sizes) else 1.0
@@ -183,19 +195,21 @@ class Losses:
             cost += float((self._stiffness[quadratic] * relative**2).sum()) / 2
         return cost
 
-    @cached_property
+    @lazy
     def cost_of_rounding(self) -> float:
         """What soft rows cost whose values differ from their bounds by the rounding of these."""
-        return self.cost_of(float(np.finfo(np.float64).eps) * np.abs(self.bounds))
+        return self.cost_of(_EPS * np.abs(self.bounds))
 
     @np.errstate(all="ignore")
     def cost_of(self, off: Array) -> float:
         """What soft rows cost whose values differ from their bounds by so little."""
-        found = 0.0
-        if len(rows := self._bregman):
-            found += float(self.penalties[rows] @ self._bent(self.bounds[rows], off[rows]))
-        if len(rows := self._quadratic):
-            found += float(self._stiffness[rows] @ (off[rows] / self.sizes[rows]) ** 2)
+        if self.all_hard:
+            return 0.0
+        relative, stiffness = off / self._bases, self._stiffness
+        if self.any_hard:
+            soft = ~self.is_hard
+            relative, stiffness = relative[soft], stiffness[soft]
+        found = float(stiffness @ np.square(relative))
         return found / 2 if math.isfinite(found) else math.inf
 
     def slopes(self, p: Array) -> Array:
@@ -230,7 +244,7 @@ class Losses:
         something, else b, a row has y (q - p) + penalty * scalar(q, p*): all terms are >= 0 where hard rows
         hold, and none cancels. `beyond` is p - b where that is known better than from p itself.
         """
-        if not y.any():
+        if not np.count_nonzero(y):
             return total
         off = p - self.bounds if beyond is None else beyond
         if self.all_hard:
@@ -253,7 +267,7 @@ class Losses:
         push, q = y[rows] / gamma, np.where(costs, p[rows], b)
         mirror = np.maximum(self.divergence.shifted(b, push), _SMALLEST)
         slack = self.divergence.scalar(q, mirror)
-        if (stopped := mirror == _SMALLEST).any():
+        if np.count_nonzero(stopped := mirror == _SMALLEST):
             # where p* stops at 0, y is not the slope there: what it lacks adds to the residual
             lacking = self.divergence.gradient(mirror) - (self.divergence.gradient(b) + push)
             slack = slack + np.where(stopped, np.maximum(lacking, 0.0), 0.0) * q
@@ -283,18 +297,19 @@ class Losses:
     def signed(self, dual: ArrayLike) -> Array:
         """The multipliers nearest to the given ones that have the right sign."""
         y = np.asarray(dual, dtype=np.float64)
-        y = y if self.is_idle is None else np.where(self.is_idle, 0.0, y)
-        return np.where(
-            self.relations < 0, np.maximum(y, 0), np.where(self.relations > 0, np.minimum(y, 0), y)
-        )
+        wrong: Mask = y * self._side < 0
+        wrong[self._equalities] = False
+        if self.is_idle is not None:
+            wrong |= self.is_idle
+        return np.where(wrong, 0.0, y)
 
-    @cached_property
+    @lazy
     def is_bregman(self) -> Mask:
         """The soft rows whose loss is the divergence's own slack."""
         inside = self.is_definite | (self.relations < 0)
         return (self.bounds > 0) & inside & ~self.is_hard
 
-    @cached_property
+    @lazy
     def compliance(self) -> Array:
         """How far each row gives way to its multiplier y: g(p) = g(b) + compliance * y where y != 0.
 
@@ -307,23 +322,35 @@ class Losses:
             out[rows] = self.sizes[rows] ** 2 / self._stiffness[rows]
         return out
 
-    @cached_property
+    @lazy
     def _stiffness(self) -> Array:
-        """penalty * curvature(s) * s^2 of the rows with quadratic loss, without overflow on the way."""
-        out = np.zeros_like(self.bounds)
-        if len(rows := self._quadratic):
-            s = self.sizes[rows]
-            out[rows] = self.penalties[rows] * self._bent(s, s)
-        return out
+        """penalty * curvature(a) * a^2 of every soft row at `_bases`, without overflow on the way."""
+        degree, a = self.divergence.degree, self._bases
+        with np.errstate(all="ignore"):
+            bent = self.divergence.curvature(a) * a**2 if degree is None else self._bent_by_degree(a, degree)
+            return np.asarray(self.penalties * bent)
+
+    @lazy
+    def _bases(self) -> Array:
+        """Where the loss of a soft row is expanded: at its bound, or at its size where it is quadratic."""
+        return np.where(self.is_bregman, self.bounds, self.sizes)
 
     def _bent(self, at: Array, off: Array) -> Array:
         """curvature(at) * off^2, without overflow on the way."""
         degree = self.divergence.degree
         if degree is None:
             return np.asarray(self.divergence.curvature(at) * off**2)
-        return np.asarray(self.divergence.curvature(np.ones(1)) * at**degree * (off / at) ** 2)
+        return self._bent_by_degree(at, degree) * (off / at) ** 2
 
-    @cached_property
+    def _bent_by_degree(self, at: Array, degree: float) -> Array:
+        """curvature(at) * at^2, as it follows from the degree of the divergence."""
+        return np.asarray(self._curvature_at_one * at**degree)
+
+    @lazy
+    def _curvature_at_one(self) -> Array:
+        return self.divergence.curvature(np.ones(1))
+
+    @lazy
     def _bound_gradient(self) -> Array:
         out = np.zeros_like(self.bounds)
         out[self._bregman] = self.divergence.gradient(self.bounds[self._bregman])
@@ -341,19 +368,19 @@ class Losses:
             wrong[equal] = difference[equal] != 0
         return wrong
 
-    @cached_property
+    @lazy
     def _side(self) -> Array:
         """-1 for ">=", else 1: times p - b, it is positive on the wrong side."""
         return np.where(self.relations > 0, -1.0, 1.0)
 
-    @cached_property
+    @lazy
     def _equalities(self) -> Index:
         return (self.relations == 0).nonzero()[0]
 
-    @cached_property
+    @lazy
     def _bregman(self) -> Index:
         return self.is_bregman.nonzero()[0]
 
-    @cached_property
+    @lazy
     def _quadratic(self) -> Index:
         return (~(self.is_bregman | self.is_hard)).nonzero()[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,4 +55,4 @@ class Linear(ReadOnly):
         if self.factor is not None and self.weights is not None:
             return float(np.abs(self.weights) @ np.einsum("ij,ij->j", self.factor, self.factor))
         entries = self.matrix.data if sparse.issparse(self.matrix) else self.matrix
-        return float(np.linalg.norm(entries))
+        return math.sqrt(np.vdot(entries, entries))

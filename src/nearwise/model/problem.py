@@ -323,8 +323,8 @@ class Problem:
 
     def stated(self, row: int) -> Stated:
         """One constraint, with its bound filled in."""
-        bound = self._bound
-        filling = bound.bound_of(row) if isinstance(bound, BoundInBlocks) else float(self.bounds[row])
+        bound, losses = self._bound, self.formulation.losses
+        filling = bound.bound_of(row) if isinstance(bound, BoundInBlocks) else float(losses.bounds[row])
         return self.constraints.stated(row, filling)
 
     def lift(self, factor: Array) -> Array:

@@ -8,11 +8,11 @@ are `Pair`s, and what they still lack is added to the gap.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._common.lazy import lazy
 from nearwise._common.types import Array, Index
 from nearwise.linalg.eigenpairs import eigenpairs
 from nearwise.linalg.pairs import PRECISION, Pair, product, squared_lengths, two_sum, weighted
@@ -50,22 +50,25 @@ class Recheck:
         basis = problem.prior_basis
         self.range = basis if basis is not None and basis.shape[1] < len(basis) else None
         self.range_groups = problem.range_groups
+        self._kinds: dict[str, int] = {}  # how many rows there are of each
+        for block in problem.constraints.blocks:
+            self._kinds[block.kind] = self._kinds.get(block.kind, 0) + len(block.bounds)
+        n, n_squares = len(problem.features), sum([self._kinds.get(kind, 0) for kind in _DIFFERENCES])
+        # numbers of rows that are matrices on the objects, and squares of the others, at most
+        self._on_objects = (self.form.measurements.n_rows - n_squares) * n * n
+        self._squares = 2 * n_squares
 
-    @staticmethod
-    def suits(problem: Problem) -> bool:
-        """Whether a problem is small enough, and its rows are of known kinds."""
-        if not {block.kind for block in problem.constraints.blocks} <= _KINDS:
-            return False
-        on_objects, squares = _sizes(problem)
-        r = problem.features.shape[1]
+    @property
+    def suits(self) -> bool:
+        """Whether the problem is small enough, and its rows are of known kinds."""
+        r, squares = self.problem.features.shape[1], self._squares
         small = r <= _LARGEST_ORDER and squares <= _MOST_SQUARES
-        return small and on_objects + squares * r <= _MOST_NUMBERS
+        return small and self._on_objects + squares * r <= _MOST_NUMBERS and self._kinds.keys() <= _KINDS
 
-    @cached_property
+    @lazy
     def is_quick(self) -> bool:
         """Whether all points are to be certified here; many soft rows are decided sooner otherwise."""
-        on_objects, squares = _sizes(self.problem)
-        return self.form.losses.any_hard or on_objects + squares**2 <= _MOST_NUMBERS
+        return self.form.losses.any_hard or self._on_objects + self._squares**2 <= _MOST_NUMBERS
 
     def certificate(self, factor: Array, dual: Array) -> tuple[Certificate, Array]:
         """The certificate of M = factor factor^T, in the coordinates of the features, and its multipliers.
@@ -97,24 +100,23 @@ class Recheck:
         )
         return found, y
 
-    def most_errors(self, factor: Array) -> Array:
-        """Bounds on `errors` from the sizes of features and factor alone."""
+    def most_errors(self, trace: float) -> Array:
+        """Bounds on `errors` from the sizes of features and the trace of M alone."""
         rows, G = self.form.measurements, self.problem.features
         if self.range is None and isinstance(rows, InMemory):
             sizes = rows.sizes_before_differences
         else:  # what is measured is left of larger features; a comparison is of four of them
             sizes = 8 * np.einsum("ij,ij->i", G, G).max()
-        terms = len(factor) + len(G)
-        size = _ROUNDINGS * (terms + 4) * float(np.vdot(factor, factor))
-        return np.asarray(size * (sizes + self._linear_sizes))
+        return np.asarray((_ROUNDINGS * (sum(G.shape) + 4) * trace) * (sizes + self._linear_sizes))
 
     def are_negligible(self, errors: Array, dual: Array, primal: float, tol: float) -> bool:
         """Whether errors of values neither close a gap to `tol` nor hide violations of hard rows."""
         losses, limit = self.form.losses, max(abs(primal), self.form.unit)
-        if losses.any_hard and not (errors / losses.references)[losses.is_hard].max() <= _UNSEEN * tol:
-            return False
-        used = dual != 0
-        costs = float(np.abs(dual[used]) @ errors[used]) + losses.cost_of(errors)
+        if losses.any_hard:
+            relative = errors / losses.references
+            if not (relative if losses.all_hard else relative[losses.is_hard]).max() <= _UNSEEN * tol:
+                return False
+        costs = float(np.abs(dual) @ errors) + losses.cost_of(errors)
         return costs <= _UNSEEN * tol * limit
 
     def is_beyond_doubt(self, point: Iterate, found: Certificate, tol: float) -> bool:
@@ -124,14 +126,16 @@ class Recheck:
         `Formulation.is_lost_to_rounding` asks of sum_i y_i A_i, too.
         """
         form, limit = self.form, max(abs(found.primal), self.form.unit)
-        size = float(np.vdot(point.factor, point.factor))
-        is_far = form.divergence.congruence_invariant and limit * tol >= _LARGE * form.unit
-        if not found.holds(tol) or is_far or size == 0:
+        invariant = form.divergence.congruence_invariant
+        if not found.holds(tol) or (invariant and limit * tol >= _LARGE * form.unit):
             return False
-        errors = self.most_errors(self.problem.lift(point.factor))
-        if not form.divergence.congruence_invariant:
-            delta = float(np.abs(point.dual) @ errors) / size
-            if not delta * delta <= tol * limit * float(form.divergence.curvature(np.array([size]))[0]):
+        trace = float(np.vdot(point.factor, point.factor))
+        if trace == 0:
+            return False
+        errors = self.most_errors(trace)
+        if not invariant:
+            delta = float(np.abs(point.dual) @ errors) / trace
+            if not delta * delta <= tol * limit * float(form.divergence.curvature(np.array([trace]))[0]):
                 return False
         return self.are_negligible(errors + _EPS * np.abs(form.losses.bounds), point.dual, found.primal, tol)
 
@@ -201,23 +205,24 @@ class Recheck:
         values, offsets = images.values(), self.form.measurements.offsets
         return values if offsets is None else values.plus(np.ldexp(offsets, -power))
 
-    @cached_property
+    @lazy
     def _power(self) -> int:
         """Of two: the squared unit of `_rows`."""
         return 2 * _exponent(self.problem.features)
 
-    @cached_property
+    @lazy
     def _linear_sizes(self) -> Array:
         """|A| |G|^2 of linear rows, whose vectors are computed from A; 0 of others."""
         sizes, start = np.zeros(self.form.measurements.n_rows), 0
-        whole = float((self.problem.features**2).sum())
+        if "linear" not in self._kinds:
+            return sizes
         for block in self.problem.constraints.blocks:
-            for row, matrix in enumerate(block.matrices):
-                sizes[start + row] = matrix.norm * whole
+            if matrices := block.matrices:
+                sizes[start : start + len(matrices)] = [matrix.norm for matrix in matrices]
             start += len(block.bounds)
-        return sizes
+        return sizes * float(np.vdot(self.problem.features, self.problem.features))
 
-    @cached_property
+    @lazy
     def _rows(self) -> _Rows:
         G, blocks = np.ldexp(self.problem.features, -self._power // 2), self.problem.blocks
         idle = self.form.losses.is_idle
@@ -350,15 +355,6 @@ class _Rows:
         parts = (np.abs(y[self.others]) @ np.abs(self.matrices.high)).reshape(n, n)
         size = float(np.sum(np.abs(weight) @ z**2) + np.sum(G * (parts @ G)))
         return total, PRECISION * len(total.high) * size
-
-
-def _sizes(problem: Problem) -> tuple[int, int]:
-    """How many numbers rows have that are matrices on the objects, and how many squares the others."""
-    n, m = len(problem.features), problem.formulation.measurements.n_rows
-    others = sum(
-        [len(block.bounds) for block in problem.constraints.blocks if block.kind not in _DIFFERENCES]
-    )
-    return others * n * n, 2 * (m - others)
 
 
 def _exponent(A: Array) -> int:

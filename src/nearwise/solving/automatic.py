@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from nearwise._common.types import Array
 from nearwise.model.divergences import Frobenius, LogDet, VonNeumann
@@ -40,8 +41,7 @@ _LAST_RESORT = 60  # steps of Newton's method after it
 _LAST_RESORT_IF_HARD = 30  # the same; later it would look for a contradiction, which was looked for before
 
 
-@dataclass(frozen=True, eq=False)
-class Stage:
+class Stage(NamedTuple):
     """Points of a solver, and for how long they are followed.
 
     Attributes
@@ -112,30 +112,30 @@ def stages(form: Formulation, tol: float, start: Array | None = None) -> Iterato
     if not small:
         if quick and isinstance(form.measurements, InMemory) and not isinstance(form.divergence, _KNOWN):
             yield Stage("DualNewton", DualNewton(tol).iterates(form))
-            yield replace(newton, most=_UNTIL_PATIENT)
+            yield newton._replace(most=_UNTIL_PATIENT)
             patient = DualNewton(tol, is_patient=True)
             yield Stage("DualNewton", patient.iterates(form), most=_PATIENT_STEPS)
         yield newton
         return
     if isinstance(form.measurements, InBlocks):
-        yield replace(newton, most=_patience(form))
+        yield newton._replace(most=_patience(form))
         for stage in stages(loaded(form), tol):
-            yield replace(stage, points=_measured_in_pieces(form, stage.points))
+            yield stage._replace(points=_measured_in_pieces(form, stage.points))
         return
     points = InteriorPoint(tol).points if quick else InteriorPoint(tol).iterates
     if form.losses.any_hard:
         yield Stage("InteriorPoint", points(form), note=note)
-        yield replace(newton, most=_LAST_RESORT_IF_HARD)
+        yield newton._replace(most=_LAST_RESORT_IF_HARD)
         return
     interior = None
     if start is None and _interior_pays(form):
         interior = Stage("InteriorPoint", points(form), note=note)
-        yield replace(interior, most=_LOOKS + more_looks(tol))
-    yield replace(newton, most=_patience(form))
+        yield interior._replace(most=_LOOKS + more_looks(tol))
+    yield newton._replace(most=_patience(form))
     if not quick and _dual_is_smaller(form):
         yield Stage("DualNewton", DualNewton(tol).iterates(form), note=note)
     yield interior or Stage("InteriorPoint", points(form), note=note)
-    yield replace(newton, most=_LAST_RESORT)
+    yield newton._replace(most=_LAST_RESORT)
 
 
 def _is_slow(records: Sequence[Record], tol: float) -> bool:
@@ -197,8 +197,8 @@ def _numbers(form: Formulation) -> int:
 def _projections_pay(form: Formulation) -> bool:
     r, m = len(form.prior), form.measurements.n_rows
     many = m >= max(_FEW_ROWS, _ROWS_PER_UNKNOWN * r * (r + 1) // 2)
-    possible = isinstance(form.divergence, LogDet) and form.measurements.offsets is None
-    return possible and form.losses.any_hard and many
+    possible = many and isinstance(form.divergence, LogDet) and form.measurements.offsets is None
+    return possible and form.losses.any_hard
 
 
 def _sweeps_left(now: float, before: float, sweeps: float, tol: float) -> float:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import inspect
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -93,8 +94,7 @@ def solve(
         return run.result(run.status(solver, factor))
 
 
-@dataclass(frozen=True, eq=False)
-class _Graded:
+class _Graded(NamedTuple):
     """A point, its certificate, and what orders points where a constraint is hard.
 
     Attributes
@@ -141,8 +141,8 @@ class _Run(Loop[Iterate, _Graded, Record]):
         self._last: tuple[Iterate, _Graded] | None = None  # as it was given, and graded
         self._final: _Graded | None = None
         self._stage = Stage("", iter(()))  # whose points are followed
-        in_memory = isinstance(problem.formulation.measurements, InMemory)
-        self.recheck = Recheck(problem) if in_memory and Recheck.suits(problem) else None
+        recheck = Recheck(problem) if isinstance(problem.formulation.measurements, InMemory) else None
+        self.recheck = recheck if recheck is not None and recheck.suits else None
 
     def status(self, solver: Any, start: Array | None) -> Status:
         """How the run of a solver ends, or of those that suit the problem where it is None."""
@@ -176,11 +176,11 @@ class _Run(Loop[Iterate, _Graded, Record]):
         """With its certificate; None for a point whose objective is not a number."""
         if self._last and self._last[0].factor is point.factor and self._last[0].dual is point.dual:
             known = self._last[1]
-            graded = replace(known, point=replace(known.point, ray=point.ray))  # only that is asked of it
+            graded = known._replace(point=replace(known.point, ray=point.ray))  # only that is asked of it
         else:
             graded = self._graded(point)
         self._last = point, graded
-        return graded if np.isfinite(graded.grade.primal) else None
+        return graded if math.isfinite(graded.grade.primal) else None
 
     def _graded(self, point: Iterate) -> _Graded:
         """A small problem's points are certified as the problem was stated, others after the reduction.
@@ -277,7 +277,7 @@ class _Run(Loop[Iterate, _Graded, Record]):
         stated = self.problem.point(self._lifted(point), point.dual * scale)
         found = self.problem.formulation.certificate(stated)
         is_far = found.hard_violation > max(10 * self.tol, _FAR) and not is_last
-        if is_far or not np.isfinite(found.primal):
+        if is_far or not math.isfinite(found.primal):
             return _Graded(point, found, solver, stated)
         if self.recheck is not None and self.recheck.is_beyond_doubt(stated, found, self.tol):
             return _Graded(point, found, solver, stated)
@@ -298,10 +298,10 @@ class _Run(Loop[Iterate, _Graded, Record]):
         """Whether errors of values may close the gap of a point that counts as solved, or hide violations."""
         if self.recheck is None or not found.holds(self.tol):
             return False
-        lifted = self.problem.lift(point.factor)
-        if self.recheck.are_negligible(self.recheck.most_errors(lifted), point.dual, found.primal, self.tol):
+        most = self.recheck.most_errors(float(np.vdot(point.factor, point.factor)))
+        if self.recheck.are_negligible(most, point.dual, found.primal, self.tol):
             return False
-        errors = self.recheck.errors(lifted, point.values)
+        errors = self.recheck.errors(self.problem.lift(point.factor), point.values)
         return not self.recheck.are_negligible(errors, point.dual, found.primal, self.tol)
 
     def _stands(self) -> bool:

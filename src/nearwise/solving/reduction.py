@@ -61,19 +61,18 @@ def reduced(form: Formulation) -> Reduction:
     measured = form.measurements.n_rows > 0
     invariant, degree = divergence.congruence_invariant, divergence.degree
     matrix_scale = feature_scale = 1.0
-    root = np.sqrt(prior) if invariant else np.ones_like(prior)
+    ones = np.ones(len(prior))
+    root = np.sqrt(prior) if invariant else ones
     if degree is not None:
-        matrix_scale = 1.0 if invariant else _power_of_four(float(np.abs(prior).mean()))
+        matrix_scale = 1.0 if invariant else _power_of_four(form.prior_size)
         feature_scale = _power_of_four(losses.median_size / matrix_scale) if measured else 1.0
-    new_prior = np.ones_like(prior) if invariant else prior / matrix_scale
+    new_prior = ones if invariant else prior / matrix_scale
     unit = feature_scale * matrix_scale
     measurements, span = _spanned(form.measurements, root / math.sqrt(feature_scale), new_prior, unit)
-    with np.errstate(over="ignore", under="ignore"):
-        stiffening = np.float64(feature_scale) ** (degree or 0.0)
-        dual_scale = np.float64(matrix_scale) ** (degree or 0.0) / unit
-    new_losses = losses.in_unit(unit, float(stiffening))
+    new_losses = losses.in_unit(unit, _power(feature_scale, degree))
     small = Formulation(divergence, new_prior[: measurements.rank], measurements, new_losses)
-    return Reduction(small, root, matrix_scale, float(dual_scale), span)
+    dual_scale = _power(matrix_scale, degree) / matrix_scale / feature_scale  # whose product may vanish
+    return Reduction(small, root, matrix_scale, dual_scale, span)
 
 
 def _spanned(
@@ -81,7 +80,7 @@ def _spanned(
 ) -> tuple[Measurements, Array | None]:
     """The measurements with scaled features, in a basis of their span where that is small."""
     scaled = measurements.in_coordinates(scaling, unit, own_workspace=True)
-    if (prior != prior[0]).any():
+    if np.count_nonzero(prior == prior[0]) < len(prior):
         return scaled, None
     rows = scaled.spanning_rows()
     if len(rows) >= scaled.rank:
@@ -109,6 +108,14 @@ def _clear_span(rows: Array) -> Array | None:
     _, s, Vt = np.linalg.svd(rows[norms > 0] / norms[norms > 0, None], full_matrices=False)
     count = int(np.sum(s > _NONE * s.max(initial=0.0)))
     return Vt[:count].T if 0 < count < r and s[count - 1] > _CLEAR * s[0] else None
+
+
+def _power(scale: float, degree: float | None) -> float:
+    """By what a scale multiplies divergences; infinite where that is too large for a number."""
+    try:
+        return scale ** (degree or 0.0)
+    except OverflowError:
+        return math.inf
 
 
 def _power_of_four(size: float) -> float:
