@@ -236,14 +236,19 @@ def _projected(
         return rows, first, second, None
     projected = rows if basis is None else rows.dot(basis)
     unit = _ROUNDING * math.sqrt(columns)
+    # a rotation leaves vectors as long as they are
+    may_shorten = sizes is not None or basis is None or basis.shape[1] < columns
     whole = np.sqrt(of_difference) if sizes is None else sizes[i] + sizes[j]
-    inside = projected.take(first[:d], axis=0)
-    inside -= projected.take(second[:d], axis=0)
-    vanishes = lengths(inside) <= unit * whole
+    left = whole
+    if may_shorten:
+        inside = projected.take(first[:d], axis=0)
+        inside -= projected.take(second[:d], axis=0)
+        left = lengths(inside)
+    vanishes = left <= unit * whole
     if d < len(first):
         is_lost = np.zeros(len(F), dtype=bool)
         own = np.sqrt(of_row[:n]) if sizes is None else sizes
-        is_lost[:n] = lengths(projected[:n]) <= unit * own
+        is_lost[:n] = (lengths(projected[:n]) if may_shorten else own) <= unit * own
         vanishes = np.concatenate([vanishes, is_lost[first[d:]] | is_lost[second[d:]]])
     return projected, first, second, vanishes
 
