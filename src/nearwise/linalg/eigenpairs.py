@@ -35,7 +35,7 @@ def eigenpairs(A: Array | Pair) -> tuple[Array, Array]:
     scale = 2.0 ** round(math.log2(size))
     unit = cut(Pair(A.high / scale, A.low / scale) if isinstance(A, Pair) else A / scale)
     inside, lack = _in_basis(unit, V)
-    inside, _ = _in_basis(unit, V := (V - V @ lack / 2) @ _correction(inside))
+    inside, _ = _in_basis(unit, V := (V - V.dot(lack) / 2).dot(_correction(inside)))
     found = inside.diagonal()
     order = found.argsort(kind="stable")
     return np.asarray(scale * found[order]), np.asarray(V[:, order])
@@ -49,8 +49,8 @@ def _in_basis(A: Cut, V: Array) -> tuple[Array, Array]:
     both = times_transposed(of_V, cut(AV_and_V))
     T, lack = both.rounded[:, :n], (both.high[:, n:] - np.eye(n)) + both.low[:, n:]  # the difference is exact
     # (I + lack)^-1/2 T (I + lack)^-1/2, to second order where T is large
-    left = lack @ T
-    inside = T - (left + T @ lack) / 2 + left @ lack / 4
+    left = lack.dot(T)
+    inside = T - (left + T.dot(lack)) / 2 + left.dot(lack) / 4
     return (inside + inside.T) / 2, lack
 
 
@@ -63,9 +63,9 @@ def _correction(C: Array) -> Array:
     found, P = spectrum(C[small[:, None], small])
     apart = found - values[large][:, None]
     apart[np.abs(apart) <= _APART] = np.inf
-    tilt = (C[large[:, None], small] @ P) / apart
+    tilt = C[large[:, None], small].dot(P) / apart
     out = np.eye(len(C))
     out[small[:, None], small] = P
     out[large[:, None], small] = tilt
-    out[small[:, None], large] = -P @ tilt.T
+    out[small[:, None], large] = (-P).dot(tilt.T)
     return out

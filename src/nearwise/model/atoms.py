@@ -16,6 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._common.masks import any_true
 from nearwise._common.types import Array, Index, Mask
 from nearwise.model.blocks import Bindable, Merged, merged
 from nearwise.model.kinds import Part
@@ -34,7 +35,7 @@ class Atoms:
     second: Index
     coefficient: Array
     row: Index
-    is_difference: NDArray[np.bool_]
+    n_differences: int  # of the atoms, the first ones
     n_rows: int  # of the constraints
     definite: Index = field(default_factory=lambda: NO_ROWS)  # rows that are, as a whole
     general: Index = field(default_factory=lambda: NO_ROWS)  # rows that are any matrix's squares
@@ -51,9 +52,9 @@ class Atoms:
         return start, neighbour, order % max(len(self.first), 1)
 
     @cached_property
-    def n_differences(self) -> int:
-        """How many of the atoms, the first ones, are differences."""
-        return int(np.count_nonzero(self.is_difference))
+    def is_difference(self) -> Mask:
+        """Which of the atoms are differences; the others are products."""
+        return np.arange(len(self.first)) < self.n_differences
 
     @cached_property
     def of_row(self) -> Index | None:
@@ -74,10 +75,10 @@ class Atoms:
         """Whether A_i is positive semidefinite: a sum of squares with positive coefficients, or known so."""
         indefinite, d = self.coefficient < 0, self.n_differences
         indefinite[d:] |= self.first[d:] != self.second[d:]
-        definite = np.ones(self.n_rows, dtype=bool)
-        definite[self.row[indefinite]] = False
-        definite[self.definite] = True
-        return definite
+        may_be_negative = np.zeros(self.n_rows, dtype=bool)
+        may_be_negative[self.row[indefinite]] = True
+        may_be_negative[self.definite] = False
+        return ~may_be_negative
 
     def squares(self) -> SignedSquares:
         """The same constraints as signed squares, by row: x y^T + y x^T = ((x + y)^2 - (x - y)^2) / 2."""
@@ -145,24 +146,26 @@ def constraint_atoms(
     used, compact = _compacted(_joined([*first, *second]), end)
     row = _joined([rows[part.row] for part, rows in parts])
     d = sum([len(part.row) for part, _ in parts if part.is_difference])
-    n = int(np.count_nonzero(used < len(features)))
-    F = features.take(used[:n], axis=0)
+    n, objects = len(used), used
+    if extra:
+        n = int(np.count_nonzero(used < len(features)))
+        objects = used[:n]
+    F = features.take(objects, axis=0)
     if extra:
         F = np.concatenate([F, np.zeros((len(used) - n, F.shape[1]))])
-    ends, sizes = (compact[: len(row)], compact[len(row) :]), None if scale is None else scale[used[:n]]
+    ends, sizes = (compact[: len(row)], compact[len(row) :]), None if scale is None else scale[objects]
     projected, first_end, second_end, vanishes = _projected(F, *ends, d, n, basis, sizes, as_they_are)
     coefficient = np.concatenate([part.coefficient for part, _ in parts] or [np.empty(0)])
-    coefficient[vanishes] = 0.0
+    if vanishes is not None:
+        coefficient[vanishes] = 0.0
     if extra:
         projected[n : len(used)] = np.concatenate(extra)[used[n:] - len(features)]
-    is_difference = np.zeros(len(row), dtype=bool)
-    is_difference[:d] = True
     atoms = Atoms(
         first_end,
         second_end,
         coefficient,
         row,
-        is_difference,
+        d,
         sum([len(rows) for _, rows in parts]),
         _joined([rows[part.definite] for part, rows in parts if len(part.definite)]),
         _joined([rows for part, rows in parts if part.vectors is not None]),
@@ -172,7 +175,8 @@ def constraint_atoms(
 
 def is_rounding(vectors: Array, scale: Array, columns: int) -> NDArray[np.bool_]:
     """Which vectors are rounding errors of numbers of this size, from features of so many columns."""
-    return np.asarray(lengths(vectors) <= _ROUNDING * math.sqrt(columns) * scale)
+    is_small: Mask = lengths(vectors) <= _ROUNDING * math.sqrt(columns) * scale
+    return is_small
 
 
 def lengths(vectors: Array) -> Array:
@@ -201,8 +205,8 @@ def _projected(
     basis: Array | None,
     sizes: Array | None,
     as_they_are: bool,
-) -> tuple[Array, Index, Index, Mask]:
-    """The rows F in a basis, the two of every atom there, and which atoms are rounding errors.
+) -> tuple[Array, Index, Index, Mask | None]:
+    """The rows F in a basis, the two of every atom there, and which atoms are rounding errors, if any can be.
 
     Differences of the rows must lose no digits to a large part that they have in common. A few differences
     are written out, as rows of their own beside a row of zeros; of many, the columns are centred.
@@ -213,32 +217,39 @@ def _projected(
     first, second : rows of F of every atom, of which d, the first ones, are differences
     basis, sizes, as_they_are : as in `constraint_atoms`, with the sizes (`scale`) of the n objects
     """
-    columns, vanishes = F.shape[1], np.zeros(len(first), dtype=bool)
+    columns = F.shape[1]
     may_write_out = not as_they_are and d * columns <= _WRITTEN_OUT
     if not (as_they_are or may_write_out) and d == len(first):  # products need the features as they are
         F = _centred(F)
     is_restricted = basis is not None or sizes is not None
     if not (may_write_out or is_restricted):
-        return F, first, second, vanishes
+        return F, first, second, None
     i, j = first[:d], second[:d]
     z = F.take(i, axis=0) - F.take(j, axis=0)
     of_difference, of_row = _squared_lengths(z), _squared_lengths(F)
     rows = F
-    if may_write_out and (of_difference < _CANCELS**2 * (of_row[i] + of_row[j])).any():
-        rows = np.vstack([F, z, np.zeros(columns)])
+    if may_write_out and any_true(of_difference < _CANCELS**2 * (of_row[i] + of_row[j])):
+        rows = np.concatenate([F, z, np.zeros((1, columns))])
         first, second = first.copy(), second.copy()
-        first[:d], second[:d] = len(F) + np.arange(d), len(F) + d
-    projected = rows if basis is None else rows @ basis
-    if is_restricted:
-        unit = _ROUNDING * math.sqrt(columns)
-        whole = np.sqrt(of_difference) if sizes is None else sizes[i] + sizes[j]
-        inside = projected.take(first[:d], axis=0) - projected.take(second[:d], axis=0)
-        vanishes[:d] = lengths(inside) <= unit * whole
-        if d < len(first):
-            is_lost = np.zeros(len(F), dtype=bool)
-            own = np.sqrt(of_row[:n]) if sizes is None else sizes
-            is_lost[:n] = lengths(projected[:n]) <= unit * own
-            vanishes[d:] = is_lost[first[d:]] | is_lost[second[d:]]
+        first[:d], second[:d] = np.arange(len(F), len(F) + d), len(F) + d
+    if not is_restricted:
+        return rows, first, second, None
+    projected = rows if basis is None else rows.dot(basis)
+    unit = _ROUNDING * math.sqrt(columns)
+    # a rotation leaves vectors as long as they are
+    may_shorten = sizes is not None or basis is None or basis.shape[1] < columns
+    whole = np.sqrt(of_difference) if sizes is None else sizes[i] + sizes[j]
+    left = whole
+    if may_shorten:
+        inside = projected.take(first[:d], axis=0)
+        inside -= projected.take(second[:d], axis=0)
+        left = lengths(inside)
+    vanishes = left <= unit * whole
+    if d < len(first):
+        is_lost = np.zeros(len(F), dtype=bool)
+        own = np.sqrt(of_row[:n]) if sizes is None else sizes
+        is_lost[:n] = (lengths(projected[:n]) if may_shorten else own) <= unit * own
+        vanishes = np.concatenate([vanishes, is_lost[first[d:]] | is_lost[second[d:]]])
     return projected, first, second, vanishes
 
 
@@ -255,7 +266,8 @@ def _joined(numbers: list[Index]) -> Index:
 
 
 def _squared_lengths(vectors: Array) -> Array:
-    return np.asarray(np.einsum("ij,ij->i", vectors, vectors))
+    found: Array = np.einsum("ij,ij->i", vectors, vectors)
+    return found
 
 
 def _compacted(ends: Index, n: int) -> tuple[Index, Index]:

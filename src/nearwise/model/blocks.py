@@ -28,6 +28,7 @@ from nearwise.model.rows import Rows
 T = TypeVar("T", bound=np.generic)
 
 _SHOWN = 5  # rows of a list in a notebook
+_SIGNED, _UNSIGNED = np.dtype(np.int64), np.dtype(np.uint64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +103,7 @@ class Constraints:
             # many entries as X has rows. len() works without the attribute: Python asks the class.
             if name == "__len__":
                 raise AttributeError(name)
-            return super().__getattribute__(name)
+            return object.__getattribute__(self, name)
 
     def __add__(self, other: object) -> Constraints:
         return Constraints(self.blocks + other.blocks) if isinstance(other, Constraints) else NotImplemented
@@ -158,7 +159,7 @@ class Constraints:
     @property
     def bounds(self) -> Array:
         """The right-hand sides, one per row; NaN where the bound is filled from the data."""
-        return np.concatenate([np.empty(0), *[block.bounds for block in self.blocks]])
+        return np.concatenate([block.bounds for block in self.blocks] or [np.empty(0)])
 
     @property
     def weights(self) -> Array:
@@ -359,7 +360,11 @@ def _have_row_numbers(blocks: Sequence[RowsOfKind], n: int) -> bool:
         elif isinstance(ids, Stored):
             known = ids.span is not None and ids.span[0] >= 0 and ids.span[1] < n
         else:  # a list is that of objects which rows share; as unsigned numbers, negative ones are large
-            known = ids.ndim == 2 and ids.dtype == np.int64 and ids.view(np.uint64).max(initial=0) < n
+            known = ids.ndim == 2 and ids.dtype == _SIGNED and _largest(ids.view(_UNSIGNED)) < n
         if not known:
             return False
     return True
+
+
+def _largest(numbers: NDArray[np.uint64]) -> int:
+    return int(np.maximum.reduce(numbers, axis=None, initial=0))

@@ -20,6 +20,7 @@ Everything is a ratio of distances, so that no unit matters.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -108,13 +109,18 @@ def around(threshold: Array, learned: Array, margin: float = MARGIN) -> tuple[Ar
     return threshold - (1.0 - 1.0 / margin) * part, threshold + (margin - 1.0) * part
 
 
+@lru_cache(maxsize=32)  # of 160 kB at most; others of as many objects ask for the same
 def sampled_pairs(n: int) -> Index:
     """Pairs of n objects, (m, 2): all of them where they are few, else always the same random ones."""
     if n * (n - 1) // 2 <= _SAMPLED_PAIRS:
         objects = np.arange(n)
-        return np.ascontiguousarray(np.argwhere(objects[:, None] < objects))
-    drawn = np.random.default_rng(0).integers(0, n, (2, _SAMPLED_PAIRS))
-    return np.ascontiguousarray(drawn[:, drawn[0] != drawn[1]].T)
+        pairs = np.argwhere(objects[:, None] < objects)
+    else:
+        drawn = np.random.default_rng(0).integers(0, n, (2, _SAMPLED_PAIRS))
+        pairs = drawn[:, drawn[0] != drawn[1]].T
+    pairs = np.ascontiguousarray(pairs)
+    pairs.setflags(write=False)
+    return pairs
 
 
 def with_margins(constraints: Constraints, margin: float) -> Constraints:

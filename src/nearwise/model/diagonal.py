@@ -136,10 +136,7 @@ class DiagonalProblem:
         """The same problem of matrices: those that solve it are diagonal, as the rows are."""
         entries = sparse.coo_array(self.measurements.rows)
         row, column = (np.asarray(places, dtype=np.int64) for places in entries.coords)
-        none = np.zeros(len(row), dtype=bool)
-        atoms = Atoms(
-            column, column, np.asarray(entries.data, np.float64), row, none, len(self.losses.bounds)
-        )
+        atoms = Atoms(column, column, np.asarray(entries.data, np.float64), row, 0, len(self.losses.bounds))
         rows = InMemory(np.eye(len(self.prior)), atoms)
         return Formulation(self.divergence, self.prior, rows, self.losses)
 

@@ -78,7 +78,7 @@ def by_groups(measurements: InMemory, groups: Index) -> InMemory:
         (np.tile(atoms.second, n_groups) + shift)[order],
         repeated(atoms.coefficient),
         repeated(atoms.row),  # type: ignore[arg-type]
-        repeated(atoms.is_difference),  # type: ignore[arg-type]
+        n_groups * atoms.n_differences,
         atoms.n_rows,
         atoms.definite,
         atoms.general,

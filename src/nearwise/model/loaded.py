@@ -27,8 +27,8 @@ def loaded(form: Formulation) -> Formulation:
     features = atoms.x if is_square.all() else np.concatenate([atoms.x, atoms.y])
     second = np.where(is_square, place, place + len(place))
     row = place if atoms.row is None else atoms.row
-    products = np.zeros(len(place), dtype=bool)  # a difference is written out, and the product with itself
-    bound = Atoms(place, second, atoms.coefficient, row, products, atoms.n_rows)
+    # a difference is written out, and the product with itself
+    bound = Atoms(place, second, atoms.coefficient, row, 0, atoms.n_rows)
     losses = [own for _, part in found for own in part]
     numbers: dict[str, Any] = {
         name: np.concatenate([getattr(own, name) for own in losses])

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise._common.lazy import lazy
+from nearwise._common.masks import all_true
 from nearwise._common.types import Array, Index, Mask
 from nearwise.model.atoms import Atoms, SignedSquares, constraint_atoms
 from nearwise.model.blocks import Bindable
@@ -180,7 +181,7 @@ class InMemory:
         atoms, d = self.atoms, self.atoms.n_differences
         x, y = self.features.take(atoms.first, axis=0), self.features.take(atoms.second, axis=0)
         x[:d] -= y[:d]
-        if d == len(x) or (atoms.first[d:] == atoms.second[d:]).all():
+        if d == len(x) or all_true(atoms.first[d:] == atoms.second[d:]):
             return x, x
         y[:d] = x[:d]
         return x, y
@@ -255,12 +256,11 @@ class InMemory:
         return moved
 
     def in_single_precision(self) -> InMemory | None:
-        """The same for rough values and sums, at half the cost; None where there is little to gain or too few
-        digits are left.
+        """The same for rough values and sums, at half the cost; None where that gains little or loses much.
 
         Values and sums come in double precision, and are as exact as single precision allows.
         """
-        if not self._large or not self.atoms.is_difference.all():
+        if not self._large or self.atoms.n_differences < len(self.atoms.first):
             return None
         features: Any = self.features.astype(np.float32)
         rough = replace(self, features=features, workspace=np.empty_like(features))

@@ -102,15 +102,14 @@ class Problem:
         # in pieces, both have what the solvers of a formulation in pieces use
         losses: Any = bound.losses(gamma)
         measurements: Any = bound.measurements
-        for name, value in (
-            ("features", bound.features),
-            ("constraints", bound.constraints),
-            ("divergence", bound.divergence),
-            ("formulation", Formulation(bound.divergence, bound.prior, measurements, losses)),
-            ("prior_basis", bound.prior_basis),
-            ("_bound", bound),
-        ):
-            object.__setattr__(self, name, value)
+        vars(self).update(
+            features=bound.features,
+            constraints=bound.constraints,
+            divergence=bound.divergence,
+            formulation=Formulation(bound.divergence, bound.prior, measurements, losses),
+            prior_basis=bound.prior_basis,
+            _bound=bound,
+        )
 
     def with_penalty(self, penalty: ArrayLike) -> Problem:
         """The same problem at another penalty; nothing is read, checked or bound again."""

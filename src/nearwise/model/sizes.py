@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nearwise._common.masks import all_finite
 from nearwise._common.types import Array
 from nearwise.linalg.dense import eigenvalues
 from nearwise.model.atoms import Atoms
@@ -21,5 +22,5 @@ def size_of_both_signs(sizes: Array, features: Array, atoms: Atoms, root: Array)
     for row, end, count in zip(mixed.tolist(), ends, in_row[mixed].tolist(), strict=True):
         chosen = atoms.in_order[end - count : end]
         X = features.take(atoms.first[chosen], axis=0) * root
-        core = (X.T * atoms.coefficient[chosen]) @ X
-        sizes[row] = np.abs(eigenvalues(core)).sum() if np.isfinite(core).all() else np.inf
+        core = (X.T * atoms.coefficient[chosen]).dot(X)
+        sizes[row] = np.add.reduce(np.abs(eigenvalues(core))) if all_finite(core) else np.inf

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from nearwise._common.masks import all_true
 from nearwise._common.types import Array, Mask
 from nearwise.linalg.dense import eigenvalues, spectrum
 from nearwise.linalg.eigenpairs import eigenpairs
@@ -41,21 +42,18 @@ class LinearFunction(Kind):
         """A = sum_t weight_t u_t u_t^T, so G^T A G = sum_t weight_t (G^T u_t)(G^T u_t)^T."""
         assert sizes is not None
         G, sizes = (features, sizes) if block.ids is None else (features[block.ids], sizes[block.ids])
-        vectors, weights = [np.empty((0, features.shape[1]))], [np.empty(0)]
-        counts: list[int] = []
-        definite = []
         at_once = max(1, _AT_ONCE // max(G.shape) ** 2)
+        found = [_Squares(np.empty((0, features.shape[1])), np.empty(0), False)]
         for first in range(0, len(block), at_once):
-            for found in _low_rank(block.matrices[first : first + at_once], G, sizes):
-                if found.is_definite:
-                    definite.append(len(counts))
-                vectors.append(found.vectors)
-                weights.append(found.weights)
-                counts.append(len(found.weights))
+            found += _low_rank(block.matrices[first : first + at_once], G, sizes)
+        vectors, weights, is_definite = zip(*found, strict=True)
         whole = np.concatenate(weights)
-        scaled = np.concatenate(vectors) * np.sqrt(np.abs(whole))[:, None]  # so that no square overflows
-        index, row = np.arange(len(whole)), np.arange(len(block)).repeat(counts)
-        return Part(index, index, np.sign(whole), row, False, scaled, np.array(definite, dtype=np.int64))
+        scaled = np.concatenate(vectors)
+        scaled *= np.sqrt(np.abs(whole))[:, None]  # so that no square overflows
+        index = np.arange(len(whole))
+        row = np.arange(len(block)).repeat([len(own) for own in weights[1:]])
+        definite = np.array(is_definite[1:], dtype=bool).nonzero()[0]
+        return Part(index, index, np.sign(whole), row, False, scaled, definite)
 
     def text(self, block: Block, row: int, symbol: str, bound: float, names: Names) -> str:
         return bounded(f"tr(A[{row}] X)", symbol, bound)
@@ -101,22 +99,24 @@ def _low_rank(matrices: tuple[Linear, ...], G: Array, sizes: Array) -> Iterator[
     `sizes` are the lengths of the features before restriction.
     """
     found, AG, magnitude = _spectra(matrices, G, sizes)
-    total = np.sqrt((AG * AG).sum(axis=2)) @ sizes  # of |G|^T |A G|, to first order what rounding is of
-    noise = _ROUNDING * G.shape[1] * total
-    cancels = total < _CANCELS * (magnitude @ sizes)  # A G is a small sum of large terms
-    for t, squares in enumerate(found):
-        if not math.isfinite(noise[t]):
+    # of |G|^T |A G|, to first order what rounding is of
+    total = np.sqrt(np.add.reduce(AG * AG, axis=2)).dot(sizes)
+    noises = (_ROUNDING * G.shape[1] * total).tolist()
+    cancels = total < _CANCELS * magnitude.dot(sizes)  # A G is a small sum of large terms
+    may_be_in_pairs = max(G.shape) <= _IN_PAIRS
+    for t, (squares, noise) in enumerate(zip(found, noises, strict=True)):
+        if not math.isfinite(noise):
             yield _Squares(np.full((1, G.shape[1]), np.inf), np.ones(1), False)  # which is refused by row
             continue
-        in_pairs = cancels[t] and max(G.shape) <= _IN_PAIRS
+        in_pairs = may_be_in_pairs and cancels[t]
         if in_pairs or squares is None:
             values, inside = (
                 eigenpairs(_core(matrices[t], G)) if in_pairs else spectrum(_symmetric(G.T @ AG[t]))
             )
-            kept = np.abs(values) > noise[t]
-            yield _Squares(inside[:, kept].T, values[kept], bool((values[kept] > 0).all()))
+            kept = np.abs(values) > noise
+            yield _Squares(inside[:, kept].T, values[kept], all_true(values[kept] > 0))
         else:
-            yield _graded(*squares, float(noise[t]))
+            yield _graded(*squares, noise)
 
 
 def _graded(vectors: Array, weights: Array, noise: float) -> _Squares:
@@ -128,11 +128,14 @@ def _graded(vectors: Array, weights: Array, noise: float) -> _Squares:
     X = vectors.T
     if 2 * k < len(X) > _SMALL_ORDER:  # then a matrix of order k is worth the factorisation
         X = np.asarray(np.linalg.qr(X, mode="r"))
-    core = (X * weights) @ X.T
+    core = (X * weights).dot(X.T)
+    diagonal = core.diagonal().tolist()
+    if min(diagonal) < -2 * noise and max(diagonal) > 2 * noise:  # between which eigenvalues are
+        return _Squares(vectors, weights, False)
     values = eigenvalues(_symmetric(core))
     left = values[np.abs(values) > noise]
     return (
-        _Squares(vectors, weights, bool((left > 0).all()))
+        _Squares(vectors, weights, all_true(left > 0))
         if len(left)
         else _Squares(vectors[:0], weights[:0], True)
     )
@@ -160,21 +163,21 @@ def _spectra(matrices: tuple[Linear, ...], G: Array, sizes: Array) -> _Spectra:
             found[t] = squares if len(squares[1]) <= few else None
             continue
         matrix: Any = A.matrix if A.size > _SMALL else _dense(A)
-        AG[t], magnitude[t] = matrix @ G, abs(matrix) @ sizes
+        AG[t], magnitude[t] = matrix @ G, abs(matrix).dot(sizes)
         is_sparse = sparse.issparse(matrix)
         support = np.unique(matrix.nonzero()[0]) if is_sparse else matrix.any(axis=1).nonzero()[0]
         if len(support) <= few:
             inside = matrix if len(support) == len(G) else matrix[support][:, support]
             weights, small = spectrum(inside.toarray() if is_sparse else inside)
-            found[t] = _others_than_zero(small.T @ G.take(support, axis=0), weights)
+            found[t] = _others_than_zero(small.T.dot(G.take(support, axis=0)), weights)
     return _Spectra(found, AG, magnitude)
 
 
 def _others_than_zero(vectors: Array, weights: Array) -> tuple[Array, Array]:
     """Those of weights that are more than rounding errors of the largest."""
     magnitudes = np.abs(weights)
-    used = magnitudes > _ROUNDING * len(weights) * magnitudes.max(initial=0.0)
-    return vectors[used], weights[used]
+    used = magnitudes > _ROUNDING * len(weights) * np.maximum.reduce(magnitudes, initial=0.0)
+    return (vectors, weights) if all_true(used) else (vectors[used], weights[used])
 
 
 def _symmetric(A: Array) -> Array:
