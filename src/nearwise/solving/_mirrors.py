@@ -35,6 +35,12 @@ class Inverse(NamedTuple):
             return None
         return cls(rows, lower, *rows.split(lapack.dtrtrs(lower, rows.vectors, lower=1)[0]))
 
+    @classmethod
+    def at_prior(cls, rows: WrittenRows, divergence: Divergence, prior: Array) -> Self:
+        """For a diagonal M, which needs no factorisation."""
+        root = np.sqrt(prior)
+        return cls(rows, np.diag(1 / root), *rows.split(rows.vectors * root[:, None]))
+
     def values(self) -> Array:
         """<A_i, M>."""
         return self.rows.per_row(np.vecdot(self.left.T, self.right.T))
@@ -93,6 +99,12 @@ class Spectral(NamedTuple):
         if failed or not math.isfinite(x.sum()):
             return None
         return cls(rows, divergence, t, x, Q, *rows.vectors_in(Q))
+
+    @classmethod
+    def at_prior(cls, rows: WrittenRows, divergence: Divergence, prior: Array) -> Self:
+        """For a diagonal M, or the part of it that is not negative, which needs no factorisation."""
+        t, x = divergence.gradient(prior), np.maximum(prior, 0.0)
+        return cls(rows, divergence, t, x, np.eye(len(x)), *rows.split(rows.vectors))
 
     def values(self) -> Array:
         """<A_i, M>."""

@@ -23,7 +23,8 @@ from nearwise.solving._mirrors import Inverse, Spectral, mirror_of
 from nearwise.solving._written import WrittenForm, WrittenRows
 
 _FAR, _NEARER = 1e11, 0.1  # a residual that is too large before the first step, and that times it after each
-_SHORT, _MOST_SHORT = 0.1, 3  # length of a step, and how many such in a row end the method
+_FALLING = 0.9  # of the residual before a step: what is left of one that may be too large
+_SHORTEST = 3e-4  # lengths of steps in a row that are not whole, multiplied: where the method ends
 _GOOD = 0.1  # times the tolerance: residual of a point that is looked at
 _LOOKS = 2  # points that are looked at
 _TRIALS = 8  # points along a line
@@ -35,7 +36,7 @@ _STEEP, _LONGEST = (
 _LEAST, _MOST = 0.1, 0.7  # by how much the next trial is shorter
 _INSIDE = 0.5  # the same outside the domain, where it is not known how far that reaches
 _RIDGE = 1e-11  # of the model's diagonal, because rows may be dependent
-_TOGETHER = 12  # changes of the set of held rows without gain, before rows change one by one
+_TOGETHER = 6  # changes of the set of held rows without gain, before rows change one by one
 _MOST_CHANGES = 60
 _POLISHING = 3  # steps
 _SMALLEST = 1e-300
@@ -60,15 +61,14 @@ class DualNewton:
         rows = WrittenRows.of(form.measurements)
         run = _Run(WrittenForm(form.divergence, form.prior, rows, form.losses))
         yield bare_prior_point(form, run.values)
-        short, looks, far, worth = 0, 0, _FAR, first_look(self.tol)
+        together, looks, far, worth, residual = 1.0, 0, _FAR, first_look(self.tol), math.inf
         while looks < _LOOKS:
-            length, far = run.advance(), _NEARER * far
-            short = short + 1 if length < _SHORT else 0
+            length, far, before = run.advance(), _NEARER * far, residual
             if self.is_patient and length:
                 yield run.point()
                 continue
-            residual = run.residual
-            if not length or short == _MOST_SHORT or residual > far:
+            together, residual = together * length if length < 1 else 1.0, run.residual
+            if together < _SHORTEST or length >= _LONGEST or residual > max(far, _FALLING * before):
                 return
             if residual <= _GOOD * worth:
                 yield run.point()
@@ -123,7 +123,7 @@ class _Run:
             self._own, self._own_give = own, self._give[own]
             self._at_bounds = divergence.gradient(losses.bounds[own])
             self._give[own] = 0.0
-        self._go_to(self._measured(np.zeros(len(losses.bounds)) if start is None else losses.signed(start)))
+        self._go_to(self._at_prior() if start is None else self._measured(losses.signed(start)))
 
     def _go_to(self, at: _At | None) -> None:
         """Make it the current point; its idle rows have no multiplier and want none."""
@@ -169,6 +169,8 @@ class _Run:
             new = self._measured(y)
             if new is None:
                 closeness = self._closeness(at, step)
+                if closeness * _SHORTEST > 1:
+                    return 0.0
                 beyond = min(length, 1 / closeness) if closeness else length
                 length = min(_INSIDE * length, 1 / (1 + closeness))
                 continue
@@ -209,6 +211,16 @@ class _Run:
             new, length = further, 2 * length
         return new, length
 
+    def _at_prior(self) -> _At | None:
+        """What `_measured` has at y = 0."""
+        form, pushed = self.form, None if self._own is None else self._at_bounds
+        matrix = self._mirror.at_prior(form.rows, form.divergence, form.prior)
+        values = form.rows.shifted(matrix.values())
+        slope, none = form.losses.bounds - values, np.zeros(len(values))
+        if not math.isfinite(slope.sum()):
+            return None
+        return _At(none, np.zeros(self._theta.shape), matrix, values, slope, pushed)
+
     def _measured(self, y: Array) -> _At | None:
         """None outside the domain of the dual."""
         form, belonging, pushed = self.form, self.form.losses.bounds, None
@@ -229,13 +241,15 @@ class _Run:
 
     def _step(self, at: _At) -> tuple[Array, Mask] | None:
         """To the optimum of the second-order model, and where y is held at 0; None where none is found."""
-        hessian = at.matrix.hessian()
+        hessian, give = at.matrix.hessian(), self._give
+        if give is not None and self._own is not None:
+            give = give.copy()
+            give[self._own] = self._own_give * self._mirror.reply_slopes(self.form.divergence, at.pushed)
         diagonal = hessian.reshape(-1)[:: len(hessian) + 1]
         diagonal *= 1 + _RIDGE
-        diagonal += _SMALLEST if self._give is None else self._give + _SMALLEST
-        if at.pushed is not None:
-            slopes = self._mirror.reply_slopes(self.form.divergence, at.pushed)
-            diagonal[self._own] += self._own_give * slopes
+        if give is not None:
+            diagonal += give
+        diagonal += _SMALLEST
         return self._least(hessian, at.slope, at.y, self._idle)
 
     def _least(self, H: Array, g: Array, y: Array, held: Mask) -> tuple[Array, Mask] | None:
