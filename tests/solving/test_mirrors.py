@@ -36,7 +36,7 @@ def test_factor_values_and_hessian_are_those_of_the_matrix(
     divergence: nw.Divergence, rows: WrittenRows
 ) -> None:
     gradient, M = gradient_at(divergence, 1)
-    found = mirror_of(divergence).of(rows, divergence, np.tril(gradient))
+    found = mirror_of(divergence).of(rows, divergence, -np.tril(gradient))
     assert isinstance(found, Inverse if isinstance(divergence, nw.LogDet) else Spectral)
     assert_allclose(found.factor @ found.factor.T, M, atol=1e-12)
     assert_allclose(found.values(), rows.values(np.linalg.cholesky(M)), atol=1e-12)
@@ -44,14 +44,14 @@ def test_factor_values_and_hessian_are_those_of_the_matrix(
     for j, unit in enumerate(np.eye(rows.n_rows)):
         A = rows.adjoint(unit)
         above, below = (
-            mirror_of(divergence).of(rows, divergence, gradient + sign * h * A).values() for sign in (1, -1)
+            mirror_of(divergence).of(rows, divergence, -gradient - sign * h * A).values() for sign in (1, -1)
         )
         assert_allclose(hessian[:, j], (above - below) / (2 * h), rtol=1e-6, atol=1e-7)
 
 
 def test_both_ways_agree_under_logdet(rows: WrittenRows) -> None:
     gradient, _ = gradient_at(nw.LogDet(), 2)
-    inverse, spectral = (way.of(rows, nw.LogDet(), gradient) for way in (Inverse, Spectral))
+    inverse, spectral = (way.of(rows, nw.LogDet(), -gradient) for way in (Inverse, Spectral))
     assert inverse is not None
     assert spectral is not None
     assert_allclose(inverse.values(), spectral.values(), rtol=1e-12)
@@ -61,4 +61,4 @@ def test_both_ways_agree_under_logdet(rows: WrittenRows) -> None:
 @pytest.mark.parametrize("way", [Inverse, Spectral])
 def test_outside_the_domain_there_is_none(way, rows: WrittenRows) -> None:
     with np.errstate(all="ignore"):
-        assert way.of(rows, nw.LogDet(), np.diag([-1.0, -2.0, 0.5, -1.0])) is None
+        assert way.of(rows, nw.LogDet(), np.diag([1.0, 2.0, -0.5, 1.0])) is None

@@ -23,14 +23,14 @@ class Packing:
     ----------
     a, b : row and column of every number
     flat : its place in the matrix
-    scale : its factor
+    scale, half_scale : its factor, and half of it
     identity : the identity matrix
     """
 
     def __init__(self, order: int) -> None:
         self.a, self.b = np.triu_indices(order)
         self.flat, self.scale = self.a * order + self.b, np.where(self.a == self.b, 1.0, np.sqrt(2.0))
-        self._unscale = 1 / self.scale
+        self.half_scale, self._unscale = 0.5 * self.scale, 1 / self.scale
         place = np.zeros((order, order), dtype=np.int64)
         place[self.a, self.b] = np.arange(len(self.a))
         self._place = np.maximum(place, place.T)
@@ -107,8 +107,19 @@ class WrittenRows:
 
     def vectors_in(self, G: Array) -> tuple[Array, Array]:
         """G^T x and G^T y of all atoms; the same object where every atom is a square."""
-        x = G.T @ self.x
-        return x, x if self.y is self.x else G.T @ self.y
+        return self.split(G.T @ self.vectors)
+
+    @cached_property
+    def vectors(self) -> Array:
+        """x, and beside it y where not every atom is a square; by columns, as LAPACK wants them."""
+        return np.asfortranarray(self.x if self.y is self.x else np.concatenate((self.x, self.y), axis=1))
+
+    def split(self, vectors: Array) -> tuple[Array, Array]:
+        """What became of x and of y in `vectors`; the same object where every atom is a square."""
+        if self.y is self.x:
+            return vectors, vectors
+        n_atoms = len(self.weights)
+        return vectors[:, :n_atoms], vectors[:, n_atoms:]
 
     def in_basis(self, G: Array) -> Array:
         """(r (r + 1) / 2, rows): G^T A_i G, packed."""
@@ -127,7 +138,7 @@ class WrittenRows:
             for atoms, of, sums in self._sums:
                 part = x[:, atoms]
                 rows[:, of] = self._products(part, part if x is y else y[:, atoms]) @ sums
-        scale = self._packing.scale
+        scale = self._packing.scale if x is y else self._packing.half_scale
         rows *= (scale if weights is None else scale * weights.take(self._packing.flat))[:, None]
         return rows
 
@@ -146,7 +157,7 @@ class WrittenRows:
     def values(self, B: Array) -> Array:
         """<A_i, B B^T>, plus `offsets`."""
         x, y = self.vectors_in(B)
-        return self.shifted(self.per_row(np.einsum("ij,ij->j", x, y)))
+        return self.shifted(self.per_row(np.vecdot(x.T, y.T)))
 
     def shifted(self, values: Array) -> Array:
         """Values of the linear part, plus `offsets`."""
@@ -154,15 +165,17 @@ class WrittenRows:
 
     def adjoint(self, w: Array) -> Array:
         """sum_i w_i A_i."""
-        total: Array = (self.x * self._per_atom(w)) @ self.y.T
-        return total if self.x is self.y else (total + total.T) / 2
+        left, right, row = self._halves
+        return np.asarray((left * (w if row is None else w[row])) @ right)
 
     @cached_property
     def sizes(self) -> Array:
         """Bounds on |<A_i, M>| for matrices M with eigenvalues of at most 1 in magnitude."""
-        x = np.einsum("ij,ij->j", self.x, self.x)
-        both = x if self.y is self.x else np.sqrt(x) * np.sqrt(np.einsum("ij,ij->j", self.y, self.y))
-        return self.per_row(np.sign(self.weights) * both)
+        squares = np.vecdot(self.vectors.T, self.vectors.T)
+        if self.y is not self.x:
+            roots = np.sqrt(squares)
+            squares = roots[: len(self.weights)] * roots[len(self.weights) :]
+        return self.per_row(squares if self._are_units else np.sign(self.weights) * squares)
 
     def per_row(self, of_atoms: Array) -> Array:
         """What the values of atoms add up to."""
@@ -171,10 +184,19 @@ class WrittenRows:
             return weighted
         return np.asarray(np.bincount(self.row, weighted, self.n_rows), dtype=np.float64)
 
-    def _per_atom(self, w: Array) -> Array:
-        """The weights of rows as those of atoms, times their own."""
-        given = w if self.row is None else w[self.row]
-        return given if self._are_units else self.weights * given
+    @cached_property
+    def _halves(self) -> tuple[Array, Array, Index | None]:
+        """Vectors (r, k), weighted, and (k, r) whose products add up to A_i, and the row of each of the k.
+
+        An atom that is no square is there twice, as y x^T / 2 and as x y^T / 2.
+        """
+        if self.x is self.y:
+            return self.x if self._are_units else self.x * self.weights, self.x.T, self.row
+        left = np.concatenate((self.y, self.x), axis=1)
+        halved = 0.5 * self.weights
+        left *= np.concatenate((halved, halved))
+        row = np.arange(self.n_rows) if self.row is None else self.row
+        return left, self.vectors.T, np.concatenate((row, row))
 
     @cached_property
     def _are_units(self) -> bool:
@@ -185,12 +207,12 @@ class WrittenRows:
         return packing(self.order)
 
     def _products(self, x: Array, y: Array) -> Array:
+        """x_a x_b of squares; x_a y_b + x_b y_a, which is twice that, where not all are squares."""
         a, b = self._packing.a, self._packing.b
         products: Array = x.take(a, axis=0)
         products *= y.take(b, axis=0)
         if x is not y:
             products += x.take(b, axis=0) * y.take(a, axis=0)
-            products *= 0.5
         return products
 
     @cached_property

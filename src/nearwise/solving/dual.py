@@ -23,7 +23,8 @@ from nearwise.solving._mirrors import Inverse, Spectral, mirror_of
 from nearwise.solving._written import WrittenForm, WrittenRows
 
 _FAR, _NEARER = 1e11, 0.1  # a residual that is too large before the first step, and that times it after each
-_SHORT, _MOST_SHORT = 0.1, 3  # length of a step, and how many such in a row end the method
+_FALLING = 0.9  # of the residual before a step: what is left of one that may be too large
+_SHORTEST = 3e-4  # lengths of steps in a row that are not whole, multiplied: where the method ends
 _GOOD = 0.1  # times the tolerance: residual of a point that is looked at
 _LOOKS = 2  # points that are looked at
 _TRIALS = 8  # points along a line
@@ -33,8 +34,9 @@ _STEEP, _LONGEST = (
     64.0,
 )  # of that slope: what is left of it where a step is doubled, and how long it gets
 _LEAST, _MOST = 0.1, 0.7  # by how much the next trial is shorter
+_INSIDE = 0.5  # the same outside the domain, where it is not known how far that reaches
 _RIDGE = 1e-11  # of the model's diagonal, because rows may be dependent
-_TOGETHER = 12  # changes of the set of held rows without gain, before rows change one by one
+_TOGETHER = 6  # changes of the set of held rows without gain, before rows change one by one
 _MOST_CHANGES = 60
 _POLISHING = 3  # steps
 _SMALLEST = 1e-300
@@ -59,15 +61,14 @@ class DualNewton:
         rows = WrittenRows.of(form.measurements)
         run = _Run(WrittenForm(form.divergence, form.prior, rows, form.losses))
         yield bare_prior_point(form, run.values)
-        short, looks, far, worth = 0, 0, _FAR, first_look(self.tol)
+        together, looks, far, worth, residual = 1.0, 0, _FAR, first_look(self.tol), math.inf
         while looks < _LOOKS:
-            length, far = run.advance(), _NEARER * far
-            short = short + 1 if length < _SHORT else 0
+            length, far, before = run.advance(), _NEARER * far, residual
             if self.is_patient and length:
                 yield run.point()
                 continue
-            residual = run.residual
-            if not length or short == _MOST_SHORT or residual > far:
+            together, residual = together * length if length < 1 else 1.0, run.residual
+            if together < _SHORTEST or length >= _LONGEST or residual > max(far, _FALLING * before):
                 return
             if residual <= _GOOD * worth:
                 yield run.point()
@@ -94,6 +95,7 @@ class _At(NamedTuple):
     matrix : M(y)
     values : of M(y)
     slope : of the dual, with its sign changed: the values that belong to y less those of M(y)
+    pushed : phi' of the values that belong to y, of the rows whose slack is the divergence's own
     """
 
     y: Array
@@ -101,6 +103,7 @@ class _At(NamedTuple):
     matrix: Inverse | Spectral
     values: Array
     slope: Array
+    pushed: Array | None
 
 
 class _Run:
@@ -110,27 +113,32 @@ class _Run:
         self.form = form
         losses, divergence = form.losses, form.divergence
         self._sign = -losses.relations.astype(np.float64)
-        self._signed: Mask = self._sign != 0
+        self._idle_from = np.where(self._sign == 0, np.inf, 0.0)
         self._theta, self._mirror = np.diag(divergence.gradient(form.prior)), mirror_of(divergence)
         self._per_reference = 1 / losses.references
         # how values answer to y: not at all, linearly, or through the divergence where the slack is its own
-        self._own: Index = losses.is_bregman.nonzero()[0]
-        self._gives = not losses.all_hard
-        self._give = losses.compliance
-        if len(self._own):
-            self._at_bounds = divergence.gradient(losses.bounds[self._own])
-            self._own_give = self._give[self._own]
-            self._give = np.where(losses.is_bregman, 0.0, self._give)
-        self._at = self._measured(np.zeros(len(losses.bounds)) if start is None else losses.signed(start))
+        self._give: Array | None = None if losses.all_hard else losses.compliance.copy()
+        self._own: Index | None = None
+        if self._give is not None and len(own := losses.is_bregman.nonzero()[0]):
+            self._own, self._own_give = own, self._give[own]
+            self._at_bounds = divergence.gradient(losses.bounds[own])
+            self._give[own] = 0.0
+        self._go_to(self._at_prior() if start is None else self._measured(losses.signed(start)))
+
+    def _go_to(self, at: _At | None) -> None:
+        """Make it the current point; its idle rows have no multiplier and want none."""
+        self._at = at
+        if at is not None:
+            self._idle: Mask = (self._sign * at.slope >= self._idle_from) & (at.y == 0)
 
     @property
     def residual(self) -> float:
         """How far the values are from those that belong to the multipliers, relative to `references`."""
-        at = self._at
-        if at is None:
+        if self._at is None:
             return np.inf
-        off = np.abs(at.slope) * self._per_reference
-        off[(at.y == 0) & (self._sign * at.slope >= 0) & self._signed] = 0.0
+        off = np.abs(self._at.slope)
+        off *= self._per_reference
+        off[self._idle] = 0.0
         return float(off.max(initial=0.0))
 
     @property
@@ -159,76 +167,119 @@ class _Run:
             if length == 1.0:
                 y[held] = 0.0  # which rounding may have missed
             new = self._measured(y)
-            after = np.inf if new is None else float(new.slope @ step)
-            if new is not None and after <= -_FLATTER * before:
-                self._at = new
-                return self._lengthened(at, step, before, after, length, beyond)
-            # where the slope would vanish if it changed evenly; outside the domain nothing is known
-            even, beyond = 0.5 if new is None else before / (before - after), length
+            if new is None:
+                closeness = self._closeness(at, step)
+                if closeness * _SHORTEST > 1:
+                    return 0.0
+                beyond = min(length, 1 / closeness) if closeness else length
+                length = min(_INSIDE * length, 1 / (1 + closeness))
+                continue
+            after = float(new.slope @ step)
+            if after <= -_FLATTER * before:
+                new, length = self._lengthened(at, new, step, before, after, length, beyond)
+                self._go_to(new)
+                return length
+            # where the slope would vanish if it changed evenly
+            even, beyond = before / (before - after), length
             length *= min(max(even, _LEAST), _MOST)
         return 0.0
 
-    def _lengthened(
-        self, at: _At, step: Array, before: float, after: float, length: float, beyond: float
-    ) -> float:
-        """The length of a step, doubled while much of the slope is left and no sign changes; below `beyond`.
+    def _closeness(self, at: _At, step: Array) -> float:
+        """1 / t for a t up to which a step stays inside the domain, 0 where that is not known.
 
-        Where a bound is far from the value, each step halves what is left, as it does for the zero of
-        1 / x - b; to measure costs much less than a step.
+        At 1 / (1 + closeness) the slope is still negative, however far outside the whole step is: where the
+        dual is a sum of logarithms, each of which bends by its own share, that is all of the bend at most.
+        """
+        found = at.matrix.closeness(self.form.rows.adjoint(step))
+        if at.pushed is None:
+            return found
+        return max(found, self._mirror.reply_closeness(at.pushed, self._own_give * step[self._own]))
+
+    def _lengthened(
+        self, at: _At, new: _At, step: Array, before: float, after: float, length: float, beyond: float
+    ) -> tuple[_At, float]:
+        """Where a step ends, and its length, doubled while much of the slope is left and no sign changes.
+
+        It stays below `beyond`. Where a bound is far from the value, each step halves what is left, as it
+        does for the zero of 1 / x - b; to measure costs much less than a step.
         """
         while after < _STEEP * before and 2 * length < beyond:
             y = at.y + 2 * length * step
-            new = None if (self._sign * y < 0).any() else self._measured(y)
-            if new is None or (after := float(new.slope @ step)) > -_FLATTER * before:
+            further = None if (self._sign * y < 0).any() else self._measured(y)
+            if further is None or (after := float(further.slope @ step)) > -_FLATTER * before:
                 break
-            self._at, length = new, 2 * length
-        return length
+            new, length = further, 2 * length
+        return new, length
+
+    def _at_prior(self) -> _At | None:
+        """What `_measured` has at y = 0."""
+        form, pushed = self.form, None if self._own is None else self._at_bounds
+        matrix = self._mirror.at_prior(form.rows, form.divergence, form.prior)
+        values = form.rows.shifted(matrix.values())
+        slope, none = form.losses.bounds - values, np.zeros(len(values))
+        if not math.isfinite(slope.sum()):
+            return None
+        return _At(none, np.zeros(self._theta.shape), matrix, values, slope, pushed)
 
     def _measured(self, y: Array) -> _At | None:
         """None outside the domain of the dual."""
-        divergence, rows, own = self.form.divergence, self.form.rows, self._own
-        pullback = rows.adjoint(y)
-        if (matrix := self._mirror.of(rows, divergence, self._theta - pullback)) is None:
-            return None
-        values, belonging = rows.shifted(matrix.values()), self.form.losses.bounds
-        if self._gives:
+        form, belonging, pushed = self.form, self.form.losses.bounds, None
+        if self._give is not None:
             belonging = belonging + self._give * y
-            if len(own):
-                belonging[own] = divergence.gradient_inverse(self._at_bounds + self._own_give * y[own])
+            if self._own is not None:
+                pushed = self._at_bounds + self._own_give * y[self._own]
+                if (replies := self._mirror.replies(form.divergence, pushed)) is None:
+                    return None
+                belonging[self._own] = replies
+        pullback = form.rows.adjoint(y)
+        matrix = self._mirror.of(form.rows, form.divergence, pullback - self._theta)
+        if matrix is None:
+            return None
+        values = form.rows.shifted(matrix.values())
         slope = belonging - values
-        return _At(y, pullback, matrix, values, slope) if math.isfinite(slope.sum()) else None
+        return _At(y, pullback, matrix, values, slope, pushed) if math.isfinite(slope.sum()) else None
 
     def _step(self, at: _At) -> tuple[Array, Mask] | None:
         """To the optimum of the second-order model, and where y is held at 0; None where none is found."""
         hessian, give = at.matrix.hessian(), self._give
-        if len(own := self._own):
+        if give is not None and self._own is not None:
             give = give.copy()
-            replies = self._at_bounds + self._own_give * at.y[own]
-            give[own] = self._own_give * self.form.divergence.gradient_inverse_slope(replies)
+            give[self._own] = self._own_give * self._mirror.reply_slopes(self.form.divergence, at.pushed)
         diagonal = hessian.reshape(-1)[:: len(hessian) + 1]
         diagonal *= 1 + _RIDGE
-        diagonal += give + _SMALLEST if self._gives else _SMALLEST
-        return self._least(hessian, at.slope, at.y) if math.isfinite(hessian.sum()) else None
+        if give is not None:
+            diagonal += give
+        diagonal += _SMALLEST
+        return self._least(hessian, at.slope, at.y, self._idle)
 
-    def _least(self, H: Array, g: Array, y: Array) -> tuple[Array, Mask] | None:
-        """The d that minimises g d + d H d / 2 with signs of y + d, and the rows at 0: by active sets."""
-        sign = self._sign
-        held: Mask = self._signed & (sign * y <= 0) & (sign * g >= 0)
+    def _least(self, H: Array, g: Array, y: Array, held: Mask) -> tuple[Array, Mask] | None:
+        """The d that minimises g d + d H d / 2 with signs of y + d, and the rows at 0: by active sets.
+
+        The first guess of these is `held`, where y is 0.
+        """
+        d, moved = np.zeros(len(g)), g
         fewest, patience = len(g) + 1, _TOGETHER
         for _ in range(_MOST_CHANGES):
-            n_held, failed = np.count_nonzero(held), 0
-            if n_held == 0 < len(g):
-                _, d, failed = lapack.dposv(H, -g, lower=1)
-                wrong = sign * (y + d) < 0
+            loose = (~held).nonzero()[0]
+            if len(loose) == len(g) > 0:
+                _, d, failed = lapack.dposv(H, -g, lower=1, overwrite_b=1)
+                side = y + d
             else:
-                d = np.where(held, -y, 0.0)
-                if n_held < len(g):
-                    loose = (~held).nonzero()[0]
-                    moved = g + H @ d if d.any() else g
-                    _, d[loose], failed = lapack.dposv(H[loose[:, None], loose], -moved[loose], lower=1)
-                wrong = sign * np.where(held, H @ d + g, y + d) < 0
+                failed = 0
+                if len(loose):
+                    part = H.take(loose, 0).take(loose, 1).T
+                    _, found, failed = lapack.dposv(
+                        part, -moved.take(loose), lower=1, overwrite_a=1, overwrite_b=1
+                    )
+                    d[loose] = found
+                side = H @ d
+                side += g
+                if len(loose):
+                    side[loose] = y.take(loose) + found
             if failed:
                 return None
+            side *= self._sign
+            wrong = side < 0
             count = int(np.count_nonzero(wrong))
             if not count:
                 return d, held
@@ -237,4 +288,7 @@ class _Run:
             if patience <= 0:  # they may go round in a circle together
                 wrong[: wrong.nonzero()[0][-1]] = False
             held = held ^ wrong
+            d = -y
+            d *= held
+            moved = g + H @ d if d.any() else g
         return None
