@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from nearwise._common.errors import RowError
-from nearwise._common.masks import all_finite, all_true
 from nearwise._common.types import Array
 
 Ids = NDArray[Any]  # int64 or str
@@ -104,7 +103,7 @@ def finite(A: ArrayLike, name: str, ndim: int) -> Array:
         raise ValueError(f"{name} must be real, got complex numbers")
     if A.ndim != ndim:
         raise ValueError(f"{name} must be {ndim}-dimensional, got shape {A.shape}")
-    if not all_finite(A):
+    if np.count_nonzero(np.isfinite(A)) < A.size:
         place = np.argwhere(~np.isfinite(A))[0].tolist()
         raise ValueError(f"{name}{place} is {A[tuple(place)]}; every entry must be finite")
     return A
@@ -116,7 +115,7 @@ def symmetric(A: ArrayLike, name: str) -> Array:
     A = finite(A, name, ndim=2)
     if A.shape[0] != A.shape[1]:
         raise ValueError(f"{name} must be square, got shape {A.shape}")
-    if all_true(A == A.T):
+    if not np.count_nonzero(A != A.T):
         return A.copy()
     half = A / 2.0  # the sum of two entries may overflow
     asymmetry = np.abs(half - half.T)

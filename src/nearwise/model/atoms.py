@@ -16,7 +16,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from nearwise._common.masks import any_true
 from nearwise._common.types import Array, Index, Mask
 from nearwise.model.blocks import Bindable, Merged, merged
 from nearwise.model.kinds import Part
@@ -228,7 +227,7 @@ def _projected(
     z = F.take(i, axis=0) - F.take(j, axis=0)
     of_difference, of_row = _squared_lengths(z), _squared_lengths(F)
     rows = F
-    if may_write_out and any_true(of_difference < _CANCELS**2 * (of_row[i] + of_row[j])):
+    if may_write_out and np.count_nonzero(of_difference < _CANCELS**2 * (of_row[i] + of_row[j])):
         rows = np.concatenate([F, z, np.zeros((1, columns))])
         first, second = first.copy(), second.copy()
         first[:d], second[:d] = np.arange(len(F), len(F) + d), len(F) + d

@@ -360,11 +360,7 @@ def _have_row_numbers(blocks: Sequence[RowsOfKind], n: int) -> bool:
         elif isinstance(ids, Stored):
             known = ids.span is not None and ids.span[0] >= 0 and ids.span[1] < n
         else:  # a list is that of objects which rows share; as unsigned numbers, negative ones are large
-            known = ids.ndim == 2 and ids.dtype == _SIGNED and _largest(ids.view(_UNSIGNED)) < n
+            known = ids.ndim == 2 and ids.dtype == _SIGNED and ids.view(_UNSIGNED).max(initial=0) < n
         if not known:
             return False
     return True
-
-
-def _largest(numbers: NDArray[np.uint64]) -> int:
-    return int(np.maximum.reduce(numbers, axis=None, initial=0))

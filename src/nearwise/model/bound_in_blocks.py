@@ -19,9 +19,9 @@ from nearwise._common.warning import warn
 from nearwise.distributed.running import Runner
 from nearwise.distributed.vectors import Vectors, finite_rows
 from nearwise.model import binding
+from nearwise.model.binding import Weighed
 from nearwise.model.blocks import Block, Constraints
 from nearwise.model.bounds import sampled_pairs
-from nearwise.model.comparable import Weighed, refuse_incomparable
 from nearwise.model.divergences import Divergence
 from nearwise.model.in_blocks import InBlocks, LossesInBlocks
 from nearwise.model.left_out import left_out
@@ -88,7 +88,7 @@ class BoundInBlocks:
         def stated(place: int) -> Any:
             return self.constraints.stated(int(extreme.rows[place]))
 
-        refuse_incomparable(rows, self.divergence, reference, stated)
+        binding.refuse_incomparable(rows, self.divergence, reference, stated)
         basis, median = self.prior_basis, survey.median_size
         terms = Terms(self.divergence, float(gamma), 1.0, basis, reference, median, survey.lost)
         return LossesInBlocks(terms, self.measurements.n_rows, survey.weight, median)

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise._common.lazy import lazy
-from nearwise._common.masks import all_true
 from nearwise._common.types import Array, Index, Mask
 from nearwise.model.atoms import Atoms, SignedSquares, constraint_atoms
 from nearwise.model.blocks import Bindable
@@ -181,7 +180,7 @@ class InMemory:
         atoms, d = self.atoms, self.atoms.n_differences
         x, y = self.features.take(atoms.first, axis=0), self.features.take(atoms.second, axis=0)
         x[:d] -= y[:d]
-        if d == len(x) or all_true(atoms.first[d:] == atoms.second[d:]):
+        if d == len(x) or not np.count_nonzero(atoms.first[d:] != atoms.second[d:]):
             return x, x
         y[:d] = x[:d]
         return x, y

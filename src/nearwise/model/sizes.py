@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearwise._common.masks import all_finite
 from nearwise._common.types import Array
 from nearwise.linalg.dense import eigenvalues
 from nearwise.model.atoms import Atoms
@@ -23,4 +22,5 @@ def size_of_both_signs(sizes: Array, features: Array, atoms: Atoms, root: Array)
         chosen = atoms.in_order[end - count : end]
         X = features.take(atoms.first[chosen], axis=0) * root
         core = (X.T * atoms.coefficient[chosen]).dot(X)
-        sizes[row] = np.add.reduce(np.abs(eigenvalues(core))) if all_finite(core) else np.inf
+        is_finite = np.count_nonzero(np.isfinite(core)) == core.size
+        sizes[row] = np.add.reduce(np.abs(eigenvalues(core))) if is_finite else np.inf

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from nearwise._common.masks import all_true
 from nearwise._common.types import Array, Mask
 from nearwise.linalg.dense import eigenvalues, spectrum
 from nearwise.linalg.eigenpairs import eigenpairs
@@ -114,7 +113,7 @@ def _low_rank(matrices: tuple[Linear, ...], G: Array, sizes: Array) -> Iterator[
                 eigenpairs(_core(matrices[t], G)) if in_pairs else spectrum(_symmetric(G.T @ AG[t]))
             )
             kept = np.abs(values) > noise
-            yield _Squares(inside[:, kept].T, values[kept], all_true(values[kept] > 0))
+            yield _Squares(inside[:, kept].T, values[kept], bool((values[kept] > 0).all()))
         else:
             yield _graded(*squares, noise)
 
@@ -135,7 +134,7 @@ def _graded(vectors: Array, weights: Array, noise: float) -> _Squares:
     values = eigenvalues(_symmetric(core))
     left = values[np.abs(values) > noise]
     return (
-        _Squares(vectors, weights, all_true(left > 0))
+        _Squares(vectors, weights, not np.count_nonzero(left <= 0))
         if len(left)
         else _Squares(vectors[:0], weights[:0], True)
     )
@@ -177,7 +176,7 @@ def _others_than_zero(vectors: Array, weights: Array) -> tuple[Array, Array]:
     """Those of weights that are more than rounding errors of the largest."""
     magnitudes = np.abs(weights)
     used = magnitudes > _ROUNDING * len(weights) * np.maximum.reduce(magnitudes, initial=0.0)
-    return (vectors, weights) if all_true(used) else (vectors[used], weights[used])
+    return (vectors, weights) if np.count_nonzero(used) == len(used) else (vectors[used], weights[used])
 
 
 def _symmetric(A: Array) -> Array:
