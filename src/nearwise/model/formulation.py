@@ -12,11 +12,11 @@ which is how the gap is computed: a sum of non-negative terms for a feasible M, 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from nearwise._common.lazy import lazy
 from nearwise._common.types import Array, Index
 from nearwise.linalg import dense
 from nearwise.model.certificate import Certificate, InfeasibilityCheck, certified, relative_gap
@@ -191,23 +191,23 @@ class Formulation:
         delta = _EPS * self.measurements.weight(point.dual, np.eye(len(self.prior)))
         return delta * float(np.vdot(point.factor, point.factor))
 
-    @lazy
+    @cached_property
     def prior_gradient(self) -> Array:
         """phi'(prior), as a matrix."""
         return np.diag(self.divergence.gradient(self.prior))
 
-    @lazy
+    @cached_property
     def is_strict(self) -> bool:
         """Whether the divergence is infinite at singular matrices, as LogDet is."""
         return bool(np.isinf(self.divergence.scalar(np.zeros(1), np.ones(1)))[0])
 
-    @lazy
+    @cached_property
     def unit(self) -> float:
         """The objective's natural unit: how it scales with the prior."""
         degree = self.divergence.degree
         return self.prior_size**degree if degree and self.prior_size > 0 else 1.0
 
-    @lazy
+    @cached_property
     def prior_size(self) -> float:
         """The mean of its eigenvalues' magnitudes."""
         return float(np.abs(self.prior).sum() / len(self.prior)) if len(self.prior) else 1.0

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nearwise._common.lazy import lazy
 from nearwise._common.types import Array, Index, Mask
 from nearwise.linalg.magnitudes import median
 from nearwise.model.divergences import Divergence
@@ -78,19 +78,19 @@ class Losses:
             None if self.is_idle is None else self.is_idle[rows],
         )
 
-    @lazy
+    @cached_property
     def is_hard(self) -> Mask:
         return np.isinf(self.penalties)
 
-    @lazy
+    @cached_property
     def any_hard(self) -> bool:
         return bool(np.count_nonzero(self.is_hard))
 
-    @lazy
+    @cached_property
     def all_hard(self) -> bool:
         return int(np.count_nonzero(self.is_hard)) == len(self.is_hard)
 
-    @lazy
+    @cached_property
     def references(self) -> Array:
         """What violations are relative to: the bound where it is positive and limits a square, else s."""
         return np.where((self.bounds > 0) & self.is_definite, self.bounds, self.sizes)
@@ -161,7 +161,7 @@ class Losses:
             known["references"] = self.references / unit
         return found
 
-    @lazy
+    @cached_property
     def median_size(self) -> float:
         """Of the rows; 1 where there are none."""
         return median(self.sizes) if len(self.sizes) else 1.0
@@ -195,7 +195,7 @@ class Losses:
             cost += float((self._stiffness[quadratic] * relative**2).sum()) / 2
         return cost
 
-    @lazy
+    @cached_property
     def cost_of_rounding(self) -> float:
         """What soft rows cost whose values differ from their bounds by the rounding of these."""
         return self.cost_of(_EPS * np.abs(self.bounds))
@@ -303,13 +303,13 @@ class Losses:
             wrong |= self.is_idle
         return np.where(wrong, 0.0, y)
 
-    @lazy
+    @cached_property
     def is_bregman(self) -> Mask:
         """The soft rows whose loss is the divergence's own slack."""
         inside = self.is_definite | (self.relations < 0)
         return (self.bounds > 0) & inside & ~self.is_hard
 
-    @lazy
+    @cached_property
     def compliance(self) -> Array:
         """How far each row gives way to its multiplier y: g(p) = g(b) + compliance * y where y != 0.
 
@@ -322,7 +322,7 @@ class Losses:
             out[rows] = self.sizes[rows] ** 2 / self._stiffness[rows]
         return out
 
-    @lazy
+    @cached_property
     def _stiffness(self) -> Array:
         """penalty * curvature(a) * a^2 of every soft row at `_bases`, without overflow on the way."""
         degree, a = self.divergence.degree, self._bases
@@ -330,7 +330,7 @@ class Losses:
             bent = self.divergence.curvature(a) * a**2 if degree is None else self._bent_by_degree(a, degree)
             return np.asarray(self.penalties * bent)
 
-    @lazy
+    @cached_property
     def _bases(self) -> Array:
         """Where the loss of a soft row is expanded: at its bound, or at its size where it is quadratic."""
         return np.where(self.is_bregman, self.bounds, self.sizes)
@@ -346,11 +346,11 @@ class Losses:
         """curvature(at) * at^2, as it follows from the degree of the divergence."""
         return np.asarray(self._curvature_at_one * at**degree)
 
-    @lazy
+    @cached_property
     def _curvature_at_one(self) -> Array:
         return self.divergence.curvature(np.ones(1))
 
-    @lazy
+    @cached_property
     def _bound_gradient(self) -> Array:
         out = np.zeros_like(self.bounds)
         out[self._bregman] = self.divergence.gradient(self.bounds[self._bregman])
@@ -368,19 +368,19 @@ class Losses:
             wrong[equal] = difference[equal] != 0
         return wrong
 
-    @lazy
+    @cached_property
     def _side(self) -> Array:
         """-1 for ">=", else 1: times p - b, it is positive on the wrong side."""
         return np.where(self.relations > 0, -1.0, 1.0)
 
-    @lazy
+    @cached_property
     def _equalities(self) -> Index:
         return (self.relations == 0).nonzero()[0]
 
-    @lazy
+    @cached_property
     def _bregman(self) -> Index:
         return self.is_bregman.nonzero()[0]
 
-    @lazy
+    @cached_property
     def _quadratic(self) -> Index:
         return (~(self.is_bregman | self.is_hard)).nonzero()[0]

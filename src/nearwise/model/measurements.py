@@ -9,12 +9,12 @@ m x r array is built.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nearwise._common.lazy import lazy
 from nearwise._common.types import Array, Index, Mask
 from nearwise.model.atoms import Atoms, SignedSquares, constraint_atoms
 from nearwise.model.blocks import Bindable
@@ -171,7 +171,7 @@ class InMemory:
         total: Array = (x.T * per_atom) @ y
         return (total + total.T) / 2
 
-    @lazy
+    @cached_property
     def vectors(self) -> tuple[Array, Array] | None:
         """Those of all atoms, x and y, where they are few; the same object where every atom is a square."""
         return self._written_out() if len(self.atoms.first) * self.rank <= _FEW else None
@@ -269,7 +269,7 @@ class InMemory:
         error, size = (np.einsum("ij,ij->i", x, x) for x in (single - exact, exact))
         return rough if bool(np.all(error <= _ROUGH**2 * size)) else None
 
-    @lazy
+    @cached_property
     def squares(self) -> SignedSquares:
         """Every A_i as signed squares of sums and differences of rows of F."""
         return self.atoms.squares()
@@ -306,14 +306,14 @@ class InMemory:
         """What the magnitudes of the parts of <A_i, B B^T> add up to: rounding errors are relative to it."""
         return self._parts(B)
 
-    @lazy
+    @cached_property
     def sizes_before_differences(self) -> Array:
         """|A_i| with |f_i| + |f_j| for the length of a difference f_i - f_j."""
         atoms, norm = self.atoms, np.sqrt(np.einsum("ij,ij->i", self.features, self.features))
         of_atoms = np.abs(atoms.coefficient) * (norm[atoms.first] + norm[atoms.second]) ** 2
         return sum_by(atoms.row, of_atoms, self.n_rows)
 
-    @lazy
+    @cached_property
     def _large(self) -> bool:
         return len(self.atoms.first) * self.features.shape[1] >= _COMPILED
 

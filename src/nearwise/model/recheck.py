@@ -8,11 +8,11 @@ are `Pair`s, and what they still lack is added to the gap.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nearwise._common.lazy import lazy
 from nearwise._common.types import Array, Index
 from nearwise.linalg.eigenpairs import eigenpairs
 from nearwise.linalg.pairs import PRECISION, Pair, product, squared_lengths, two_sum, weighted
@@ -65,7 +65,7 @@ class Recheck:
         small = r <= _LARGEST_ORDER and squares <= _MOST_SQUARES
         return small and self._on_objects + squares * r <= _MOST_NUMBERS and self._kinds.keys() <= _KINDS
 
-    @lazy
+    @cached_property
     def is_quick(self) -> bool:
         """Whether all points are to be certified here; many soft rows are decided sooner otherwise."""
         return self.form.losses.any_hard or self._on_objects + self._squares**2 <= _MOST_NUMBERS
@@ -205,12 +205,12 @@ class Recheck:
         values, offsets = images.values(), self.form.measurements.offsets
         return values if offsets is None else values.plus(np.ldexp(offsets, -power))
 
-    @lazy
+    @cached_property
     def _power(self) -> int:
         """Of two: the squared unit of `_rows`."""
         return 2 * _exponent(self.problem.features)
 
-    @lazy
+    @cached_property
     def _linear_sizes(self) -> Array:
         """|A| |G|^2 of linear rows, whose vectors are computed from A; 0 of others."""
         sizes, start = np.zeros(self.form.measurements.n_rows), 0
@@ -222,7 +222,7 @@ class Recheck:
             start += len(block.bounds)
         return sizes * float(np.vdot(self.problem.features, self.problem.features))
 
-    @lazy
+    @cached_property
     def _rows(self) -> _Rows:
         G, blocks = np.ldexp(self.problem.features, -self._power // 2), self.problem.blocks
         idle = self.form.losses.is_idle
