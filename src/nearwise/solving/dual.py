@@ -36,8 +36,8 @@ _STEEP, _LONGEST = (
 _LEAST, _MOST = 0.1, 0.7  # by how much the next trial is shorter
 _INSIDE = 0.5  # the same outside the domain, where it is not known how far that reaches
 _RIDGE = 1e-11  # of the model's diagonal, because rows may be dependent
-_TOGETHER = 6  # changes of the set of held rows without gain, before rows change one by one
-_MOST_CHANGES = 60
+_TOGETHER = 12  # changes of the set of held rows without gain, before rows change one by one
+_JOINING, _MOST_CHANGES = 30, 60  # changes after which rows only join that set, and of all
 _POLISHING = 3  # steps
 _SMALLEST = 1e-300
 
@@ -255,11 +255,12 @@ class _Run:
     def _least(self, H: Array, g: Array, y: Array, held: Mask) -> tuple[Array, Mask] | None:
         """The d that minimises g d + d H d / 2 with signs of y + d, and the rows at 0: by active sets.
 
-        The first guess of these is `held`, where y is 0.
+        The first guess of these is `held`, where y is 0. Where they come to no end, signs are right and some
+        rows at 0 may be better elsewhere, which is for the next step.
         """
         d, moved = np.zeros(len(g)), g
         fewest, patience = len(g) + 1, _TOGETHER
-        for _ in range(_MOST_CHANGES):
+        for change in range(_MOST_CHANGES):
             loose = (~held).nonzero()[0]
             if len(loose) == len(g) > 0:
                 _, d, failed = lapack.dposv(H, -g, lower=1, overwrite_b=1)
@@ -285,7 +286,11 @@ class _Run:
                 return d, held
             patience = _TOGETHER if count < fewest else patience - 1
             fewest = min(fewest, count)
-            if patience <= 0:  # they may go round in a circle together
+            if change >= _JOINING:  # rounding may decide what is wrong
+                wrong &= ~held
+                if not wrong.any():
+                    return d, held
+            elif patience <= 0:  # they may go round in a circle together
                 wrong[: wrong.nonzero()[0][-1]] = False
             held = held ^ wrong
             d = -y
