@@ -110,7 +110,7 @@ class Formulation:
             inside = U.T @ factor
             apart = inside @ inside.T
             beyond = np.minimum(t, 0.0) @ apart.diagonal()
-            apart.flat[:: len(t) + 1] -= self.divergence.gradient_inverse(t)
+            apart.reshape(-1)[:: len(t) + 1] -= self.divergence.gradient_inverse(t)
             return float(np.vdot(apart, apart) - beyond)
         return self.distance_to_gradient(t, U, spectrum or spectrum_of_factor(factor))
 
@@ -130,7 +130,8 @@ class Formulation:
     def certificate(self, point: Iterate) -> Certificate:
         """Objective, dual bound, gap and violations at a point; names no constraint."""
         known, spectrum = point.distances, point.spectrum
-        if not (known or spectrum or self._is_by_entries):
+        by_entries = self.divergence.congruence_invariant or isinstance(self.divergence, Frobenius)
+        if not (known or spectrum or by_entries):
             spectrum = spectrum_of_factor(point.factor)
 
         def distance_to_mirror(share: float) -> float:
@@ -141,11 +142,6 @@ class Formulation:
 
         distance = known[0] if known else self.distance_to_prior(point.factor, spectrum)
         return certified(self.losses, point.values, point.dual, distance, distance_to_mirror, self._rounding)
-
-    @property
-    def _is_by_entries(self) -> bool:
-        """Whether distances need no eigenvectors of M."""
-        return self.divergence.congruence_invariant or isinstance(self.divergence, Frobenius)
 
     def relative_gap(self, gap: float, primal: float) -> float:
         """The gap relative to the larger of objective and bound, or to rounding where both vanish."""
