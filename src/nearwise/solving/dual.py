@@ -24,7 +24,8 @@ from nearwise.solving._written import WrittenForm, WrittenRows
 
 _FAR, _NEARER = 1e11, 0.1  # a residual that is too large before the first step, and that times it after each
 _FALLING = 0.9  # of the residual before a step: what is left of one that may be too large
-_SHORTEST = 3e-4  # lengths of steps in a row that are not whole, multiplied: where the method ends
+_OUTSIDE = 3e3  # times the way to the boundary of the domain: a whole step that ends the method
+_SHORTEST = 1e-6  # lengths of steps in a row that are not whole, multiplied: where the method ends
 _GOOD = 0.1  # times the tolerance: residual of a point that is looked at
 _LOOKS = 2  # points that are looked at
 _TRIALS = 8  # points along a line
@@ -169,7 +170,7 @@ class _Run:
             new = self._measured(y)
             if new is None:
                 closeness = self._closeness(at, step)
-                if closeness * _SHORTEST > 1:
+                if closeness > _OUTSIDE:
                     return 0.0
                 beyond = min(length, 1 / closeness) if closeness else length
                 length = min(_INSIDE * length, 1 / (1 + closeness))
