@@ -61,7 +61,8 @@ if TYPE_CHECKING:
         VonNeumann as VonNeumann,
     )
     from .model.left_out import LeftOutWarning as LeftOutWarning, UnknownIdsWarning as UnknownIdsWarning
-    from .model.problem import Problem as Problem, check_infeasibility as check_infeasibility
+    from .model.problem import Problem as Problem
+    from .model.proofs import check_infeasibility as check_infeasibility
     from .named import (
         BoostResult as BoostResult,
         BoostStep as BoostStep,
@@ -103,7 +104,7 @@ _EXPORTS: dict[str, str | None] = {
     "VonNeumann": "model.divergences",
     "Frobenius": "model.divergences",
     "Problem": "model.problem",
-    "check_infeasibility": "model.problem",
+    "check_infeasibility": "model.proofs",
     "InfeasibilityCheck": "model.certificate",
     "Result": "solving.result",
     "Status": "solving.result",

@@ -1,10 +1,10 @@
-"""Which of several equally good factors: signs of columns and turns that rounding does not choose."""
+"""Which of several equally good coordinates: signs of columns, turns that rounding does not choose, units."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from nearwise._common.types import Array
+from nearwise._common.types import Array, Index
 
 _TIE = 1e-6  # entries that differ by this share are equal but for rounding
 
@@ -27,3 +27,20 @@ def turned(points: Array, target: Array) -> Array:
     sizes = [float(np.abs(part).max(initial=0.0)) or 1.0 for part in (points, target)]
     U, _, Vt = np.linalg.svd((points / sizes[0]).T @ (target / sizes[1]))
     return np.asarray(points @ (U @ Vt))
+
+
+def evened(W: Array, groups: Index | None, flattest: float) -> Array:
+    """T, zero between groups of columns, such that W T has orthogonal columns of length 1.
+
+    They are shorter where W has less than a share `flattest` of what it has most. In these coordinates an
+    eigenvalue of a sum of squares of such rows, of both signs, is told from 0 relative to what is summed up.
+    """
+    T = np.zeros(2 * W.shape[1:])
+    for group in [None] if groups is None else np.unique(groups):
+        columns = np.arange(len(T)) if group is None else (groups == group).nonzero()[0]
+        _, s, Vt = np.linalg.svd(np.linalg.qr(W[:, columns], mode="r"))
+        lengths = np.zeros(len(columns))
+        lengths[: len(s)] = s
+        largest = lengths.max(initial=0.0)
+        T[np.ix_(columns, columns)] = Vt.T / np.maximum(lengths, flattest * largest if largest > 0 else 1.0)
+    return T

@@ -20,7 +20,7 @@ from nearwise.linalg.magnitudes import median
 from nearwise.model import binding
 from nearwise.model.blocks import Block, Constraints, Stated
 from nearwise.model.bound_in_blocks import BoundInBlocks, bind_in_blocks
-from nearwise.model.certificate import Certificate, InfeasibilityCheck, Violation, named_violations
+from nearwise.model.certificate import Certificate, Violation, named_violations
 from nearwise.model.divergences import Divergence, LogDet
 from nearwise.model.formulation import Formulation, Iterate
 from nearwise.model.grouped import bind_in_groups, within_groups
@@ -383,17 +383,3 @@ class Problem:
             "penalty": low if low == high else f"{low} to {high}",
         }
         return fact_table("Problem", about)
-
-
-def check_infeasibility(problem: Problem, dual: ArrayLike) -> InfeasibilityCheck:
-    """Check, on the problem's own data, that multipliers prove its hard constraints contradictory.
-
-    Parameters
-    ----------
-    problem : the problem
-    dual : one multiplier per constraint, as in `Result.dual` when the status is INFEASIBLE
-    """
-    y = np.asarray(dual, dtype=np.float64)
-    if y.shape != problem.bounds.shape or not np.isfinite(y).all():
-        raise ValueError(f"dual must be {len(problem.bounds)} finite numbers, one per constraint")
-    return problem.formulation.check_infeasibility(y)

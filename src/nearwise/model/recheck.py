@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise._common.types import Array, Index
+from nearwise.linalg.directions import evened
 from nearwise.linalg.eigenpairs import eigenpairs
 from nearwise.linalg.pairs import PRECISION, Pair, product, squared_lengths, two_sum, weighted
 from nearwise.model.blocks import Block
@@ -30,6 +31,7 @@ _DIFFERENCES = {"distance", "comparison"}
 _KINDS = _DIFFERENCES | {"similarity", "linear"}
 _ZERO = 1e-27  # relative size of an eigenvalue that is one: `eigenpairs` tells them to 1e-28 of the largest
 _SMALLEST = 1e-300
+_FLATTEST = 1e-11  # relative size of what rows measure, down to which it is told with digits to spare
 _EPS = float(np.finfo(float).eps)
 _UNSEEN = 0.1  # of the tolerance: errors of values that a certificate need not know of
 _LARGE = 0.1  # objective times tolerance, in units of the prior, from which on M may be far from M^
@@ -58,9 +60,14 @@ class Recheck:
         self._on_objects = (self.form.measurements.n_rows - n_squares) * n * n
         self._squares = 2 * n_squares
 
+    @classmethod
+    def of(cls, problem: Problem) -> Recheck | None:
+        """None where the problem is too large, in pieces, or has rows of other kinds."""
+        recheck = cls(problem) if isinstance(problem.formulation.measurements, InMemory) else None
+        return recheck if recheck is not None and recheck._suits else None
+
     @property
-    def suits(self) -> bool:
-        """Whether the problem is small enough, and its rows are of known kinds."""
+    def _suits(self) -> bool:
         r, squares = self.problem.features.shape[1], self._squares
         small = r <= _LARGEST_ORDER and squares <= _MOST_SQUARES
         return small and self._on_objects + squares * r <= _MOST_NUMBERS and self._kinds.keys() <= _KINDS
@@ -161,22 +168,22 @@ class Recheck:
         allowed = min(PROOF * abs(check.bound), self.form.proof_rounding)
         if check.smallest_eigenvalue >= -allowed and not np.any(y[self._linear_sizes > 0]):
             return True
-        size = self._size(y)
-        scale = np.exp2(-np.round(np.log2(np.maximum(np.diagonal(size), _SMALLEST)) / 2))
-        total, noise = self._rows.scaled(scale).adjoint(y)
-        size = allowed * (scale[:, None] * size * scale)
-        total, noise = total.plus(size), noise + _EPS * float(np.trace(size))
+        magnitudes, groups = self._magnitudes(y), self._rows.groups
+        T = evened(magnitudes, groups, _FLATTEST)
+        total, noise = self._rows.mapped(T, groups).adjoint(y)
+        size, reach = magnitudes @ T, np.abs(magnitudes) @ np.abs(T)
+        noise += 2 * PRECISION * float(np.linalg.norm(size) * np.linalg.norm(reach))  # of the map itself
+        total = total.plus(allowed * self._rows.within_groups(size.T @ size))
         if not np.isfinite(total.rounded).all():
             return False
         values = eigenpairs(total)[0]
         return bool(values[0] >= -_ZERO * np.abs(values).max() - noise)
 
-    def _size(self, y: Array) -> Array:
-        """sum_i |y_i| |A_i| in the coordinates of `_rows`."""
+    def _magnitudes(self, y: Array) -> Array:
+        """W with W^T W = sum_i |y_i| |A_i|, in the coordinates of `_rows`."""
         rows = self._rows
-        G, z = rows.objects.high, rows.differences.high
-        total = (z.T * np.abs(rows.sign * y[rows.row])) @ z
-        n = len(G)
+        n, G = len(rows.objects.high), rows.objects.high
+        parts = [np.sqrt(np.abs(rows.sign * y[rows.row]))[:, None] * rows.differences.high]
         for k, row in enumerate(rows.others):
             if y[row] == 0:
                 continue
@@ -184,10 +191,10 @@ class Recheck:
             if self._linear_sizes[row] > 0:
                 A = product(rows.objects.T, product(on_objects, rows.objects))
                 values, V = eigenpairs(Pair(*map(rows.within_groups, A)))
-                total = total + abs(y[row]) * ((V * np.abs(values)) @ V.T)
+                parts.append(np.sqrt(abs(y[row]) * np.abs(values))[:, None] * V.T)
             else:
-                total = total + abs(y[row]) * ((G.T * np.abs(on_objects.high).sum(axis=1)) @ G)
-        return rows.within_groups(np.asarray(total))
+                parts.append(np.sqrt(abs(y[row]) * np.abs(on_objects.high).sum(axis=1))[:, None] * G)
+        return np.concatenate(parts)
 
     def _inside(self, factor: Array) -> Pair | Array:
         return factor if self.range is None else product(self.range.T, factor)
@@ -306,15 +313,6 @@ class _Rows:
         """The same after a linear map of the features to coordinates of these groups, each to its own."""
         objects, differences = product(self.objects, T), product(self.differences, T)
         return replace(self, objects=objects, differences=differences, groups=groups)
-
-    def scaled(self, powers: Array) -> _Rows:
-        """The same in other units, which are powers of two."""
-        objects, differences = self.objects, self.differences
-        return replace(
-            self,
-            objects=Pair(objects.high * powers, objects.low * powers),
-            differences=Pair(differences.high * powers, differences.low * powers),
-        )
 
     def within_groups(self, A: Array) -> Array:
         """A matrix on the coordinates with zeros between groups."""

@@ -20,8 +20,8 @@ from nearwise._common.types import Array
 from nearwise._common.warning import warn
 from nearwise.model.certificate import Certificate
 from nearwise.model.formulation import Formulation, Iterate
-from nearwise.model.measurements import InMemory
 from nearwise.model.problem import Problem
+from nearwise.model.proofs import checked_proof
 from nearwise.model.recheck import Recheck
 from nearwise.solving._relaxation import LOWERED, with_sufficient_share
 from nearwise.solving.automatic import Stage, stages
@@ -141,8 +141,7 @@ class _Run(Loop[Iterate, _Graded, Record]):
         self._last: tuple[Iterate, _Graded] | None = None  # as it was given, and graded
         self._final: _Graded | None = None
         self._stage = Stage("", iter(()))  # whose points are followed
-        recheck = Recheck(problem) if isinstance(problem.formulation.measurements, InMemory) else None
-        self.recheck = recheck if recheck is not None and recheck.suits else None
+        self.recheck = Recheck.of(problem)
 
     def status(self, solver: Any, start: Array | None) -> Status:
         """How the run of a solver ends, or of those that suit the problem where it is None."""
@@ -314,11 +313,11 @@ class _Run(Loop[Iterate, _Graded, Record]):
         self.ray, form = proof, self.problem.formulation
         if proof is None:
             return False
-        check = form.check_infeasibility(proof)
+        check = checked_proof(self.problem, self.recheck, proof)
         is_met = self.best is not None and self.best.grade.hard_violation <= form.proof_rounding
         if is_met and check.bound < 0:  # bounds that differ by what the last digits of features change
             return False
-        return check.valid and (self.recheck is None or self.recheck.confirms(proof, check))
+        return check.valid
 
     def _stated(self, is_last: bool = False) -> _Graded:
         """The best point with the best multipliers."""
