@@ -63,14 +63,12 @@ class Recheck:
     @classmethod
     def of(cls, problem: Problem) -> Recheck | None:
         """None where the problem is too large, in pieces, or has rows of other kinds."""
-        recheck = cls(problem) if isinstance(problem.formulation.measurements, InMemory) else None
-        return recheck if recheck is not None and recheck._suits else None
-
-    @property
-    def _suits(self) -> bool:
-        r, squares = self.problem.features.shape[1], self._squares
-        small = r <= _LARGEST_ORDER and squares <= _MOST_SQUARES
-        return small and self._on_objects + squares * r <= _MOST_NUMBERS and self._kinds.keys() <= _KINDS
+        if not isinstance(problem.formulation.measurements, InMemory):
+            return None
+        recheck, r = cls(problem), problem.features.shape[1]
+        small = r <= _LARGEST_ORDER and recheck._squares <= _MOST_SQUARES
+        few = recheck._on_objects + recheck._squares * r <= _MOST_NUMBERS
+        return recheck if small and few and recheck._kinds.keys() <= _KINDS else None
 
     @cached_property
     def is_quick(self) -> bool:
