@@ -115,8 +115,8 @@ class Run:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether the last step was so short that further ones hardly ever lead to the end."""
-        return self.count > 0 and self.lengths[-1] < _BLOCKED
+        """Whether the last two steps were so short that further ones hardly ever lead to the end."""
+        return self.count > 1 and max(self.lengths[-2:]) < _BLOCKED
 
     @property
     def is_stuck(self) -> bool:

@@ -14,7 +14,7 @@ from nearwise.model.in_blocks import InBlocks
 from nearwise.model.loaded import loaded
 from nearwise.model.measurements import InMemory
 from nearwise.solving._looks import more_looks
-from nearwise.solving.dual import DualNewton
+from nearwise.solving.dual import MOST_ROWS, DualNewton
 from nearwise.solving.interior import InteriorPoint
 from nearwise.solving.newton import Newton
 from nearwise.solving.projections import CyclicProjections
@@ -30,7 +30,6 @@ _WRITTEN_OUT = 8_000_000  # numbers in the constraints, written out, up to which
 _QUICK = 10_000  # the same, up to which it is faster than Newton's method
 _FEW_SOFT = 200  # and soft rows, beyond which a step of either method weighs more than Newton's
 _QUICK_FROBENIUS = 200_000
-_FEW_MULTIPLIERS = 1000  # rows up to which Newton's method on the dual is tried
 _MULTIPLIED = 2_000_000  # numbers in hard constraints, written out, up to which it is
 _LOOKS = 12  # points of it that are certified before Newton's method is tried
 _PATIENCE = 25  # steps of Newton's method before it, at least
@@ -175,7 +174,7 @@ def _interior_pays(form: Formulation) -> bool:
 
 
 def _dual_pays(form: Formulation) -> bool:
-    few = form.measurements.n_rows <= _FEW_MULTIPLIERS and _numbers(form) <= _MULTIPLIED
+    few = form.measurements.n_rows <= MOST_ROWS and _numbers(form) <= _MULTIPLIED
     if form.losses.any_hard:
         return few
     many_steps = few and isinstance(form.divergence, Frobenius)

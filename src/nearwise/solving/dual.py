@@ -22,6 +22,7 @@ from nearwise.solving._looks import first_look, last_look, next_look
 from nearwise.solving._mirrors import Inverse, Spectral, mirror_of
 from nearwise.solving._written import WrittenForm, WrittenRows
 
+MOST_ROWS = 1000  # for which the method is tried
 _FAR, _NEARER = 1e11, 0.1  # a residual that is too large before the first step, and that times it after each
 _FALLING = 0.9  # of the residual before a step: what is left of one that may be too large
 _OUTSIDE = 3e3  # times the way to the boundary of the domain: a whole step that ends the method
@@ -78,7 +79,12 @@ class DualNewton:
 
 
 def polished(form: WrittenForm, y: Array, tol: float) -> Iterator[Iterate]:
-    """The point that a few steps from multipliers next to the best ones lead to, if they lead to one."""
+    """The point that a few steps from multipliers next to the best ones lead to, if they lead to one.
+
+    Many rows get none: their systems are as large as they are many.
+    """
+    if len(y) > MOST_ROWS:
+        return
     run = _Run(form, y)
     for _ in range(_POLISHING):
         if not run.advance():
