@@ -526,3 +526,13 @@ def test_rows_out_of_range_are_refused(size: float, how: str, kind: str, diverge
     features = size * np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     with pytest.raises(ValueError, match=f"^row 0: .*squared size of its features {how}flows; rescale them"):
         nw.Problem(features, side, divergence, penalty=np.inf)
+
+
+@pytest.mark.parametrize("columns", [3, 20, 40])
+def test_a_matrix_of_zeros_asks_nothing(columns: int) -> None:
+    G = np.random.default_rng(0).normal(size=(10, columns))
+    near = c.at_most([(0, 1)], 1.0)
+    expected = nw.solve(nw.Problem(G, near)).matrix
+    for zeros in ([np.zeros((10, 10))], (np.zeros((10, 1)), np.ones(1))):
+        found = nw.solve(nw.Problem(G, c.linear(zeros, 0.0, "<=") + near))
+        np.testing.assert_allclose(found.matrix, expected, atol=1e-9)

@@ -129,7 +129,8 @@ def _graded(vectors: Array, weights: Array, noise: float) -> _Squares:
         X = np.asarray(np.linalg.qr(X, mode="r"))
     core = (X * weights).dot(X.T)
     diagonal = core.diagonal().tolist()
-    if min(diagonal) < -2 * noise and max(diagonal) > 2 * noise:  # between which eigenvalues are
+    # then eigenvalues have both signs; the matrix 0 has no diagonal here
+    if diagonal and min(diagonal) < -2 * noise and max(diagonal) > 2 * noise:
         return _Squares(vectors, weights, False)
     values = eigenvalues(_symmetric(core))
     left = values[np.abs(values) > noise]
