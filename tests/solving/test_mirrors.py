@@ -62,3 +62,32 @@ def test_both_ways_agree_under_logdet(rows: WrittenRows) -> None:
 def test_outside_the_domain_there_is_none(way, rows: WrittenRows) -> None:
     with np.errstate(all="ignore"):
         assert way.of(rows, nw.LogDet(), np.diag([1.0, 2.0, -0.5, 1.0])) is None
+
+
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: type(d).__name__)
+def test_at_the_prior_it_is_what_a_factorisation_finds(divergence: nw.Divergence, rows: WrittenRows) -> None:
+    prior = np.array([0.3, 1.0, 2.0, 7.0])
+    way = mirror_of(divergence)
+    found, expected = (
+        way.at_prior(rows, divergence, prior),
+        way.of(rows, divergence, -np.diag(divergence.gradient(prior))),
+    )
+    assert_allclose(found.factor @ found.factor.T, np.diag(prior), atol=1e-14)
+    assert_allclose(found.values(), expected.values(), rtol=1e-12)
+    assert_allclose(found.hessian(), expected.hessian(), rtol=1e-10, atol=1e-12)
+
+
+def test_the_boundary_of_logdet_s_domain_is_where_it_is_said_to_be(rows: WrittenRows) -> None:
+    gradient, _ = gradient_at(nw.LogDet(), 4)
+    change = rows.adjoint(np.array([-3.0, 1.0, 2.0, -1.0]))
+    inverse = Inverse.of(rows, nw.LogDet(), -gradient)
+    assert inverse is not None
+    end = 1 / inverse.closeness(change)
+    for share, is_inside in ((0.999, True), (1.001, False)):
+        smallest = np.linalg.eigvalsh(share * end * change - gradient)[0]
+        assert bool(smallest > 0) is is_inside
+    assert inverse.closeness(rows.adjoint(np.array([1.0, 1.0, 0.0, 0.0]))) < 1e-10  # where there is no end
+    t, push = np.array([-2.0, -0.5]), np.array([1.0, -1.0])
+    assert Inverse.reply_closeness(t, push) == 0.5  # -2 + 2 is 0
+    assert Inverse.replies(nw.LogDet(), t + 1.999 * push) is not None
+    assert Inverse.replies(nw.LogDet(), t + 2.001 * push) is None

@@ -143,7 +143,7 @@ class Slacks:
         sign, at_zero = self.sign[self._barrier], self._zeta_at_zero
         upper, wanted = sign > 0, np.maximum(self._floors[self._n_rows :], mu)
         # at_zero s^2 + c s = mu p, where p + sign s > 0
-        c = sign * (at_zero * p - wanted) - mu
+        c = sign * (at_zero * p - wanted - mu)
         root = np.sqrt(np.maximum(c**2 + 4 * at_zero * mu * p, 0.0))
         exact = np.where(c < 0, (root - c) / (2 * at_zero), 2 * mu * p / (root + c))
         fits = (mu / exact <= most) | (upper & (at_zero < 2 * most))
