@@ -536,3 +536,16 @@ def test_a_matrix_of_zeros_asks_nothing(columns: int) -> None:
     for zeros in ([np.zeros((10, 10))], (np.zeros((10, 1)), np.ones(1))):
         found = nw.solve(nw.Problem(G, c.linear(zeros, 0.0, "<=") + near))
         np.testing.assert_allclose(found.matrix, expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["full", "diagonal", "singular"])
+def test_features_whose_squares_overflow_are_refused_however_small_the_prior_is(kind: str) -> None:
+    """Vectors of 1e160 counted as rounding errors of each other: their rows asked nothing, without a word."""
+    rng = np.random.default_rng(0)
+    G, root = rng.normal(size=(6, 3)), rng.normal(size=(3, 3))
+    prior = {"full": root @ root.T, "diagonal": np.eye(3), "singular": root[:, :2] @ root[:, :2].T}[kind]
+    side = c.at_most([(0, 1)], 1e10) + c.at_least([(2, 3)], 1e10)
+    for exponent in (160, 200):
+        with pytest.raises(ValueError, match=r"row 0: d\(0, 1\) <= 1e\+10: the squared size .* overflows"):
+            nw.Problem(G * 10.0**exponent, side, prior=1e-300 * prior)
+    assert nw.solve(nw.Problem(G * 1e150, side, prior=1e-300 * prior)).status is nw.Status.SOLVED

@@ -174,13 +174,18 @@ def constraint_atoms(
 
 def is_rounding(vectors: Array, scale: Array, columns: int) -> NDArray[np.bool_]:
     """Which vectors are rounding errors of numbers of this size, from features of so many columns."""
-    is_small: Mask = lengths(vectors) <= _ROUNDING * math.sqrt(columns) * scale
-    return is_small
+    return _is_small(lengths(vectors), _ROUNDING * math.sqrt(columns) * scale)
 
 
 def lengths(vectors: Array) -> Array:
     """Of the rows."""
     return np.sqrt(_squared_lengths(vectors))
+
+
+def _is_small(found: Array, most: Array) -> Mask:
+    """Where lengths are at most so large; those that overflow are not small beside others that do."""
+    small: Mask = found <= most
+    return small & (found < np.inf) if np.count_nonzero(small) else small
 
 
 def _parts(
@@ -243,11 +248,11 @@ def _projected(
         inside = projected.take(first[:d], axis=0)
         inside -= projected.take(second[:d], axis=0)
         left = lengths(inside)
-    vanishes = left <= unit * whole
+    vanishes = _is_small(left, unit * whole)
     if d < len(first):
         is_lost = np.zeros(len(F), dtype=bool)
         own = np.sqrt(of_row[:n]) if sizes is None else sizes
-        is_lost[:n] = (lengths(projected[:n]) if may_shorten else own) <= unit * own
+        is_lost[:n] = _is_small(lengths(projected[:n]) if may_shorten else own, unit * own)
         vanishes = np.concatenate([vanishes, is_lost[first[d:]] | is_lost[second[d:]]])
     return projected, first, second, vanishes
 

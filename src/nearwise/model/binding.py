@@ -201,18 +201,18 @@ def bound(
     with np.errstate(all="ignore"):  # what overflows is refused by row
         measurements = bind(constraints.merged(len(G), sample_ids), G, basis, scale)
         sizes = measurements.sizes(reference)
+        if np.abs(G).max() > _LARGEST_SIZE**0.5 / 4:  # a small prior hides no squares that overflow
+            sizes[~(measurements.sizes(np.ones(len(reference))) <= _LARGEST_SIZE)] = np.inf
     wrong = ~((sizes >= _SMALLEST_SIZE) & (sizes <= _LARGEST_SIZE))
     if np.count_nonzero(wrong) and np.count_nonzero(wrong := wrong & (sizes != 0)):
         row = int(wrong.argmax())
-        how = "underflows" if sizes[row] < _SMALLEST_SIZE else "overflows"
-        words = f": the squared size of its features {how}; rescale them"
-        raise RowsError([constraints.stated(row)], after=words)
+        how = f"{'under' if sizes[row] < _SMALLEST_SIZE else 'over'}flows; rescale them"
+        raise RowsError([constraints.stated(row)], after=f": the squared size of its features {how}")
     bounds, relations = constraints.bounds, constraints.relations
     if np.count_nonzero(np.isnan(bounds)):
         pairs = sampled_pairs(len(G)).T
         whole = None if scale is None else scale[pairs].sum(axis=0)
-        z = G.take(pairs[0], axis=0) - G.take(pairs[1], axis=0)
-        bounds = open_bounds(z, basis, reference, whole).fill(bounds, relations)
+        bounds = open_bounds(G[pairs[0]] - G[pairs[1]], basis, reference, whole).fill(bounds, relations)
     lost = lost_rows(relations, bounds if offsets is None else bounds - offsets, sizes)
     if offsets is not None:
         offsets = np.where(lost, 0.0, offsets)
