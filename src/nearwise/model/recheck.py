@@ -30,7 +30,6 @@ _LARGEST_ORDER = 100
 _DIFFERENCES = {"distance", "comparison"}
 _KINDS = _DIFFERENCES | {"similarity", "linear"}
 _ZERO = 1e-27  # relative size of an eigenvalue that is one: `eigenpairs` tells them to 1e-28 of the largest
-_SMALLEST = 1e-300
 _FLATTEST = 1e-11  # relative size of what rows measure, down to which it is told with digits to spare
 _EPS = float(np.finfo(float).eps)
 _UNSEEN = 0.1  # of the tolerance: errors of values that a certificate need not know of

@@ -31,10 +31,8 @@ _GOOD = 0.1  # times the tolerance: residual of a point that is looked at
 _LOOKS = 2  # points that are looked at
 _TRIALS = 8  # points along a line
 _FLATTER = 0.5  # of the slope at the beginning of a line: a rise at which a step may end
-_STEEP, _LONGEST = (
-    0.3,
-    64.0,
-)  # of that slope: what is left of it where a step is doubled, and how long it gets
+_STEEP = 0.3  # of that slope: what is left of it where a step is doubled
+_LONGEST = 64.0  # length of a step that is doubled so often that multipliers seem to have no end
 _LEAST, _MOST = 0.1, 0.7  # by how much the next trial is shorter
 _INSIDE = 0.5  # the same outside the domain, where it is not known how far that reaches
 _RIDGE = 1e-11  # of the model's diagonal, because rows may be dependent
