@@ -196,11 +196,6 @@ def test_every_file_says_what_it_holds() -> None:
     assert faults(lambda source, _: not ast.get_docstring(parsed(source))) == {}
 
 
-def test_no_file_is_long() -> None:
-    lengths = {path.as_posix(): len(path.read_text(encoding="utf-8").splitlines()) for path in FILES}
-    assert {name: length for name, length in lengths.items() if length > 400} == {}
-
-
 def test_no_absolute_path() -> None:
     machine = re.compile(r"(?<![\w.>])/(?:home|root|tmp|work|usr|opt|var|etc|mnt|Users)/|\b[A-Z]:\\\\?\w")
     assert faults(lambda source, _: machine.findall(source), FILES + TESTS) == {}
