@@ -69,7 +69,11 @@ def test_a_diagonal_of_which_nothing_is_said_is_taken(of_the_data: str) -> None:
     assert nw.nearest_correlation(A, weights=W).matrix == pytest.approx(expected, abs=1e-6)
 
 
-@crossed(dtype=[np.float64, np.float32, np.float16], container=[np.asarray, frame], rank=[None, 2])
+@crossed(
+    dtype={"float64": np.float64, "float32": np.float32, "float16": np.float16},
+    container={"array": np.asarray, "frame": frame},
+    rank=[None, 2],
+)
 def test_a_diagonal_that_is_one_up_to_rounding_is_taken(dtype: Any, container: Any, rank: int | None) -> None:
     A = correlation(6)
     A.flat[::7] += np.array([1, -1, 0, 1, -1, 0]) * max(4 * np.finfo(dtype).eps, 1e-6)

@@ -123,7 +123,7 @@ def test_a_diagonal_that_is_not_zero_is_told() -> None:
         nw.FixedRankEmbedding(2).fit(squares(points(15)) + 3 * np.eye(15))
 
 
-@crossed(n=[15, 1001], side=[None, c.closer([(0, 1, 2)])], root=[False, True])
+@crossed(n=[15, 1001], side={"none": None, "closer": c.closer([(0, 1, 2)])}, root=[False, True])
 def test_an_indefinite_kernel_is_refused_with_its_eigenvalue(n: int, side: Any, root: bool) -> None:
     D = squares(points(n))
     D = np.sqrt(D) if root else D
