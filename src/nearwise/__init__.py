@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         InfeasibilityCheck as InfeasibilityCheck,
         Violation as Violation,
     )
+    from .model.divergence_check import check_divergence as check_divergence
     from .model.divergences import (
         Divergence as Divergence,
         Frobenius as Frobenius,
@@ -103,6 +104,7 @@ _EXPORTS: dict[str, str | None] = {
     "LogDet": "model.divergences",
     "VonNeumann": "model.divergences",
     "Frobenius": "model.divergences",
+    "check_divergence": "model.divergence_check",
     "Problem": "model.problem",
     "check_infeasibility": "model.proofs",
     "InfeasibilityCheck": "model.certificate",

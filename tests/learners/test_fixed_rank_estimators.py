@@ -47,13 +47,14 @@ def hidden_classes(n: int = 120, d: int = 10, noise: float = 5.0) -> tuple[Array
 
 def meaningless_checks(estimator: Any) -> dict[str, str]:
     """The checks of scikit-learn that ask an estimator for what it cannot mean."""
+    checks = ("check_positive_only_tag_during_fit", "check_estimators_dtypes")
+    indefinite = dict.fromkeys(checks, "it gives a matrix that is not positive semidefinite")
     if getattr(estimator, "input", None) == "kernel":
-        return {
+        return indefinite | {
             "check_fit_score_takes_y": "partial_fit of a kernel needs constraints, which it does not give"
         }
     if getattr(estimator, "kernel", None) == "precomputed":
-        checks = ("check_positive_only_tag_during_fit", "check_estimators_dtypes")
-        return dict.fromkeys(checks, "it gives a matrix that is not positive semidefinite")
+        return indefinite
     reasons = {
         nw.FixedRankLearner: "pairs are drawn from labels, others where rows are repeated; "
         "test_learner_weights draws all",

@@ -68,6 +68,7 @@ def assert_is_optimal(
     assert abs(np.vdot(S, X - lowest * np.eye(n))) <= accuracy * size
 
 
+@pytest.mark.filterwarnings("ignore:.* larger than 1 in size:UserWarning")
 @pytest.mark.parametrize("lowest", [1e-12, 1e-8, 1e-3, 0.2])
 @pytest.mark.parametrize("name", SMALL)
 def test_a_smallest_eigenvalue_makes_published_matrices_definite(
@@ -139,7 +140,8 @@ def test_fixed_entries_may_leave_no_room_for_the_smallest_eigenvalue() -> None:
     fixed[0, 1] = fixed[1, 0] = True
     assert nw.nearest_correlation(A, fixed=fixed, min_eigenvalue=0.04).status is nw.Status.SOLVED
     for weights in (None, random_weights(4)):
-        found = nw.nearest_correlation(A, fixed=fixed, weights=weights, min_eigenvalue=0.06)
+        with pytest.warns(UserWarning, match=r"\(0, 1\) = 0.95 contradict"):
+            found = nw.nearest_correlation(A, fixed=fixed, weights=weights, min_eigenvalue=0.06)
         assert found.status is nw.Status.INFEASIBLE
         assert "No matrix with all eigenvalues at least 0.06 has the fixed entries" in found.message
 
@@ -368,7 +370,7 @@ def test_all_that_is_known_may_be_fixed(value: float) -> None:
 def test_distances_on_the_diagonal_count_once() -> None:
     A, W = invalid(5), random_weights(5)
     A[3, 3] = 1.5
-    found = nw.nearest_correlation(A, weights=W)
+    found = nw.nearest_covariance(A, variances=np.ones(5), weights=W)
     assert found.certificate.primal == pytest.approx(np.sum(W * (found.matrix - A) ** 2), rel=1e-9)
     assert found.certificate.holds(1e-8)
 

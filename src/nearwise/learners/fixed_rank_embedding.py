@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearwise._common.checks import one_of
 from nearwise._common.errors import RowsError
-from nearwise._common.reading import symmetric
+from nearwise._common.reading import show, symmetric
 from nearwise._common.types import Array
 from nearwise._common.warning import warn
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult, minimise
@@ -22,6 +22,7 @@ from nearwise.fixed_rank.geometry import Flat
 from nearwise.fixed_rank.online import Schedule
 from nearwise.fixed_rank.regression import Regression
 from nearwise.learners import _rows, _side, fixed_rank as shared
+from nearwise.learners._kernel_bases import NEGATIVE_TOLERANCE
 from nearwise.learners._progress import whole
 from nearwise.learners.base import PriorKeptWarning
 from nearwise.linalg.directions import with_fixed_signs
@@ -33,6 +34,7 @@ from nearwise.solving.result import Status
 
 _MORE_DIMENSIONS = 3  # of the first embedding where distances are unknown
 _ROUGH_TOL = 1e-4  # to which it is found
+_PARTS, _MEMBERS = 5, 3  # parts that nothing holds together in a warning, and objects of each
 _DENSE = 1000  # objects up to which all eigenvectors are computed
 
 
@@ -48,11 +50,14 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
     rank : int, default=2
         Coordinates per object, at most the number of objects.
     input : "distances" or "kernel", default="distances"
-        What `fit` is given: squared distances, NaN where unknown, or a kernel matrix.
+        What `fit` is given: squared distances, NaN where unknown, or a positive semidefinite kernel matrix.
+        Where the known distances and the constraints leave objects in parts that nothing holds together, a
+        warning names the parts: distances between them mean nothing.
     geometry, subspace_weight, solver, tol, max_iter, batch_size, epochs, annealing : as for
         `FixedRankRegressor`, but the geometry is "flat" by default, and steps of `partial_fit` do not shrink.
     start : "principal", "random" or (n, rank) array, default="principal"
-        "principal" is classical scaling, or kernel PCA for a kernel.
+        "principal" is classical scaling, or kernel PCA for a kernel. It is centred, unless constraints are
+        about inner products, which depend on the origin; then it is the kernel's leading eigenvectors.
     random_state : int, RandomState or None, default=None
     callback : callable, default=None
         Called with a `FixedRankRecord` after every iteration or epoch; a true answer ends the fit.
@@ -132,8 +137,10 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
         chosen = shared.settings(self, len(matrix))
         side = self._side(matrix, constraints, sample_ids)
         self.margin_ = _typical(matrix, self.input)
+        if self.input == "distances":
+            _tell_parts(len(matrix), side, sample_ids)
         problem, units = shared.of_constraints(with_margins(side, self.margin_), None, len(matrix), None)
-        start = self._start(matrix, chosen.rank, problem, units, rng)
+        start = self._start(matrix, chosen.rank, problem, units, rng, side)
         if not len(side):
             return self._keep_start(start, units)
         found, self.schedule_, self.n_seen_ = shared.solved(problem, start, chosen, rng, self.callback)
@@ -206,7 +213,9 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
         if matrix.shape != (n, n):
             raise ValueError(f"X must be square, one row and column per object, got shape {matrix.shape}")
         if self.input == "kernel":
-            return symmetric(matrix, "X (a kernel)")
+            kernel = symmetric(matrix, "X (a kernel)")
+            _refuse_indefinite(kernel)
+            return kernel
         known = np.isfinite(matrix)
         wrong = np.argwhere(
             known & ((matrix < 0) | (known.T & (np.abs(matrix - matrix.T) > 1e-8 * np.abs(matrix))))
@@ -246,7 +255,13 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
         return side
 
     def _start(
-        self, matrix: Array, rank: int, problem: Regression, units: shared.Units, rng: np.random.RandomState
+        self,
+        matrix: Array,
+        rank: int,
+        problem: Regression,
+        units: shared.Units,
+        rng: np.random.RandomState,
+        side: Constraints,
     ) -> Array:
         """G_0 in units."""
         by_name = isinstance(self.start, str)
@@ -255,6 +270,9 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
             typical = float(np.nanmean(np.abs(matrix))) or 1.0
             return units.inward(start * np.sqrt(typical) if by_name else start)
         if self.input == "kernel":
+            if all(block.of_kind.n_distances for block in side.blocks):
+                matrix = matrix - matrix.mean(axis=0)
+                matrix = matrix - matrix.mean(axis=1)[:, None]
             return units.inward(_leading_factor(matrix, rank, rng))
         if np.isfinite(matrix).all():
             return units.inward(_leading_factor(inner_products(matrix), rank, rng))
@@ -280,6 +298,59 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
         cause = "there are no constraints on these objects, and the kernel alone says nothing new"
         warn(f"{type(self).__name__} returns its start: {cause}", PriorKeptWarning)
         return self
+
+
+def _refuse_indefinite(K: Array) -> None:
+    """Refuse a kernel with an eigenvalue that is negative beyond rounding."""
+    largest = float(np.max(np.diag(K), initial=0.0))  # the largest eigenvalue is no smaller
+    allowed = max(NEGATIVE_TOLERANCE * largest, np.finfo(float).tiny)
+    try:
+        np.linalg.cholesky(K + allowed * np.eye(len(K)))  # shows it for most, in less time than eigenvalues
+    except np.linalg.LinAlgError:
+        values = np.linalg.eigvalsh(K)
+        if values[0] >= -NEGATIVE_TOLERANCE * max(values[-1], -values[0]):
+            return
+        hint = "set its negative eigenvalues to zero, or choose another kernel"
+        if not np.diag(K).any():
+            hint = (
+                'its diagonal is 0, so this looks like a distance matrix: square it, with input="distances"'
+            )
+        raise ValueError(
+            f"the kernel must be positive semidefinite, but has the eigenvalue {values[0]:.6g} "
+            f"(the largest is {values[-1]:.6g}); {hint}"
+        ) from None
+
+
+def _tell_parts(n: int, side: Constraints, sample_ids: Any) -> None:
+    """Warn where known distances and constraints leave objects in parts that nothing holds together."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    first, second = [], []
+    for block in side.blocks:
+        objects = np.asarray(block.object_ids, dtype=np.int64)
+        if block.of_kind.shares_objects:
+            first.append(np.full(len(objects), objects[0]))
+            second.append(objects)
+        else:  # pairs; a comparison has two, whose objects are held together two by two
+            i, j = objects.reshape(-1, 2).T
+            first.append(i)
+            second.append(j)
+    i, j = np.concatenate(first), np.concatenate(second)
+    count, part = connected_components(csr_array((np.ones(len(i)), (i, j)), shape=(n, n)), directed=False)
+    if count == 1:
+        return
+    names = range(n) if sample_ids is None else sample_ids
+    said = []
+    for k in range(min(count, _PARTS)):
+        members = np.flatnonzero(part == k)
+        shown = ", ".join(show(names[int(place)]) for place in members[:_MEMBERS])
+        said.append(shown + (f", ... ({len(members)} objects)" if len(members) > _MEMBERS else ""))
+    more = f"; and {count - _PARTS} more" if count > _PARTS else ""
+    warn(
+        f"the known distances and constraints leave {count} parts of the objects that nothing holds "
+        f"together, so distances between them mean nothing: {'; '.join(said)}{more}"
+    )
 
 
 def _typical(matrix: Array, kind: str) -> float:

@@ -21,6 +21,7 @@ from nearwise.linalg.magnitudes import median
 from nearwise.model.atoms import is_rounding, lengths
 from nearwise.model.blocks import Constraints, Stated
 from nearwise.model.bounds import ALL_EQUAL, NO_MARGIN, OpenBounds, of_sample, sampled_pairs
+from nearwise.model.divergence_check import check_own
 from nearwise.model.divergences import Divergence
 from nearwise.model.left_out import left_out
 from nearwise.model.losses import Losses
@@ -125,6 +126,7 @@ def check_arguments(
             f"divergence must be LogDet(), VonNeumann(), Frobenius() or derive from SpectralDivergence; "
             f"{divergence!r} has no {missing[0]}"
         )
+    check_own(divergence)
     return checked_penalty(penalty, constraints)
 
 
@@ -310,7 +312,7 @@ def checked_prior(prior: ArrayLike | None, r: int, divergence: Divergence) -> tu
 
 def confines(divergence: Divergence) -> bool:
     """Whether D(X, Y) is infinite where range(X) leaves range(Y)."""
-    return bool(np.isinf(divergence.scalar(np.ones(1), np.zeros(1)))[0])
+    return not np.isfinite(divergence.scalar(np.ones(1), np.zeros(1)))[0]
 
 
 def reference_of(prior: Array, divergence: Divergence) -> Array:

@@ -13,6 +13,7 @@ from scipy import sparse
 
 from nearwise._common import checks, reading
 from nearwise._common.types import Array, Index, Mask
+from nearwise._common.warning import warn
 from nearwise.model.divergences import Divergence, Frobenius, LogDet, VonNeumann
 
 Frame = Callable[[Array], Any]  # makes a table of a matrix
@@ -23,6 +24,7 @@ _DIVERGENCES: dict[str, Divergence] = {
     "vonneumann": VonNeumann(),
 }
 _LARGEST = 1e100  # entries of A
+_ROUNDED = 1e-5  # by which ones on a diagonal may differ from 1: what rounding to five digits leaves
 
 
 def order(A: Any) -> int:
@@ -80,6 +82,70 @@ def with_missing(A: Any) -> tuple[Array, Mask | None]:
     if largest > _LARGEST:
         raise ValueError(f"A has an entry of size {largest:g}, too large to be squared and added up")
     return matrix, missing
+
+
+class Correlations:
+    """Checks that a matrix can be one of correlations: ones on the diagonal, no entry above one in size."""
+
+    def __init__(self, A: Any, weights: Array | None, labels: Any) -> None:
+        self.is_low_rank = isinstance(A, tuple)
+        self.weights = None if weights is None or weights.ndim == 1 else weights
+        self.labels = labels
+        self.tolerance = max(_ROUNDED, reading.rounding(A.to_numpy() if _is_frame(A) else A))
+
+    def __call__(self, matrix: Any, missing: Mask | None) -> None:
+        """Refuse another diagonal, then warn of entries that are too large; `matrix` may be sparse."""
+        self.diagonal(matrix.diagonal(), None if missing is None else missing.diagonal())
+        if not self.is_low_rank:
+            self._entries(matrix)
+
+    def diagonal(self, found: Array, missing: Mask | None = None) -> None:
+        """Refuse a diagonal that is not one; that of a low-rank matrix nobody has written, so it warns."""
+        wrong = np.abs(found - 1.0) > self.tolerance
+        if missing is not None:
+            wrong &= ~missing
+        if self.weights is not None:
+            wrong &= self.weights.diagonal() > 0
+        rows = np.flatnonzero(wrong)
+        if not len(rows):
+            return
+        i, n = rows[0], len(found)
+        name = f" (variable {reading.show(self.labels[i])})" if not isinstance(self.labels, range) else ""
+        place = f"U[{i}] diag(w) U[{i}]^T" if self.is_low_rank else f"A[{i}, {i}]"
+        said = f"{place}{name} is {found[i]:.6g}, and {len(rows)} of {n} entries of the diagonal are not 1"
+        if self.is_low_rank:
+            warn(
+                f"{said}: they play no part. If U diag(w) U^T is a covariance matrix, divide row i of U by "
+                "the root of entry (i, i)"
+            )
+            return
+        raise ValueError(
+            f"{said}, as those of a correlation matrix are: use nearest_covariance for a covariance matrix, "
+            "or set the diagonal to 1 where the other entries are correlations"
+        )
+
+    def _entries(self, matrix: Any) -> None:
+        if sparse.issparse(matrix):
+            above = sparse.coo_array(sparse.triu(matrix, 1))
+            (i, j), values = above.coords, above.data
+        else:
+            largest = max(float(matrix.max()), -float(matrix.min()))
+            if largest <= 1.0 + self.tolerance:
+                return
+            i, j = np.nonzero(np.triu(np.abs(matrix) > 1.0 + self.tolerance, 1))
+            values = matrix[i, j]
+        wrong = np.abs(values) > 1.0 + self.tolerance
+        if self.weights is not None:
+            wrong &= self.weights[i, j] > 0
+        count = int(np.count_nonzero(wrong))
+        if count:
+            k = int(np.argmax(np.where(wrong, np.abs(values), 0.0)))
+            several = "entries above the diagonal are" if count > 1 else "entry above the diagonal is"
+            a, b = reading.show(self.labels[i[k]]), reading.show(self.labels[j[k]])
+            warn(
+                f"{count} {several} larger than 1 in size, which no correlation is; the largest is "
+                f"A[{a}, {b}] = {values[k]:.6g}"
+            )
 
 
 def low_rank(A: tuple[Any, Any]) -> tuple[Array, Array]:

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from nearwise._common import reading
-from nearwise._common.types import Array, Mask
+from nearwise._common.types import Array, Index, Mask
 from nearwise._common.warning import warn
 from nearwise.model import constraints
 from nearwise.model.divergences import Divergence, Frobenius
@@ -28,6 +28,9 @@ from nearwise.solving.result import Status
 
 _MAX_ITER = 200
 _LARGEST_VARIANCE = 1e200  # and one over the smallest: multipliers are divided by it
+_TRIED = 10, 40, 160  # fixed entries among which a small contradiction is looked for
+_SECONDS = 5.0  # for each of these searches, which take milliseconds
+_NAMED = 10  # entries of a contradiction
 _SLACK = 1.0  # penalty of a diagonal entry where not all of them can be met
 
 
@@ -49,15 +52,17 @@ def nearest_correlation(
     Parameters
     ----------
     A : (n, n) symmetric array, pandas frame or scipy sparse matrix; or a tuple (U, w), which stands for
-        U diag(w) U^T with U of shape (n, r). Its diagonal need not be one. NaN stands for a correlation that
-        is not known (Frobenius, no rank); what is given on one side of the diagonal is known. With `rank`, a
-        sparse matrix or a tuple is never made dense, and time and memory grow linearly with n.
+        U diag(w) U^T with U of shape (n, r). NaN stands for a correlation that is not known (Frobenius, no
+        rank); what is given on one side of the diagonal is known. With `rank`, a sparse matrix or a tuple is
+        never made dense, and time and memory grow linearly with n. Under Frobenius the diagonal must be one
+        up to rounding, or NaN; for a tuple, a warning says where it is not. Entries above one in size warn.
     divergence : what near means. "frobenius", the sum of squared changes, takes any A. "logdet" and
         "vonneumann" (or the divergence objects) take positive semidefinite A and keep its range (KSD09 6.3).
     rank : the largest rank of the result, for factor models. Under Frobenius the range is learned: the
         result is F F^T with rows of F of unit length. Under LogDet and von Neumann, A is cut to its leading
         `rank` eigenvalues, and their range is kept.
-    fixed : entries of A to keep as they are: (n, n) array that is true (not zero) there, Frobenius only
+    fixed : entries of A to keep as they are: (n, n) array that is true (not zero) there, Frobenius only.
+        Where they contradict each other, a warning names some that do, and the status is INFEASIBLE.
     weights : Frobenius only. n numbers from 1e-50 to 1e50: the squared change of entry (i, j) counts
         weights[i] * weights[j] times. Or a symmetric (n, n) array of numbers >= 0: it counts weights[i, j]
         times, which takes longer; where that is zero, A plays no part.
@@ -89,6 +94,20 @@ def nearest_correlation(
            [0.7607, 1.    , 0.7607],
            [0.1573, 0.7607, 1.    ]])
     """
+    return _nearest(A, divergence, rank, fixed, weights, tol, min_eigenvalue, is_scaled=False)
+
+
+def _nearest(
+    A: Any,
+    divergence: str | Divergence,
+    rank: int | None,
+    fixed: ArrayLike | None,
+    weights: ArrayLike | None,
+    tol: float,
+    min_eigenvalue: float,
+    is_scaled: bool,
+) -> NearestMatrix:
+    """`is_scaled` says whether A is a covariance matrix in units of deviations, with whatever diagonal."""
     wanted = _given.divergence(divergence)
     n = _given.order(A)
     _given.check(rank, tol, min_eigenvalue, n)
@@ -98,12 +117,15 @@ def nearest_correlation(
         if fixed is not None or weights is not None or min_eigenvalue > 0:
             raise ValueError("fixed, weights and min_eigenvalue are for the Frobenius norm only")
         found = _by_divergence(A, wanted, rank, n, tol)
-    elif rank is None:
-        found = _of_any_rank(A, fixed, importance, min_eigenvalue, tol)
     else:
-        found = _of_rank(A, rank, fixed, importance, min_eigenvalue, tol)
-    if len(found.filled):
-        _warn_of_unknown(found, range(n) if frame is None else A.index)
+        labels = range(n) if frame is None else A.index
+        check = None if is_scaled else _given.Correlations(A, importance, labels)
+        if rank is None:
+            found = _of_any_rank(A, check, fixed, importance, min_eigenvalue, tol, labels)
+        else:
+            found = _of_rank(A, check, rank, fixed, importance, min_eigenvalue, tol)
+        if len(found.filled):
+            _warn_of_unknown(found, labels)
     return found if frame is None else replace(found, frame=frame)
 
 
@@ -152,7 +174,7 @@ def nearest_covariance(
     deviations = np.sqrt(squares)
     scaled = matrix / deviations[:, None] / deviations
     labelled = scaled if frame is None else frame(scaled)
-    found = nearest_correlation(labelled, divergence, rank, fixed, weights, tol, min_eigenvalue)
+    found = _nearest(labelled, divergence, rank, fixed, weights, tol, min_eigenvalue, is_scaled=True)
     units = np.outer(deviations, deviations)
     pairs = _given.fixed_pairs(fixed, n)
     of_rows = squares if pairs is None else np.concatenate([squares, units[tuple(pairs.T)]])
@@ -169,19 +191,69 @@ def _is_variance(values: Array) -> Mask:
 
 
 def _of_any_rank(
-    A: Any, fixed: ArrayLike | None, weights: Array | None, min_eigenvalue: float, tol: float
+    A: Any,
+    check: _given.Correlations | None,
+    fixed: ArrayLike | None,
+    weights: Array | None,
+    min_eigenvalue: float,
+    tol: float,
+    labels: Any,
 ) -> NearestMatrix:
     """Frobenius: with weights of variables or of entries."""
     matrix, missing = _given.with_missing(A)
     pairs = _given.fixed_pairs(fixed, len(matrix))
+    if check is not None:
+        check(matrix, missing)
     if missing is not None or (weights is not None and weights.ndim == 2):
-        return _correlation_weights.nearest(matrix, missing, pairs, weights, min_eigenvalue, tol)
-    root = None if weights is None else np.sqrt(weights)
-    return _correlation_dual.nearest(matrix, pairs, root, min_eigenvalue, tol)
+        found = _correlation_weights.nearest(matrix, missing, pairs, weights, min_eigenvalue, tol)
+    else:
+        root = None if weights is None else np.sqrt(weights)
+        found = _correlation_dual.nearest(matrix, pairs, root, min_eigenvalue, tol)
+    if found.status is Status.INFEASIBLE and pairs is not None:
+        said = _contradiction(
+            pairs, matrix[tuple(pairs.T)], found.dual[len(matrix) :], min_eigenvalue, labels
+        )
+        found = replace(found, message=f"{found.message} {said}.")
+        warn(found.message)
+    return found
+
+
+def _contradiction(pairs: Index, values: Array, dual: Array, min_eigenvalue: float, labels: Any) -> str:
+    """A few fixed entries that contradict each other by themselves, as words.
+
+    They are looked for among those with the largest multipliers in the proof that all of them do.
+    """
+    order = np.argsort(-np.abs(dual), kind="stable")
+    few, verb = order[: _TRIED[0]], "have the largest multipliers in the proof"
+    for count in _TRIED:
+        tried = np.sort(order[:count])
+        names, places = np.unique(pairs[tried], return_inverse=True)
+        n = len(names)
+        rows = np.concatenate([np.stack([np.arange(n)] * 2, axis=1), places.reshape(-1, 2)])
+        bounds = np.concatenate([np.full(n, 1.0 - min_eigenvalue), values[tried]])
+        side = constraints.similarity(rows, bounds, "==")
+        found = solve(Problem(np.eye(n), side, penalty=math.inf), max_seconds=_SECONDS)
+        if found.status is Status.INFEASIBLE:
+            few, verb = tried[found.dual[n:] != 0], "contradict each other"
+            break
+        if count >= len(order):
+            break
+    shown = [
+        f"({reading.show(labels[i])}, {reading.show(labels[j])}) = {value:.6g}"
+        for (i, j), value in zip(pairs[few], values[few], strict=True)
+    ]
+    more = f" and {len(shown) - _NAMED} more" if len(shown) > _NAMED else ""
+    return f"The entries {', '.join(shown[:_NAMED])}{more} {verb}; free one of them"
 
 
 def _of_rank(
-    A: Any, rank: int, fixed: ArrayLike | None, weights: Array | None, min_eigenvalue: float, tol: float
+    A: Any,
+    check: _given.Correlations | None,
+    rank: int,
+    fixed: ArrayLike | None,
+    weights: Array | None,
+    min_eigenvalue: float,
+    tol: float,
 ) -> NearestMatrix:
     """Frobenius with given rank, on the factor."""
     if fixed is not None:
@@ -195,7 +267,7 @@ def _of_rank(
         raise ValueError("weights of single entries and a rank cannot be combined: leave one of them out")
     n = _given.order(A)
     root = np.ones(n) if weights is None else np.sqrt(weights)
-    target = _target(A, root)
+    target = _target(A, root, check)
     found = _unit_rows.minimise(target, int(rank), tol, _MAX_ITER)
     certificate = certified(found.primal, found.primal - found.dual, 0.0, 1e-15 * target.squared_norm)
     factor = _unit_rows.with_rows_of_length(found.factor, np.ones(n))
@@ -204,10 +276,12 @@ def _of_rank(
     return NearestMatrix(np.ones(n), dual, *end, stored_factor=factor)
 
 
-def _target(A: Any, root: Array) -> _unit_rows.Target:
+def _target(A: Any, root: Array, check: _given.Correlations | None) -> _unit_rows.Target:
     column = root[:, None]
     if isinstance(A, tuple):
         U, w = _given.low_rank(A)
+        if check is not None:
+            check.diagonal((U * U) @ w)
         U = U * column
         gram = U.T @ U
 
@@ -217,6 +291,8 @@ def _target(A: Any, root: Array) -> _unit_rows.Target:
         squared_norm = float(np.sum((gram * w) * (gram * w).T))
     else:
         matrix = _given.sparse_matrix(A) if sparse.issparse(A) else _given.dense(A)
+        if check is not None:
+            check(matrix, None)
         scale = sparse.diags_array(root)
         C: Any = scale @ matrix @ scale if sparse.issparse(matrix) else column * matrix * root
 
@@ -232,7 +308,9 @@ def _warn_of_unknown(found: NearestMatrix, labels: Any) -> None:
     n = len(found.diagonal)
     unknown = np.flatnonzero(np.bincount(found.filled.ravel(), minlength=n) == max(n - 1, 1))
     if unknown.size:
-        names = ", ".join(repr(labels[k]) for k in unknown[:10]) + (", ..." if len(unknown) > 10 else "")
+        names = ", ".join(reading.show(labels[k]) for k in unknown[:10]) + (
+            ", ..." if len(unknown) > 10 else ""
+        )
         several = "variables" if len(unknown) > 1 else "variable"
         warn(f"no correlation of {several} {names} is known: all of them are set to 0")
 

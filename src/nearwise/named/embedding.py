@@ -39,6 +39,8 @@ class Embedding:
     variances : of all dimensions of the learned kernel, falling; sharply so where the manifold is flat
     pairs : (m, 2) the neighbours whose distances were to be kept
     distortion : the largest relative change of their squared distances in the learned kernel
+    coordinate_distortion : the mean relative change of their distances (not squared) in `coordinates`, which
+        lack what the other dimensions contribute and so are too close together
     result : of `solve`, with status and certificate
     """
 
@@ -46,6 +48,7 @@ class Embedding:
     variances: Array
     pairs: Index
     distortion: float
+    coordinate_distortion: float
     result: Result
 
     def __repr__(self) -> str:
@@ -53,7 +56,8 @@ class Embedding:
         share = self.variances[:kept].sum() / self.variances.sum()
         return (
             f"<Embedding: {len(self.coordinates)} objects in {kept} dimensions, {share:.0%} of the variance, "
-            f"{self.result.status.name}, distances of neighbours kept to {self.distortion:.1%}>"
+            f"{self.result.status.name}, distances of neighbours kept to {self.distortion:.1%} in the "
+            f"kernel, off by {self.coordinate_distortion:.1%} on average in the coordinates>"
         )
 
 
@@ -66,7 +70,7 @@ def isometric_embedding(
     tol: float = 1e-4,
     start: str = "paths",
 ) -> Embedding:
-    """Unfold data that lie near a curved surface, keeping the distances between neighbours.
+    """Unfold data that lie near a curved surface, keeping the distances between neighbours in a kernel.
 
     Parameters
     ----------
@@ -107,7 +111,9 @@ def isometric_embedding(
     learned = np.sum((F[pairs[:, 0]] - F[pairs[:, 1]]) ** 2, axis=1)
     coordinates = with_fixed_signs(U[:, :n_components] * s[:n_components])
     distortion = float(np.abs(learned / squared - 1).max())
-    return Embedding(coordinates, s**2 / n, pairs, distortion, found)
+    shown = np.linalg.norm(coordinates[pairs[:, 0]] - coordinates[pairs[:, 1]], axis=1)
+    shrunk = float(np.abs(shown / np.sqrt(squared) - 1).mean())
+    return Embedding(coordinates, s**2 / n, pairs, distortion, shrunk, found)
 
 
 def _neighbours(X: Array, n_neighbors: int) -> tuple[Index, Array]:

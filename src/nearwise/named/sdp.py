@@ -73,7 +73,7 @@ def minimax_sdp(matrices: ArrayLike | Sequence[ArrayLike], tol: float = 1e-5) ->
 
     Parameters
     ----------
-    matrices : (m, d, d), or m square arrays C_j; only their symmetric parts matter
+    matrices : (m, d, d), or m symmetric arrays C_j
     tol : the width of the final interval, relative to the largest eigenvalue in size
 
     Returns
@@ -87,6 +87,8 @@ def minimax_sdp(matrices: ArrayLike | Sequence[ArrayLike], tol: float = 1e-5) ->
     0.75
     """
     C = stacked(matrices)
+    for j, C_j in enumerate(matrices):  # type: ignore[arg-type]
+        reading.symmetric(C_j, f"matrices[{j}]")
     checks.positive(tol, "tol")
     game = _Game(C, tol)
     return game.result(game.follow(game.intervals()))
