@@ -64,16 +64,17 @@ fuzz: $(VENV)/.installed-test
 
 # make bench lists the benchmarks; make bench NAME=solver runs one
 bench: $(VENV)/.installed-bench
-	@$(BIN)/nearwise bench $(NAME) $(ARGS)
+	@$(BIN)/python -m benchmarks $(NAME) $(ARGS)
 
 # the papers' experiments on the data sets at hand, and docs/results.md with their figures; after an interruption it
-# goes on where it was, and rm -r docs/results/.finished makes it begin anew
+# goes on where it was, and rm -r docs/results/.finished makes it begin anew. make reproduce NAME="digits uci" runs some,
+# and writes their files into results; python -m experiments lists them
 reproduce: $(VENV)/.installed-bench $(VENV)/.installed-plot
-	@OPENBLAS_NUM_THREADS=$${OPENBLAS_NUM_THREADS:-1} OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/nearwise reproduce --all --out docs/results --page docs/results.md --resume $(ARGS)
+	@OPENBLAS_NUM_THREADS=$${OPENBLAS_NUM_THREADS:-1} OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/python -m experiments $(or $(NAME),--all --out docs/results --page docs/results.md --resume) $(ARGS)
 
 clean:
-	rm -rf $(VENV) build dist report.html .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.*
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf $(VENV) build dist results report.html .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.*
+	find src tests benchmarks experiments -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.created:
 	@command -v $(PYTHON) >/dev/null || { echo "nearwise: $(PYTHON) was not found; give another one: make $(MAKECMDGOALS) PYTHON=/path/to/python" >&2; exit 1; }
@@ -87,6 +88,13 @@ $(VENV)/.created:
 $(VENV)/.installed: $(VENV)/.created pyproject.toml
 	@echo "installing nearwise into $(VENV)"
 	@$(INSTALL) --editable .
+	@touch $@
+
+# a group of dependencies, which pip knows from 25.1 on: what is not in the package is no extra of it
+$(VENV)/.installed-bench: $(VENV)/.installed pyproject.toml
+	@echo "installing what the benchmarks compare with into $(VENV)"
+	@$(INSTALL) "pip>=25.1"
+	@$(INSTALL) --group bench
 	@touch $@
 
 $(VENV)/.installed-%: $(VENV)/.created pyproject.toml

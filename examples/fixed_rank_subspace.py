@@ -2,7 +2,7 @@
 
 A target of rank 3, almost of rank 2, is fitted by matrices of rank 2: once in the subspace of the two leading
 principal components (subspace_weight 0), once with a subspace that is learned too (0.5). On many targets and
-with a figure: `nearwise reproduce toy-subspace`.
+with a figure: `make reproduce NAME=toy-subspace`.
 
     python examples/fixed_rank_subspace.py [--seed 0]
 """

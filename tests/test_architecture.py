@@ -31,16 +31,22 @@ ORDER = (
     ("study",),
     ("show",),
     ("__init__", "constraints", "datasets", "inspection", "plotting", "report", "solvers", "tables"),
-    ("benchmarks",),
-    ("reproduction",),
     ("cli",),
     ("__main__",),
 )
+# Folders beside the package, which are not installed: the package imports none of them, and each may import
+# the rooms of the package and the folders before it.
+BESIDE = ("benchmarks", "experiments")
 
 SOURCE = Path(nearwise.__file__).parent
-FILES = sorted(SOURCE.rglob("*.py"))
+CHECKOUT = Path(__file__).parents[1]
+FILES = [
+    path
+    for folder in (SOURCE, *(CHECKOUT / name for name in BESIDE))
+    for path in sorted(folder.rglob("*.py"))
+]
 TESTS = sorted(Path(__file__).parent.rglob("*.py"))
-RANK = {name: rank for rank, line in enumerate(ORDER) for name in line}
+RANK = {name: rank for rank, line in enumerate((*ORDER, *((name,) for name in BESIDE))) for name in line}
 
 
 def faults(check: Callable[[str, Path], object], files: Sequence[Path] = FILES) -> dict[str, object]:
@@ -50,7 +56,7 @@ def faults(check: Callable[[str, Path], object], files: Sequence[Path] = FILES) 
 
 
 def test_every_room_has_its_line() -> None:
-    homes = {path.relative_to(SOURCE).with_suffix("").parts[0] for path in FILES}
+    homes = {place(path).parts[0] for path in FILES}
     assert homes == RANK.keys(), "give it the line of ORDER it belongs to, or take it away there"
 
 
@@ -83,6 +89,22 @@ def test_the_import_rule_sees(source: str, seen: list[str]) -> None:
     assert upward_imports(source, SOURCE / "model" / "a.py") == seen
 
 
+@pytest.mark.parametrize(
+    ("home", "source", "seen"),
+    [
+        (SOURCE / "learners", "from benchmarks.baselines import mcml", ["benchmarks"]),
+        (SOURCE / "cli", "import experiments", ["experiments"]),
+        (CHECKOUT / "benchmarks", "from experiments import digits", ["experiments"]),
+        (CHECKOUT / "benchmarks", "import nearwise as nw\nfrom nearwise.cli import main", []),
+        (CHECKOUT / "experiments", "from benchmarks import baselines\nfrom nearwise.model import blocks", []),
+    ],
+)
+def test_the_import_rule_sees_the_folders_beside_the_package(
+    home: Path, source: str, seen: list[str]
+) -> None:
+    assert upward_imports(source, home / "a.py") == seen
+
+
 def test_nothing_private_of_another_room_is_used() -> None:
     assert faults(private_imports) == {}
 
@@ -104,10 +126,13 @@ def test_the_rule_of_rooms_sees(source: str, seen: list[str]) -> None:
     assert private_imports(source, SOURCE / "learners" / "a.py") == seen
 
 
-def test_files_of_tests_have_names_of_their_own() -> None:
-    """pytest imports them by name alone, and refuses to collect a second one."""
-    names = [path.name for path in TESTS if path.name.startswith("test_")]
-    assert [name for name in names if names.count(name) > 1] == []
+def test_the_rule_of_rooms_sees_the_folders_beside_the_package() -> None:
+    source = "from benchmarks import _tables\nfrom nearwise.learners._side import read"
+    in_experiments, in_benchmarks = (
+        private_imports(source, CHECKOUT / name / "a.py") for name in BESIDE[::-1]
+    )
+    assert sorted(in_experiments) == ["benchmarks._tables", "learners._side.read"]
+    assert in_benchmarks == ["learners._side.read"]
 
 
 def test_no_file_needs_itself_to_be_imported() -> None:
@@ -203,7 +228,7 @@ def test_no_absolute_path() -> None:
 
 def upward_imports(source: str, path: Path) -> list[str]:
     """The rooms that the file at `path` imports from although they do not stand above its own in ORDER."""
-    home = path.relative_to(SOURCE).with_suffix("").parts[0]
+    home = place(path).parts[0]
     wrong = []
     for name in _imports_of_the_package(source, path):
         first = name.partition(".")[0] or "__init__"
@@ -215,7 +240,7 @@ def upward_imports(source: str, path: Path) -> list[str]:
 
 def private_imports(source: str, path: Path) -> list[str]:
     """What the file at `path` imports of other rooms that has a leading underscore there."""
-    home = path.relative_to(SOURCE).with_suffix("").parts[0]
+    home = place(path).parts[0]
     return [
         name
         for name in _imports_of_the_package(source, path)
@@ -223,9 +248,14 @@ def private_imports(source: str, path: Path) -> list[str]:
     ]
 
 
+def place(path: Path) -> Path:
+    """Where a file is, without its ending: in the package, or in the checkout if it is beside the package."""
+    return path.relative_to(SOURCE if path.is_relative_to(SOURCE) else CHECKOUT).with_suffix("")
+
+
 def module(path: Path) -> str:
-    """Its dotted name inside the package; "" for the package itself."""
-    parts = path.relative_to(SOURCE).with_suffix("").parts
+    """Its dotted name inside the package, "" for the package itself; its whole name beside the package."""
+    parts = place(path).parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
@@ -239,10 +269,10 @@ def parsed(source: str) -> ast.Module:
 
 
 def _needed(path: Path) -> Iterator[str]:
-    """The modules of the package that importing the file at `path` imports first."""
+    """The modules of FILES that importing the file at `path` imports first."""
     for node in _import_statements(parsed(path.read_text(encoding="utf-8")), late=False):
         for name in _imported(node, _package(path)):
-            if name.partition(".")[0] == "nearwise":
+            if name.partition(".")[0] in ("nearwise", *BESIDE):
                 inside = name.removeprefix("nearwise").removeprefix(".")
                 found = inside if inside in KNOWN else inside.rpartition(".")[0]
                 if found:  # the package itself imports nothing
@@ -250,15 +280,15 @@ def _needed(path: Path) -> Iterator[str]:
 
 
 def _imports_of_the_package(source: str, path: Path) -> Iterator[str]:
-    """Dotted names inside the package, module and imported name, "" for the package itself."""
+    """Dotted names inside the package, "" for itself, and beside it: modules and what is imported of them."""
     for node in _import_statements(parsed(source)):
         for name in _imported(node, _package(path)):
-            if name.partition(".")[0] == "nearwise" and name != "nearwise.__version__":
+            if name.partition(".")[0] in ("nearwise", *BESIDE) and name != "nearwise.__version__":
                 yield name.removeprefix("nearwise").removeprefix(".")
 
 
 def _package(path: Path) -> list[str]:
-    return ["nearwise", *path.relative_to(SOURCE).parts[:-1]]
+    return [*(["nearwise"] if path.is_relative_to(SOURCE) else []), *place(path).parts[:-1]]
 
 
 @cache

@@ -9,7 +9,9 @@ from pathlib import Path
 import nearwise
 
 SOURCE = Path(nearwise.__file__).parent
-FILES = sorted(SOURCE.rglob("*.py"))
+CHECKOUT = Path(__file__).parents[1]
+FOLDERS = (SOURCE, CHECKOUT / "benchmarks", CHECKOUT / "experiments")
+FILES = [path for folder in FOLDERS for path in sorted(folder.rglob("*.py"))]
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import nearwise as nw
-from nearwise import cli
-from nearwise.benchmarks import _tables, _workload, _yardsticks, solver
-from nearwise.benchmarks._tables import Target
-from nearwise.benchmarks._yardsticks import CyclicProjections, PairProblem
+from benchmarks import _tables, _workload, _yardsticks, solver
+from benchmarks.__main__ import main
+from benchmarks._tables import Target
+from benchmarks._yardsticks import CyclicProjections, PairProblem
 
 TINY = _workload.Sizes(
     objects=200,
@@ -188,7 +188,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def figures(path: Path, *argv: str) -> dict:
-    assert cli.main(["bench", "solver", "--quick", "--json", str(path / "f.json"), *argv]) == cli.DONE
+    assert main(["solver", "--quick", "--json", str(path / "f.json"), *argv]) == 0
     return json.loads((path / "f.json").read_text(encoding="utf-8"))
 
 
@@ -212,7 +212,7 @@ def test_tables(
     assert sum(cell in ("met", "missed") for cell in cells) == verdicts
     printed = capsys.readouterr().out
     assert all(f"{section}: {table['title']}" in printed for table in found["tables"])
-    assert f"repeat with: nearwise bench solver --only {section} --quick" in printed
+    assert f"repeat with: python -m benchmarks solver --only {section} --quick" in printed
     if section == "scale":  # in fresh processes
         (table,) = found["tables"]
         assert [row["pairs"] for row in table["rows"]] == ["40", "80", "first to last"]
@@ -260,7 +260,7 @@ def test_a_missing_data_set_skips_every_section(
 ) -> None:
     monkeypatch.delenv(nw.datasets.VARIABLE, raising=False)
     _workload.load.cache_clear()
-    assert solver.main([]) == cli.DONE
+    assert solver.main([]) == 0
     printed = capsys.readouterr().out
     for section in ("newton", "divergences", "scale"):
         assert f"{section}: skipped: data set 'mnist'" in printed
@@ -276,7 +276,7 @@ def test_bad_options_are_named_before_any_work(
     monkeypatch.setattr(_tables, "_environment", pytest.fail)
     with pytest.raises(SystemExit) as stop:
         solver.main(argv)
-    assert stop.value.code == cli.BAD_INPUT
+    assert stop.value.code == 2
     assert named in capsys.readouterr().err
 
 

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 import nearwise as nw
+from benchmarks import _dense_peers, _judge, decide
+from benchmarks._definition import Definition
+from benchmarks._exact import Arithmetic
+from benchmarks._judge import Outcome
+from benchmarks._random_problems import LARGER, MODERATE, WILD, Case, draw
 from nearwise import constraints as c
-from nearwise.benchmarks import _dense_peers, _judge, decide
-from nearwise.benchmarks._definition import Definition
-from nearwise.benchmarks._exact import Arithmetic
-from nearwise.benchmarks._judge import Outcome
-from nearwise.benchmarks._random_problems import LARGER, MODERATE, WILD, Case, draw
 
 SEED = 14
 HARD = np.array(np.inf)

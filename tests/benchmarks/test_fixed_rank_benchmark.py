@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nearwise import cli
-from nearwise.benchmarks import _fixed_rank_peers as peers, _fixed_rank_trials as trials, fixed_rank
+from benchmarks import _fixed_rank_peers as peers, _fixed_rank_trials as trials, fixed_rank
+from benchmarks.__main__ import main
 
 
 def figures(path: Path, section: str) -> dict:
-    code = cli.main(["bench", "fixed-rank", "--quick", "--only", section, "--json", str(path / "f.json")])
-    assert code == cli.DONE
+    code = main(["fixed-rank", "--quick", "--only", section, "--json", str(path / "f.json")])
+    assert code == 0
     return json.loads((path / "f.json").read_text(encoding="utf-8"))
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import nearwise as nw
-from nearwise.benchmarks import _judge
-from nearwise.benchmarks._definition import Definition
-from nearwise.benchmarks._random_problems import Case, Family, draw, named
+from benchmarks import _judge
+from benchmarks._definition import Definition
+from benchmarks._random_problems import Case, Family, draw, named
 
 # what the answer was worth before, by seed and number; wild ones have a w, larger ones an l
 WRONG = {

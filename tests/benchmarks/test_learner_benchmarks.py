@@ -11,15 +11,15 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC
 
 import nearwise as nw
-from nearwise import cli
-from nearwise.benchmarks import _neighbor_errors, learners
-from nearwise.benchmarks.baselines import Unavailable, peers
+from benchmarks import _neighbor_errors, learners
+from benchmarks.__main__ import main
+from benchmarks.baselines import Unavailable, peers
 
 IRIS = nw.datasets.load("iris")
 
 
 def figures(path: Path, *argv: str) -> dict:
-    assert cli.main(["bench", "learners", "--quick", "--json", str(path / "f.json"), *argv]) == cli.DONE
+    assert main(["learners", "--quick", "--json", str(path / "f.json"), *argv]) == 0
     return json.loads((path / "f.json").read_text(encoding="utf-8"))
 
 
@@ -152,4 +152,6 @@ def test_the_line_that_says_how_to_repeat_it_has_all_options(
 ) -> None:
     figures(tmp_path, "--only", "errors", "--sets", "iris", "--methods", "LDA", "--seeds", "1")
     printed = " ".join(capsys.readouterr().out.split())
-    assert "bench learners --only errors --quick --sets iris --methods LDA --seeds 1" in printed
+    assert (
+        "python -m benchmarks learners --only errors --quick --sets iris --methods LDA --seeds 1" in printed
+    )

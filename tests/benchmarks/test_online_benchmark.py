@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from nearwise.benchmarks import _extended, online
+from benchmarks import _extended, online
 
 TINY = dataclasses.replace(
     online.QUICK, dimension=6, pairs=200, steps=5, kernel_steps=400, updates=300, reference_steps=30

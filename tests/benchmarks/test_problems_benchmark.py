@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from nearwise.benchmarks import problems
+from benchmarks import problems
 from nearwise.datasets import Dataset
 
 TINY = problems.Sizes(

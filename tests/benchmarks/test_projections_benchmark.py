@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nearwise.benchmarks import _von_neumann as benchmark, _workload, projections
+from benchmarks import _von_neumann as benchmark, _workload, projections
 
 
 def test_the_product_s_table() -> None:

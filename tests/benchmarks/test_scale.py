@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import nearwise as nw
-from nearwise.benchmarks import scale
-from nearwise.benchmarks._timed_rows import TimedRows, spent_so_far
+from benchmarks import scale
+from benchmarks._timed_rows import TimedRows, spent_so_far
 from nearwise.distributed.vectors import Stacked
 
 
@@ -29,7 +29,7 @@ def test_a_part_runs_alone_and_tells_of_its_iterations(
     options = ["--quick", "--pairs", "3000", "--only", "parquet", "--json", str(tmp_path / "found.json")]
     assert scale.main(options) == 0
     printed = capsys.readouterr()
-    assert "repeat with: nearwise bench scale --only parquet --quick --pairs 3000" in printed.out
+    assert "repeat with: python -m benchmarks scale --only parquet --quick --pairs 3000" in printed.out
     (table,) = json.loads((tmp_path / "found.json").read_text())["tables"]
     (row,) = table["rows"]
     assert row["gap"] <= 1e-4

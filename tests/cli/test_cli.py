@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import types
 
 import pytest
 
@@ -86,27 +85,9 @@ def test_a_reader_that_went_away_is_no_error() -> None:
     os.close(read)
     with os.fdopen(write, "wb") as pipe:
         done = subprocess.run(
-            [sys.executable, "-m", "nearwise", "bench"], stdout=pipe, stderr=subprocess.PIPE, check=False
+            [sys.executable, "-m", "nearwise", "completion", "bash"],
+            stdout=pipe,
+            stderr=subprocess.PIPE,
+            check=False,
         )
     assert (done.returncode, done.stderr) == (cli.DONE, b"")
-
-
-def test_bench_lists_and_refuses_by_name(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["bench"]) == cli.DONE
-    assert re.search(r"^solver +\S", capsys.readouterr().out, re.MULTILINE)
-    with pytest.raises(SystemExit, match="2"):
-        cli.main(["bench", "nonsense"])
-    assert re.search(r"invalid choice: 'nonsense' .*solver", capsys.readouterr().err)
-
-
-def test_bench_hands_over_its_arguments_and_returns_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[str] = []
-
-    def benchmark(argv: list[str]) -> int:
-        seen.extend(argv)
-        return 1
-
-    fake = types.SimpleNamespace(main=benchmark)
-    monkeypatch.setitem(sys.modules, "nearwise.benchmarks.solver", fake)
-    assert cli.main(["bench", "solver", "--quick", "--help", "3"]) == 1
-    assert seen == ["--quick", "--help", "3"]

@@ -92,7 +92,6 @@ def test_commands_options_choices_and_files_are_offered(offered: object, folder:
     assert offer("ne") == ["neighbors"]
     assert offer("completion", "") == ["bash", "fish", "zsh"]
     assert offer("completion", "z") == ["zsh"]
-    assert "solver" in offer("bench", "so")
     assert offer("apply", "--thr") == ["--threads"]
     for command in ("learn", "apply", "evaluate", "neighbors"):
         assert offer(command, "--dec") == ["--decimal"]

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 import nearwise as nw
+from benchmarks import _fixed_rank_trials
 from nearwise import constraints as c, solvers
-from nearwise.benchmarks import _fixed_rank_trials
 from nearwise.learners.fixed_rank import Settings, batch
 
 Array = NDArray[np.float64]

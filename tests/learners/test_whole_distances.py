@@ -363,7 +363,7 @@ def test_labels_may_make_the_basis_alone() -> None:
 
 @pytest.mark.slow
 def test_twenty_newsgroups_are_nearer_than_euclidean_at_every_rank() -> None:
-    from nearwise.benchmarks import learners
+    from benchmarks import learners
 
     sizes = learners.Sizes(ranks=(20, 100), documents=3000)
     for table in learners.text(sizes):

@@ -11,9 +11,9 @@ from scipy.linalg import eigh
 
 import kkt
 import nearwise as nw
+from benchmarks._definition import Definition
+from benchmarks._random_problems import draw
 from nearwise import constraints as c
-from nearwise.benchmarks._definition import Definition
-from nearwise.benchmarks._random_problems import draw
 from nearwise.model.recheck import Recheck
 
 G = np.random.default_rng(0).normal(size=(8, 4))

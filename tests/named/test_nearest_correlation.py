@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import nearwise as nw
-from nearwise.benchmarks.problems import Sizes
+from benchmarks.problems import Sizes
 from nearwise.datasets import Dataset
 from nearwise.linalg import spectrum
 from nearwise.named import _groups

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import nearwise as nw
-from nearwise.benchmarks.problems import Sizes
+from benchmarks.problems import Sizes
 from nearwise.datasets import Dataset
 from nearwise.named import _augmented, _correlation_weights, _interior, _weighted
 

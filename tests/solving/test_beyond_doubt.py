@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import nearwise as nw
-from nearwise.benchmarks._random_problems import MODERATE, WILD, Family, draw
+from benchmarks._random_problems import MODERATE, WILD, Family, draw
 from nearwise.model.recheck import Recheck
 
 TOL = 1e-6

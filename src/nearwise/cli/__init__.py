@@ -89,14 +89,6 @@ COMMANDS = {
         "show what a model is, what it was learned from, and how good it was found to be",
         ("info model.safetensors",),
     ),
-    "bench": Command(
-        "measure against other solvers and packages in one run; without a name, list the benchmarks",
-        ("bench solver",),
-    ),
-    "reproduce": Command(
-        "run the papers' experiments, with the published figures beside ours; without a name, list them",
-        ("reproduce digits", "reproduce uci clustering --quick --out results"),
-    ),
     "completion": Command(
         "print a script that completes commands, options and files in a shell",
         (

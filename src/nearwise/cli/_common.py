@@ -6,13 +6,10 @@ Nothing here imports a numerical library before a command runs.
 from __future__ import annotations
 
 import argparse
-import ast
 import contextlib
-import importlib.util
 import io
 import math
 import os
-import pkgutil
 import shlex
 import shutil
 import sys
@@ -348,17 +345,3 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "quiet": {"action": "store_true", "help": "print nothing but errors and results asked for"},
     "json": {"action": "store_true", "help": "print one JSON object on standard output, nothing else"},
 }
-
-
-def public_modules(package: str) -> dict[str, str]:
-    """The public modules of a package, none of them imported, by what the command line calls them."""
-    folder = importlib.import_module(package).__path__
-    modules = (m.name for m in pkgutil.iter_modules(folder) if not m.ispkg and not m.name.startswith("_"))
-    return {name.replace("_", "-"): f"{package}.{name}" for name in modules}
-
-
-def first_line(module: str) -> str:
-    """The first line of the docstring of a module, which is not imported."""
-    spec = importlib.util.find_spec(module)
-    source = Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
-    return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]

@@ -61,8 +61,8 @@ def _arguments(parser: argparse.ArgumentParser) -> Iterator[Argument]:
             name=name,
             takes_value=action.nargs != 0,
             words=tuple(map(str, action.choices or ())),
-            files=name in _FILES or action.type is Path or action.nargs == argparse.REMAINDER,
-            repeats=isinstance(action, argparse._AppendAction) or action.nargs == argparse.REMAINDER,
+            files=name in _FILES or action.type is Path,
+            repeats=isinstance(action, argparse._AppendAction),
         )
 
 

@@ -90,8 +90,8 @@ def stages(form: Formulation, tol: float, start: Array | None = None) -> Iterato
     the last check is carried on; if it needs more than 48 further sweeps to the tolerance (contradictory
     constraints need infinitely many), the other methods start afresh.
 
-    `nearwise bench projections` measures this rule on a grid of sizes and penalties, `nearwise bench decide`
-    on random problems of every kind.
+    `make bench NAME=projections` measures this rule on a grid of sizes and penalties, `make bench
+    NAME=decide` on random problems of every kind.
 
     Parameters
     ----------
