@@ -126,7 +126,11 @@ class AutoLearner(Learner):
         y, constraints, sample_ids, sample_weight : as for `MetricLearner`
         """
         wanted = one_of(self.kernel, "kernel", ("auto", LINEAR, KERNEL, SUM))
-        given = {"constraints": constraints, "sample_ids": sample_ids, "sample_weight": sample_weight}
+        given: dict[str, Any] = {
+            "constraints": constraints,
+            "sample_ids": sample_ids,
+            "sample_weight": sample_weight,
+        }
         vectors = None if isinstance(X, np.memmap) else vectors_of(X)
         in_files = _side.are_in_files(constraints)
         if wanted != LINEAR and vectors is not None and not in_files and _in_pieces.are_few(vectors):
