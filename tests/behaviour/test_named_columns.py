@@ -41,8 +41,8 @@ LEARNERS: dict[str, Callable[[], Any]] = {
 UNNAMED = pytest.mark.xfail(
     strict=True,
     raises=(AssertionError, pytest.fail.Exception),
-    reason="the refusal of an entry that is no finite number does not name its column, and datetimes of polars "
-    "are learned from as numbers",
+    reason="the refusal of an entry that is no finite number does not name its column, and datetimes of "
+    "polars are learned from as numbers",
 )
 
 
