@@ -243,7 +243,12 @@ def test_a_column_that_is_no_number_is_named() -> None:
         nw.MetricLearner().fit(dd.from_pandas(frame, npartitions=2), Y)
 
 
-def test_a_kernel_that_was_asked_for_is_not_left_out_without_a_word() -> None:
+def test_a_kernel_that_was_asked_for_is_not_left_out_without_a_word(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from nearwise.learners import _in_pieces
+
+    monkeypatch.setattr(_in_pieces, "_TAKEN", 100)  # fewer rows would be taken, and a kernel learned
     array = da.from_array(X, chunks=(60, 4))
     for kernel in ("rbf", "linear+rbf"):
         with pytest.raises(ValueError, match="cannot be learned: the data are not in memory"):

@@ -148,7 +148,9 @@ def test_why_only_a_linear_metric_took_part() -> None:
     side = c.similar(pairs[:15]) + c.dissimilar(pairs[15:])
     learner = nw.AutoLearner(penalty=1.0, random_state=0)
     assert "no labels" in learner.fit(X, constraints=side).choice_reason_
-    assert "sparse" in learner.fit(sparse.csr_array(X), y).choice_reason_
+    wide = sparse.hstack([sparse.csr_array(X), sparse.csr_array((60, 250))])
+    assert "256 features" in learner.fit(wide, y).choice_reason_
+    assert learner.fit(sparse.csr_array(X), y).choice_reason_ == ""
     assert "20 labelled rows" in learner.fit(X[:12], y[:12]).choice_reason_
     products = c.similarity([[0, 1]], 5.0, "<=")
     assert "not about distances" in learner.fit(X, y, constraints=products).choice_reason_

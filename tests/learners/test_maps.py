@@ -67,7 +67,7 @@ def test_sparse_and_wide_rows_have_such_directions_too() -> None:
 
 
 def test_rows_without_a_label_or_a_weight_make_no_directions() -> None:
-    y = np.where(np.arange(160) < 100, Y, -1)
+    y = np.where(np.arange(160) < 100, Y, np.nan)
     weights = np.where(np.arange(160) < 100, 1.0, 0.0)
     few = nw.MetricLearner(rank=2, penalty=1.0, random_state=0)
     expected = few.fit(X[:100], Y[:100]).metric_.basis

@@ -17,6 +17,7 @@ def rows() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return X, y, rng.normal(size=(60, 5)) * [1.0, 1.0, 1.0, 1.0, 9.0]
 
 
+@pytest.mark.filterwarnings("ignore:y. 60 of 100 rows are left out")  # which is said of -1
 @pytest.mark.parametrize("mark", [-1, np.nan, None])
 def test_the_prior_is_that_of_all_rows(mark: object) -> None:
     X, y, more = rows()

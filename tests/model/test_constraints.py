@@ -620,7 +620,7 @@ def pairs_of(side):
 
 
 labels = st.lists(st.sampled_from([None, 0, 1, 2]), min_size=2, max_size=12) | st.lists(
-    st.sampled_from(["red", "green", ""]), min_size=2, max_size=12
+    st.sampled_from(["red", "green", "blue"]), min_size=2, max_size=12
 )
 
 

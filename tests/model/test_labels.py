@@ -63,7 +63,8 @@ def test_every_way_to_say_that_there_is_no_label(unlabelled: Any) -> None:
     found = labelling.read(unlabelled)
     np.testing.assert_array_equal(found.codes, np.where(DROPPED, -1, y))
     assert len(found.classes) == 3
-    assert found.notes == ()
+    is_said = any(str(label).startswith("-1") for label in unlabelled)  # which may be meant as a class
+    assert ["50 of 150 rows" in note for note in found.notes] == [True] * is_said
 
 
 def test_dates_that_are_missing_are_no_labels() -> None:
@@ -73,12 +74,14 @@ def test_dates_that_are_missing_are_no_labels() -> None:
 
 @every_learner
 def test_learners_take_no_label_for_no_label(make: Callable[[], Any]) -> None:
-    learners = [make().fit(X, np.where(DROPPED, none, CLASSES)) for none in (None, np.nan, -1)]
+    learners = [make().fit(X, np.where(DROPPED, none, CLASSES)) for none in (None, np.nan)]
+    with pytest.warns(UserWarning, match="50 of 150 rows"):
+        learners.append(make().fit(X, np.where(DROPPED, -1, CLASSES)))
     for learner in learners[1:]:
         np.testing.assert_array_equal(learner.transform(X), learners[0].transform(X))
     as_classes = make().fit(X, np.where(DROPPED, "rest", CLASSES))
     assert not np.allclose(as_classes.transform(X), learners[0].transform(X))
-    score = learners[0].score(X, np.where(DROPPED, -1, y))
+    score = learners[0].score(X, np.where(DROPPED, np.nan, y))
     assert score == pytest.approx(learners[0].score(X[~DROPPED], y[~DROPPED]), abs=1e-4)
 
 
@@ -87,16 +90,16 @@ def test_rows_without_a_label_are_in_no_pair_and_leave_a_metric_as_it_is(pairs: 
     def learned(rows: Any, labels: Any) -> Any:
         return nw.MetricLearner(penalty=1.0, pairs=pairs, random_state=0).fit(rows, labels)
 
-    part, whole = learned(X[~DROPPED], y[~DROPPED]), learned(X, np.where(DROPPED, -1, y))
+    part, whole = learned(X[~DROPPED], y[~DROPPED]), learned(X, np.where(DROPPED, np.nan, y))
     np.testing.assert_allclose(
         part.get_mahalanobis_matrix(), whole.get_mahalanobis_matrix(), rtol=1e-5, atol=1e-9
     )
-    side = c.from_labels(np.where(DROPPED, -1, y), X, pairs, random_state=0)
+    side = c.from_labels(np.where(DROPPED, np.nan, y), X, pairs, random_state=0)
     assert not any(DROPPED[block.ids].any() for block in side.blocks)
 
 
 def test_constraints_on_rows_without_a_label_are_learned_from_while_the_penalty_is_chosen() -> None:
-    partly = np.where(DROPPED, -1, y)
+    partly = np.where(DROPPED, np.nan, y)
     rows = np.flatnonzero(DROPPED)
     side = c.similar(np.stack([rows[:10], rows[10:20]], axis=1))
     fitted = nw.MetricLearner(random_state=0).fit(X, partly, constraints=side)
@@ -106,7 +109,7 @@ def test_constraints_on_rows_without_a_label_are_learned_from_while_the_penalty_
 
 
 def test_a_stream_skips_rows_without_a_label_however_it_is_cut() -> None:
-    partly = np.where(DROPPED, -1, y)
+    partly = np.where(DROPPED, np.nan, y)
     whole = nw.OnlineLearner().partial_fit(X, partly)
     cut = nw.OnlineLearner()
     for row in range(150):
@@ -139,7 +142,7 @@ def test_minus_one_and_one_in_a_stream_are_warned_about() -> None:
     ("labels", "cause"),
     [
         (np.zeros(150), "all 150 labels are 0.0, and one class does not tell what differs"),
-        (np.where(DROPPED, -1, 5), "all 100 labels are 5, and one class"),
+        (np.where(DROPPED, np.nan, 5), r"all 100 labels are 5\.0, and one class"),
         (np.full(150, np.nan), "no row has a label"),
         (
             np.array([f"flower {row}" for row in range(150)]),
@@ -244,7 +247,7 @@ def run(
 def test_commands_take_no_label_for_no_label(word: str, run: Callable[..., Any]) -> None:
     found = run(np.where(DROPPED, word, CLASSES))
     assert found["learned_from"] == "80 labelled rows in 3 classes"
-    assert found["notices"] == []
+    assert ["50 of 150 rows" in note for note in found["notices"]] == [True] * word.startswith("-1")
     digits = run(np.where(DROPPED, word, y.astype(str)))
     assert digits["figures"] == found["figures"]
 

@@ -176,6 +176,8 @@ def positive(array: Array) -> NDArray[np.bool_]:
     return np.isfinite(array) & (array > 0.0)
 
 
+MISSING = frozenset(("", "?", "na", "n/a", "nan", "null", "none", "<na>", "#n/a"))  # texts, in small letters
+
 LARGEST_WEIGHT = 1e50  # products of four weights, and their squares, are floating-point numbers
 A_WEIGHT = f"a number from {1.0 / LARGEST_WEIGHT:g} to {LARGEST_WEIGHT:g}"
 

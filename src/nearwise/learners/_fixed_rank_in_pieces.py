@@ -59,7 +59,7 @@ def opened(
     if vectors is not None and not in_files and vectors.shape[0] * vectors.shape[1] <= _in_pieces.limit():
         rows = _rows.rows_of(vectors, np.arange(len(vectors)))
     if not isinstance(rows, Vectors):
-        rows = learner._training_data(rows) if first else learner._checked(rows)
+        rows = learner._training_data(rows) if first else _rows.like_dense(learner._checked(rows))
         if in_files and sparse.issparse(rows):
             raise TypeError("constraints in files need dense data, got a sparse matrix")
         rows = Stacked([rows]) if in_files else rows

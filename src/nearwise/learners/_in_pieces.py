@@ -17,7 +17,7 @@ from sklearn.utils.random import sample_without_replacement
 from nearwise._common.digest import digest
 from nearwise._common.types import Array, Codes, Index
 from nearwise.distributed import Vectors
-from nearwise.distributed.vectors import NotFiniteError, refuse_not_finite
+from nearwise.distributed.vectors import NotFiniteError, is_dask, refuse_not_finite
 from nearwise.learners._rows import row_numbers, rows_of
 from nearwise.learners.coordinate_metrics import DiagonalMetric
 from nearwise.learners.metric import coordinates
@@ -80,6 +80,20 @@ class SpaceInPieces:
 def limit() -> int:
     """How many numbers of rows are taken here at most."""
     return _TAKEN
+
+
+def are_few(vectors: Vectors) -> bool:
+    """Whether all rows may be taken."""
+    return vectors.shape[0] * vectors.shape[1] <= _TAKEN
+
+
+def taken(X: Any, y: Any, sample_ids: Any, sample_weight: Any, vectors: Vectors) -> tuple[Any, Any, Any, Any]:
+    """Data in pieces with labels, ids and weights, all in memory; a Dask dataframe keeps its names."""
+    rows: Any = rows_of(vectors, np.arange(len(vectors)))
+    if hasattr(X, "columns"):
+        rows = type(X._meta)(rows, columns=X.columns)
+    y, sample_weight = (of.compute() if is_dask(of) else of for of in (y, sample_weight))
+    return rows, y, vectors.ids if sample_ids is None else sample_ids, sample_weight
 
 
 def few_rows(vectors: Vectors, constraints: Constraints) -> tuple[Vectors | Array, Index | None]:

@@ -6,7 +6,9 @@ import math
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
+from nearwise._common.memory import foresee
 from nearwise._common.types import Array, Index
 from nearwise.distributed import Vectors
 from nearwise.distributed.vectors import finite_rows, is_dask
@@ -15,6 +17,7 @@ from nearwise.linalg.magnitudes import largest_entry
 # The square of a distance lies between the least and the largest normal number, 2e-308 and 1.8e308.
 _LARGEST = 5e153
 _LEAST = 1e-153
+_FEW_NUMBERS = 1 << 22  # in sparse data, zeros included, up to which they are made dense: 32 MB
 
 
 def refuse(X: Any, learner: object) -> None:
@@ -83,6 +86,23 @@ def rows_of(features: Any, rows: Index) -> Array:
     taken = finite_rows(features, rows)
     refuse_extreme(taken)
     return taken
+
+
+def dense(X: Any) -> Array:
+    """Rows as an array, with an error where it does not fit into memory."""
+    if not sparse.issparse(X):
+        return np.asarray(X)
+    n, d = X.shape
+    foresee(8 * n * d, f"{n:,} sparse rows of {d:,} features as a dense array")
+    return np.asarray(X.toarray())
+
+
+def like_dense(X: Any) -> Any:
+    """Sparse rows as an array where they are few, so that they teach the same to the last bit.
+
+    Products of sparse rows round otherwise, which decides between neighbours at the same distance.
+    """
+    return dense(X) if sparse.issparse(X) and X.shape[0] * X.shape[1] <= _FEW_NUMBERS else X
 
 
 def row_numbers(pairs: Any, n_objects: int) -> Index:

@@ -9,19 +9,19 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 
 from nearwise._common.checks import one_of
 from nearwise._common.types import Array, Index
 from nearwise.distributed import vectors_of
-from nearwise.learners import _side, metric_learner
+from nearwise.learners import _in_pieces, _side, metric_learner
 from nearwise.learners._checkpoint import open_checkpoint
 from nearwise.learners._discriminants import Scores, discriminants
 from nearwise.learners._fits import Fit, Interrupted, Learned, Step, best_of, prepared
 from nearwise.learners._grading import first_as_good
 from nearwise.learners._progress import progress, whole, with_callbacks
+from nearwise.learners._rows import dense
 from nearwise.learners.base import Learner
 from nearwise.learners.coordinate_metrics import JoinedMetric
 from nearwise.learners.metric import Metric, euclidean, symmetric_root
@@ -45,9 +45,10 @@ class AutoLearner(Learner):
     it has without its own label; the scale of the kernel and the ridge are chosen by leaving objects out. In
     each kind, M is the matrix nearest to the identity that respects the side information, JKDD12 section 3.
 
-    Kernels take part where there are labels of 2 to 100 classes, 20 labelled rows or more, and dense data of
-    up to 256 features in memory, and constraints besides the labels, if any, are about distances. Elsewhere
-    the metric is the one of `MetricLearner`, and `choice_reason_` says why.
+    Kernels take part where there are labels of 2 to 100 classes, 20 labelled rows or more, and data of up to
+    256 features in memory, and constraints besides the labels, if any, are about distances. Up to 4 million
+    numbers of a Dask array or of files are taken into memory. Elsewhere the metric is the one of
+    `MetricLearner`, and `choice_reason_` says why.
 
     Parameters
     ----------
@@ -125,20 +126,31 @@ class AutoLearner(Learner):
         y, constraints, sample_ids, sample_weight : as for `MetricLearner`
         """
         wanted = one_of(self.kernel, "kernel", ("auto", LINEAR, KERNEL, SUM))
-        given = {"constraints": constraints, "sample_ids": sample_ids, "sample_weight": sample_weight}
-        in_memory = isinstance(X, np.memmap) or vectors_of(X) is None
-        reason = "" if in_memory else "the data are not in memory"
-        if _side.are_in_files(constraints):
+        given: dict[str, Any] = {
+            "constraints": constraints,
+            "sample_ids": sample_ids,
+            "sample_weight": sample_weight,
+        }
+        vectors = None if isinstance(X, np.memmap) else vectors_of(X)
+        in_files = _side.are_in_files(constraints)
+        if wanted != LINEAR and vectors is not None and not in_files and _in_pieces.are_few(vectors):
+            taken = _in_pieces.taken(X, y, sample_ids, sample_weight, vectors)
+            X, y, given["sample_ids"], given["sample_weight"] = taken
+            vectors = None
+        reason = "" if vectors is None else "the data are not in memory"
+        if in_files:
             reason = "the constraints are in files"
         if wanted == LINEAR:
             return self._fit_linear(X, y, reason, given)
         if not reason:
             data = self._training_data(X)
-            side = _side.read(data.shape[0], y, constraints, sample_ids, sample_weight=sample_weight)
+            side = _side.read(data.shape[0], y, **given)
             reason = self._obstacle(data, side)
         if reason and wanted != "auto":
             raise ValueError(f"kernel={wanted!r} cannot be learned: {reason}")
-        return self._fit_linear(X, y, reason, given) if reason else self._fit_contest(data, y, side, wanted)
+        if reason:
+            return self._fit_linear(X, y, reason, given)
+        return self._fit_contest(dense(data), y, side, wanted)
 
     def _fit_linear(self, X: Any, y: Any, reason: str, given: dict[str, Any]) -> Self:
         """What `MetricLearner` learns."""
@@ -193,8 +205,8 @@ class AutoLearner(Learner):
         if side.codes is None or self.pairs == "none":
             return "there are no labels to learn scores from"
         most = metric_learner.FULL_FEATURES
-        if sparse.issparse(X) or X.shape[1] > most:
-            return f"the data are sparse, or have more than {most} features"
+        if X.shape[1] > most:
+            return f"the data have more than {most} features"
         labelled = side.codes[side.codes >= 0]
         if len(labelled) < _FEWEST_OBJECTS or len(np.unique(labelled)) > MOST_CLASSES:
             return f"scores need {_FEWEST_OBJECTS} labelled rows and at most {MOST_CLASSES} classes"

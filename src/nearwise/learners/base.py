@@ -308,7 +308,7 @@ class Learner(
         )
         if not self._is_precomputed:  # inner products are squares already
             _rows.refuse_extreme(X, tiny=True)
-        return X
+        return _rows.like_dense(X)
 
     def _fitted_metric(self) -> Any:
         check_is_fitted(self)

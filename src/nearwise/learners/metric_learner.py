@@ -18,9 +18,9 @@ from nearwise._common.types import Array, Codes, Index
 from nearwise._common.warning import warn
 from nearwise.distributed import Vectors, vectors_of
 from nearwise.distributed.vectors import Stacked, is_dask
-from nearwise.learners import _bases, _side
+from nearwise.learners import _bases, _in_pieces, _side
 from nearwise.learners._progress import whole, with_callbacks
-from nearwise.learners._rows import refuse_too_few
+from nearwise.learners._rows import dense, refuse_too_few
 from nearwise.learners._space import Outside
 from nearwise.learners._structure import (
     Structure,
@@ -66,7 +66,7 @@ class MetricLearner(LinearLearner):
         divergences, where a penalty has a unit, it is meant for constraints of size 1.
     rank : int, default=None
         Learn M = I + U (L - I) U^T in a subspace of this dimension only, in O(d rank) memory (JKDD12 3.6).
-        By default all of M is learned for dense data of up to 256 features, and 100 dimensions otherwise.
+        By default all of M is learned for data of up to 256 features, and 100 dimensions otherwise.
     basis : "auto", "svd", "kmeans", "class_means", "class_clusters", "neighbors" or (d, k) array,
         default="auto"
         The subspace: leading singular vectors of the data, the means of clusters, of classes, or of clusters
@@ -209,6 +209,9 @@ class MetricLearner(LinearLearner):
         in_files = _side.are_in_files(constraints)
         mapped = isinstance(X, np.memmap) and not in_files and self._belongs_in_memory(X)
         vectors = None if mapped else vectors_of(X)
+        if vectors is not None and not in_files and self._is_wide(vectors) and _in_pieces.are_few(vectors):
+            given = X, y, sample_ids, sample_weight
+            (X, y, sample_ids, sample_weight), vectors = _in_pieces.taken(*given, vectors), None
         if vectors is not None:
             refuse_too_few(vectors)
             _check_feature_names(self, getattr(X, "_meta", None), reset=True)  # of a Dask dataframe
@@ -224,6 +227,7 @@ class MetricLearner(LinearLearner):
             return self._fit_structure(X, y, side)
         if self._is_in_subspace(X):
             return self._fit_in_subspace(X, y, side)
+        X = dense(X)
         prior = self.prior_matrix(X)
         if prior is None:
             factor = self._learn(X, y, X, side, None)
@@ -379,9 +383,13 @@ class MetricLearner(LinearLearner):
         return needs_all or X.ndim != 2 or self._is_in_subspace(X) or X.size <= MAPPED_NUMBERS
 
     def _is_in_subspace(self, X: Any) -> bool:
-        """Whether one is named, or M is learned in one by default: of sparse data, and of many features."""
-        named = self.rank is not None or self._basis_kind != "auto"
-        return named or sparse.issparse(X) or (X.shape[1] > FULL_FEATURES and self._starts_from_identity)
+        """Whether one is named, or M is learned in one by default: of many features, however kept."""
+        return self.rank is not None or self._basis_kind != "auto" or self._is_wide(X)
+
+    def _is_wide(self, X: Any) -> bool:
+        """Whether nothing is named, and M is learned in a subspace because there are many features."""
+        named = self.rank is not None or self._basis_kind != "auto" or self.structure is not None
+        return not named and X.shape[1] > FULL_FEATURES and self._starts_from_identity
 
     def prior_matrix(self, X: Array) -> Array | None:
         """The matrix that `prior` means for these rows, None for the identity."""

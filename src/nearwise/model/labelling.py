@@ -1,8 +1,10 @@
 """What labels mean, the same for every learner, for `constraints.from_labels` and for the command line.
 
-A label is a class, of any type. None, NaN (also pandas.NA and NaT) and -1 mean that a row has none, as in
-scikit-learn's semi-supervised learning. There is one exception: where y holds -1 and +1 and nothing else,
-these are two classes, as many data sets have them, and a note says so.
+A label is a class, of any type. None, NaN (also pandas.NA and NaT) mean that a row has none, and so do -1, as
+in scikit-learn's semi-supervised learning, and the texts that mean a missing value in files ("", "NA", "NaN",
+"null", "none", "?" and the like, in capitals or not), as NumPy makes "nan" of a NaN among texts. Since -1 and
+these texts may be meant as classes, a note says how many rows they leave out. There is one exception: where y
+holds -1 and +1 and nothing else, these are two classes, as many data sets have them, and a note says so.
 
 Measurements are not classes. Numbers are refused as labels where hardly any occurs twice, or where they have
 fractions and more than a few values; whole numbers in floats (1.0, 2.0) are classes like others.
@@ -18,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nearwise._common.reading import regular_array
+from nearwise._common.reading import MISSING, regular_array
 from nearwise._common.types import Codes, Mask
 from nearwise._common.warning import warn
 
@@ -110,13 +112,19 @@ def read(
     """
     codes, classes = _coded(y)
     notes: tuple[str, ...] = ()
-    minus = next((k for k, label in enumerate(classes) if _is(label, -1)), None)
-    if minus is not None and _are_signs(classes):
-        both = " and ".join(map(repr, classes))
+    signs = _are_signs(classes)
+    if signs:
+        both = " and ".join(repr(label) for label in classes if not means_missing(label))
         notes += (f"{name} holds {both} only: taken for two classes, though else -1 means no label",)
-    elif minus is not None:
-        codes = np.where(codes == minus, UNLABELLED, codes - (codes > minus))
-        del classes[minus]
+    none = [k for k, label in enumerate(classes) if means_missing(label) or (_is(label, -1) and not signs)]
+    if none:
+        kept = np.setdiff1d(np.arange(len(classes)), none)
+        place = np.full(len(classes) + 1, UNLABELLED)
+        place[kept] = np.arange(len(kept))
+        if len(kept):
+            count = int(np.isin(codes, none).sum())
+            notes += (_left_out(name, count, len(codes), [classes[k] for k in none]),)
+        codes, classes = place[codes], [classes[k] for k in kept]
     doubt, refused = _doubt(codes, [number(label) for label in classes], complete)
     if refused:
         raise ValueError(f"{name} holds {doubt}: measurements are not labels of classes; {advice}")
@@ -140,6 +148,15 @@ def _doubt(codes: Codes, numbers: list[float | None], complete: bool) -> tuple[s
     if int((counts == 1).sum()) > _ALONE * n:
         return f"{said}, most of them once", True
     return (said, False) if k > _FEW and k * _RARE > n else ("", False)
+
+
+def _left_out(name: str, count: int, n: int, labels: Sequence[Any]) -> str:
+    """How many rows have no label because of such labels, and how to keep them."""
+    said, verb = " and ".join(map(repr, labels)), "means" if len(labels) == 1 else "mean"
+    rows = f"{count} of {n} rows {'is' if count == 1 else 'are'} left out"
+    silent = "None, NaN and, in a file, an empty cell leave rows out without this note"
+    advice = f"to keep them as a class, give it another name; {silent}"
+    return f"{name}: {rows}, because {said} {verb} that a row has no label; {advice}"
 
 
 def _coded(y: ArrayLike) -> tuple[Codes, list[Any]]:
@@ -168,7 +185,7 @@ def coded_objects(labels: Sequence[Any] | NDArray[np.object_]) -> tuple[Codes, l
     classes: dict[Any, int] = {}
     codes = np.full(len(labels), UNLABELLED, np.int64)
     for row, label in enumerate(labels):
-        if has_label(label):
+        if is_there(label):
             codes[row] = classes.setdefault(label, len(classes))
     return codes, list(classes)
 
@@ -180,6 +197,7 @@ def in_stream(labels: list[Any]) -> list[Any]:
     number with a fraction is refused.
     """
     found = [label if has_label(label) and not _is(label, -1) else None for label in labels]
+    none = [label for label, kept in zip(labels, found, strict=True) if kept is None and is_there(label)]
     for row, label in enumerate(found):
         value = as_number(label)
         if value is not None and not value.is_integer():
@@ -187,6 +205,8 @@ def in_stream(labels: list[Any]) -> list[Any]:
     if _are_signs(labels):
         text = "y holds -1 and 1 only, and in a stream -1 means no label; give two classes other names"
         warn(text)
+    elif none and any(label is not None for label in found):
+        warn(_left_out("y", len(none), len(labels), [*dict.fromkeys(none)]))
     return found
 
 
@@ -198,7 +218,18 @@ def cleaned(labels: Iterable[Any]) -> list[Any]:
 
 
 def has_label(label: Any) -> bool:
-    """Whether a label is there: not None, NaN, NaT or pandas.NA."""
+    """Whether a label is there, and no text that says that it is missing."""
+    return is_there(label) and not means_missing(label)
+
+
+def means_missing(label: Any) -> bool:
+    """Whether a label is a text that means a missing value."""
+    text = _text_of(label)
+    return text is not None and text.strip().casefold() in MISSING
+
+
+def is_there(label: Any) -> bool:
+    """Whether a label is not None, NaN, NaT or pandas.NA."""
     try:
         return label is not None and not bool(label != label)
     except TypeError:  # pandas.NA has no truth value
@@ -214,6 +245,14 @@ def _are_signs(labels: list[Any]) -> bool:
 
 def _is(label: Any, value: int) -> bool:
     """Whether a label is that number, or its text."""
-    if isinstance(label, str):
-        return label.removeprefix("+").removesuffix(".0") == str(value)
+    text = _text_of(label)
+    if text is not None:
+        return text.strip().removeprefix("+").removesuffix(".0") == str(value)
     return as_number(label) == value
+
+
+def _text_of(label: Any) -> str | None:
+    """The text that a label is, or None."""
+    if isinstance(label, bytes):
+        return label.decode("utf-8", "replace")
+    return label if isinstance(label, str) else None

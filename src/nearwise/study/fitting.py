@@ -338,7 +338,7 @@ def _training(codes: Index, rows: Index, constraints: Constraints) -> tuple[Inde
     """The rows of the fit, also those that only constraints speak of, and their labels, as texts or None."""
     named = np.unique(np.concatenate([rows, *(block.object_ids.ravel() for block in constraints.blocks)]))
     labels = codes[named].astype(str).astype(object)  # texts, so that class numbers are no measurements
-    labels[~np.isin(named, rows)] = None
+    labels[~np.isin(named, rows) | (codes[named] < 0)] = None
     return named, labels
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -222,7 +222,7 @@ def from_arrays(
         source=source,
         X=rows,
         names=tuple(f"x{k}" for k in range(d)) if columns is None else tuple(map(str, columns)),
-        labels=None if labels is None else tables.as_texts(labelling.cleaned(labels)),
+        labels=None if labels is None else _texts_of(labels),
         ids=None if given is None else given.astype(str),
         scalars=True,
         named=columns is not None,
@@ -233,6 +233,10 @@ def from_arrays(
         resolved = Constraints(constraints.resolve(n, given))
         sides = (Side(resolved, np.arange(len(resolved)), "the constraints", "row"),)
     return known_of(table, sides)
+
+
+def _texts_of(labels: Iterable[Any]) -> NDArray[np.object_]:
+    return tables.as_texts(label if labelling.is_there(label) else None for label in labels)
 
 
 def known_of(table: Table, sides: tuple[Side, ...] = ()) -> Known:

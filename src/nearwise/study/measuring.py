@@ -62,13 +62,13 @@ def measure(
     measured, seen, about = _unseen(fitted, known, unseen_only)
     rows, constraints, text, few = _given(known, measured)
     codes, n = known.codes, len(known.table.X)
-    X, among = known.table.X, None
+    X, among, notes = known.table.X, None, tuple[str, ...]()
     if train is not None:
         if known.table.labels is None or train.labels is None:
             raise Refused(f"{train.source}: neighbours are searched among labelled rows")
         X = np.concatenate([known.table.X, train.X])
         labels = np.concatenate([known.table.labels, train.labels])
-        codes, _, _ = class_codes(labels, known.table.source)
+        codes, _, notes = class_codes(labels, f"{known.table.source} and {train.source}")
         among = n + np.flatnonzero(codes[n:] >= 0)
         if len(among) < 2:
             raise Refused(f"{train.source}: two rows with a label or more are needed")
@@ -81,7 +81,7 @@ def measure(
     if codes is not None and len(rows):
         figures += evaluation.from_labels(before, after, codes, rows, among, seed)
     figures += evaluation.from_constraints(before, after, constraints, n, seed)
-    said = (*known.notices, about, few, start_note(fitted.learner))
+    said = (*known.notices, *(() if known.notes else notes), about, few, start_note(fitted.learner))
     notices = tuple(notice for notice in said if notice)
     return Measurement(text, tuple(figures), seen, notices, "" if unseen_only else about)
 

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise._common.digest import SHORT, digest
+from nearwise._common.reading import MISSING
 from nearwise._common.types import Array, Index
 
 LONGEST_ID = 1000
-MISSING = frozenset(("", "?", "na", "n/a", "nan", "null", "none", "<na>", "#n/a"))
 
 
 class TableError(ValueError):

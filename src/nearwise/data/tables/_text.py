@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from nearwise._common.reading import MISSING
 from nearwise.data.tables._table import (
-    MISSING,
     Loaded,
     Raw,
     Table,
