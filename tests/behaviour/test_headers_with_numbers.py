@@ -9,7 +9,7 @@ import pytest
 
 import nearwise as nw
 from crossing import crossed
-from nearwise import cli
+from nearwise import cli, study
 from nearwise.tables import TableError
 
 WORDS = ["rose", "tulip", "fern", "moss", "oak", "elm", "ash", "yew", "fir", "pine", "birch", "lily", "daisy"]
@@ -56,9 +56,9 @@ def test_a_header_with_years_is_no_row_to_learn(
     assert "--header" in message
     assert not Path("data.safetensors").exists()
     assert cli.main([*command, "--header", "yes"]) == cli.DONE
-    fitted = nw.study.load("data.safetensors")
-    assert fitted.columns == ("2019", "2020")
-    assert fitted.memory.study["rows"] == 40
+    learned = study.describe(study.load("data.safetensors"))
+    assert learned["columns"] == ["2019", "2020"]
+    assert learned["study"]["rows"] == 40
 
 
 @crossed(
