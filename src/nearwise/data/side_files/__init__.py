@@ -11,7 +11,7 @@ import numpy as np
 
 from nearwise._common.types import Array, Index, Mask
 from nearwise.data.side_files._answers import CONFLICTS, Annotator, Answers, equal_rows, questions_of, settle
-from nearwise.data.side_files._file import AS_IS, File, Objects, Reading, Side, each, open_side
+from nearwise.data.side_files._file import AS_IS, File, Objects, Reading, Side, each, open_side, whole
 from nearwise.data.side_files._many import read_many_pairs
 from nearwise.data.side_files._roles import DISTANCES, PAIRS, ROLES, TRIPLETS, answer, is_squared, turns
 from nearwise.data.tables import TableError
@@ -36,6 +36,7 @@ __all__ = [
     "read_many_pairs",
     "read_pairs",
     "read_triplets",
+    "whole",
 ]
 
 
