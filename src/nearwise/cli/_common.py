@@ -89,6 +89,11 @@ def add_columns(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="use these columns alone (again for more; default: all, or those of the MODEL)",
     )
+    columns.add_argument(
+        "--header",
+        choices=("yes", "no"),
+        help="whether the first line of text files holds the names of the columns (default: found out)",
+    )
     marks = parser.add_argument_group("numbers in text files (default: found out from all that are read)")
     marks.add_argument("--decimal", choices=("point", "comma", ".", ","), help="the decimal mark")
     marks.add_argument(
@@ -143,7 +148,8 @@ def preparation(arguments: argparse.Namespace) -> dict[str, Any]:
 def columns(arguments: argparse.Namespace) -> dict[str, Any]:
     """What the options of `add_columns` say, as parameters of `tables.read`."""
     names = ("drop", "features", "decimal", "thousands")
-    return {"ids": arguments.id, **{name: getattr(arguments, name) for name in names}}
+    header = None if arguments.header is None else arguments.header == "yes"
+    return {"ids": arguments.id, "header": header, **{name: getattr(arguments, name) for name in names}}
 
 
 def settings(arguments: argparse.Namespace) -> dict[str, Any]:

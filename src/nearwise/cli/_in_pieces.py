@@ -105,7 +105,7 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.workers is not None and arguments.dask is not None:
         raise BadInput("--workers makes a cluster and --dask names one: give one of them")
     options = ["structure", "group", "kernel", "report", "suspects", "held_out", "drop", "decimal"]
-    options += ["thousands", "show", "image", "color_by", "category", "convert"]
+    options += ["thousands", "header", "show", "image", "color_by", "category", "convert"]
     given = [option for option in options if getattr(arguments, option)]
     given += [option for option in ("missing", "categorical") if getattr(arguments, option) != "refuse"]
     if arguments.rank is not None and arguments.method != "fixed-rank":

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nearwise.cli._common import STANDARD, BadInput, refusing_bad_input
+from nearwise.cli._common import STANDARD, BadInput, columns, refusing_bad_input
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,7 +51,8 @@ def read(arguments: argparse.Namespace, source: str | None = None) -> Beside | N
     from nearwise.data import beside
 
     with refusing_bad_input():
-        found = beside.read(source, arguments.show, arguments.image, color_by)
+        header = columns(arguments)["header"]
+        found = beside.read(source, arguments.show, arguments.image, color_by, header)
     _check_pictures(source, arguments.image, found)
     return found
 

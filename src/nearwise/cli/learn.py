@@ -302,7 +302,7 @@ def _next(arguments: argparse.Namespace, target: str) -> str:
     """The command that most people want now: the learned coordinates of the same data."""
     words = ["apply", target, arguments.data, "-o", f"{Path(target).stem}-coordinates.csv"]
     options = {"--id": [arguments.id], "--drop": [arguments.labels, *arguments.drop]}
-    options |= {"--features": arguments.features}
+    options |= {"--features": arguments.features, "--header": [arguments.header]}
     options |= {"--decimal": [arguments.decimal], "--thousands": [arguments.thousands]}
     for option, chosen in options.items():
         words += [word for name in chosen if name is not None for word in (option, name)]

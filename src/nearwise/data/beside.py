@@ -64,7 +64,11 @@ class Beside:
 
 
 def read(
-    source: str, show: Sequence[str] = (), image: str | None = None, color_by: str | None = None
+    source: str,
+    show: Sequence[str] = (),
+    image: str | None = None,
+    color_by: str | None = None,
+    header: bool | None = None,
 ) -> Beside:
     """Read those columns of a data file; columns are given as in `tables.read`.
 
@@ -74,10 +78,11 @@ def read(
     show : columns of texts; one text may be several names with commas between
     image : the column of the files of pictures, by their paths from the folder of the data file
     color_by : the column that colours a map
+    header : as in `open_file`
     """
     if source == "-":
         raise TableError("columns beside the features are read from a file, not from standard input")
-    file = open_file(source)
+    file = open_file(source, header=header)
     beside = find_columns(file, show)
     single = [None if name is None else find_columns(file, [name])[0] for name in (image, color_by)]
     wanted = list(dict.fromkeys([*beside, *(column for column in single if column is not None)]))

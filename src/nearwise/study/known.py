@@ -16,7 +16,7 @@ from nearwise._common.files import path_text
 from nearwise._common.reading import id_list
 from nearwise._common.types import Index
 from nearwise.data import tables
-from nearwise.data.side_files import CONFLICTS, READERS, Answers, Objects, Reading, Side
+from nearwise.data.side_files import CONFLICTS, READERS, Answers, Objects, Reading, Side, whole
 from nearwise.data.tables import CATEGORY, Table
 from nearwise.data.tables.numerals import Numerals, number
 from nearwise.model import labelling
@@ -259,15 +259,32 @@ def known_of(table: Table, sides: tuple[Side, ...] = ()) -> Known:
 def class_codes(labels: NDArray[np.object_], source: str) -> tuple[Index, tuple[str, ...], tuple[str, ...]]:
     """The class of every label as a number, -1 where there is none; the names of the classes; and notes.
 
-    Texts that are numbers count as numbers: measurements are refused as labels.
+    Texts that are numbers count as numbers: measurements are refused as labels, and "1" and "1.0", as pandas
+    writes it where another label is missing, are one class.
     """
+    matched, notes = _without_decimals(labels)
     try:
-        found = labelling.read(labels, number=_as_number, name="the column of labels", advice=_ADVICE)
+        found = labelling.read(matched, number=_as_number, name="the column of labels", advice=_ADVICE)
     except ValueError as error:
         raise Refused(f"{source}: {error}") from error
     order = np.argsort(np.array(found.classes, dtype=str))
     codes = np.append(np.argsort(order), labelling.UNLABELLED)[found.codes]
-    return codes, tuple(str(found.classes[k]) for k in order), tuple(f"{source}: {n}" for n in found.notes)
+    notes += found.notes
+    return codes, tuple(str(found.classes[k]) for k in order), tuple(f"{source}: {note}" for note in notes)
+
+
+def _without_decimals(labels: NDArray[np.object_]) -> tuple[NDArray[np.object_], tuple[str, ...]]:
+    """The labels, those that are one whole number written in several ways as that, and a note on them."""
+    written: dict[str, set[str]] = {}
+    for label in set(labels.tolist()):
+        if isinstance(label, str):
+            written.setdefault(whole(label), set()).add(label)
+    short = {label: name for name, forms in written.items() if len(forms) > 1 for label in forms}
+    if not short:
+        return labels, ()
+    example = next(label for label in labels if short.get(label, label) != label)
+    matched = np.array([short.get(label, label) for label in labels], dtype=object)
+    return matched, (f"labels are matched without their decimals, {example!r} as {short[example]!r}",)
 
 
 def _as_number(label: str) -> float | None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from nearwise._common.errors import Refused
 from nearwise._common.types import Index
 from nearwise.data.memory import Seen
-from nearwise.data.tables import Table
+from nearwise.data.tables import Table, some_of
 from nearwise.model.blocks import Constraints
 from nearwise.study import evaluation
 from nearwise.study.before_after import StartUnknownWarning, measures, start_note
@@ -62,13 +62,19 @@ def measure(
     measured, seen, about = _unseen(fitted, known, unseen_only)
     rows, constraints, text, few = _given(known, measured)
     codes, n = known.codes, len(known.table.X)
-    X, among, notes = known.table.X, None, tuple[str, ...]()
+    of_both: tuple[str, ...] = ()
+    X, among = known.table.X, None
     if train is not None:
         if known.table.labels is None or train.labels is None:
             raise Refused(f"{train.source}: neighbours are searched among labelled rows")
         X = np.concatenate([known.table.X, train.X])
         labels = np.concatenate([known.table.labels, train.labels])
-        codes, _, notes = class_codes(labels, f"{known.table.source} and {train.source}")
+        codes, classes, notes = class_codes(labels, f"{known.table.source} and {train.source}")
+        rows = rows[codes[rows] >= 0]
+        asked = codes[:n][(codes[:n] >= 0) & measured]
+        told = [note.partition(": ")[2] for note in known.notes]
+        of_both = tuple(note for note in notes if note.partition(": ")[2] not in told)
+        of_both += (_shared(classes, asked, codes[n:], known.table.source, train.source),)
         among = n + np.flatnonzero(codes[n:] >= 0)
         if len(among) < 2:
             raise Refused(f"{train.source}: two rows with a label or more are needed")
@@ -81,9 +87,21 @@ def measure(
     if codes is not None and len(rows):
         figures += evaluation.from_labels(before, after, codes, rows, among, seed)
     figures += evaluation.from_constraints(before, after, constraints, n, seed)
-    said = (*known.notices, *(() if known.notes else notes), about, few, start_note(fitted.learner))
+    said = (*known.notices, *of_both, about, few, start_note(fitted.learner))
     notices = tuple(notice for notice in said if notice)
     return Measurement(text, tuple(figures), seen, notices, "" if unseen_only else about)
+
+
+def _shared(classes: tuple[str, ...], asked: Index, among: Index, data: str, train: str) -> str:
+    """That no class, or not every class, is in both files, as a sentence; empty where every one is."""
+    here, there = set(asked.tolist()), set(among[among >= 0].tolist())
+    alone = [(data, sorted(here - there)), (train, sorted(there - here))]
+    named = [f"in {file} alone: {some_of([classes[k] for k in codes], 5)}" for file, codes in alone if codes]
+    if not named:
+        return ""
+    if here.isdisjoint(there):
+        return f"no class is in both files, so that no neighbour can be right; {'; '.join(named)}"
+    return f"not every class is in both files; {'; '.join(named)}"
 
 
 def _unseen(fitted: Fitted, known: Known, unseen_only: bool) -> tuple[NDArray[np.bool_], int | None, str]:

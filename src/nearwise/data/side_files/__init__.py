@@ -11,9 +11,9 @@ import numpy as np
 
 from nearwise._common.types import Array, Index, Mask
 from nearwise.data.side_files._answers import CONFLICTS, Annotator, Answers, equal_rows, questions_of, settle
-from nearwise.data.side_files._file import AS_IS, File, Objects, Reading, Side, each, open_side
+from nearwise.data.side_files._file import AS_IS, File, Objects, Reading, Side, each, open_side, whole
 from nearwise.data.side_files._many import read_many_pairs
-from nearwise.data.side_files._roles import DISTANCES, PAIRS, ROLES, TRIPLETS, answer, plain, turns
+from nearwise.data.side_files._roles import DISTANCES, PAIRS, ROLES, TRIPLETS, answer, is_squared, turns
 from nearwise.data.tables import TableError
 from nearwise.data.tables._table import shown
 from nearwise.data.tables.numerals import Numerals, is_numeral, number, wanted
@@ -36,6 +36,7 @@ __all__ = [
     "read_many_pairs",
     "read_pairs",
     "read_triplets",
+    "whole",
 ]
 
 
@@ -90,9 +91,9 @@ def read_triplets(source: str, objects: Objects, how: Reading = AS_IS) -> Side:
 def read_distances(source: str, objects: Objects, how: Reading = AS_IS) -> Side:
     """Two objects, their distance, and perhaps how it is meant: <=, >= or == (the default).
 
-    Distances are plain ones, not squared, unless the header calls them "squared_distance" or the user says
-    so. A distance of 0 cannot be reached by objects that differ: it is read as "at most the smallest other
-    one". Parameters as in `read_pairs`.
+    Distances are plain ones, not squared, unless their name says so ("squared_distance", "sq_dist") or the
+    user does. A distance of 0 cannot be reached by objects that differ: it is read as "at most the smallest
+    other one". Parameters as in `read_pairs`.
     """
     wish = wanted(how.decimal, how.thousands)
     file = open_side(source, DISTANCES, objects, how.roles, is_numeral)
@@ -103,8 +104,7 @@ def read_distances(source: str, objects: Objects, how: Reading = AS_IS) -> Side:
     pairs, weights = file.objects_and_weights()
     file.refuse_self_pairs(pairs, "first")
     numerals = file.numerals("distance", wish)
-    title = plain(file.titles.get("distance", ""))
-    squared = how.squared or title in ("squareddistance", "distancesquared")
+    squared = how.squared or is_squared(file.titles["distance"])
     cells = enumerate(file.cells["distance"])
     bounds = np.array([_squared_distance(file, row, cell, squared, numerals) for row, cell in cells])
     signs = np.full(len(pairs), SIGNS["=="])

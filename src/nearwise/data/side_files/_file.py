@@ -15,7 +15,15 @@ from numpy.typing import NDArray
 from nearwise._common.reading import A_WEIGHT, is_weight
 from nearwise._common.types import Array, Index, Mask
 from nearwise.data.side_files._answers import Answers
-from nearwise.data.side_files._roles import OBJECTS, Layout, asked_for, by_position, by_title, named_role
+from nearwise.data.side_files._roles import (
+    OBJECTS,
+    Layout,
+    asked_for,
+    by_position,
+    by_title,
+    named_role,
+    unknown_value,
+)
 from nearwise.data.tables import TableError, open_file
 from nearwise.data.tables._table import shown
 from nearwise.data.tables._text import TextFile
@@ -269,6 +277,10 @@ def open_side(
         if objects.ids is not None and not certain and isinstance(opened, TextFile):
             line = opened.first + 1
             notices.append(f"{opened.source}: line {line} is read as column names, not as ids")
+        if value := unknown_value(titles, layout, assigned, asked):
+            notices.append(
+                f"{opened.source}: no column is called {layout.value!r}; {value!r} is read as that"
+            )
         used = assigned.columns.values()
         if unused := [repr(title) for k, title in enumerate(titles) if title and k not in used]:
             notices.append(f"{opened.source}: not used: {', '.join(unused)}")

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from nearwise._common.errors import RowsError
 from nearwise.data.side_files._file import AS_IS, Objects, Reading, Side
-from nearwise.data.side_files._roles import PAIRS, Assigned, answer, asked_for, by_title, turns
+from nearwise.data.side_files._roles import PAIRS, Assigned, answer, asked_for, by_title, turns, unknown_value
 from nearwise.data.tables import TableError
 from nearwise.data.tables._table import shown
 from nearwise.distributed.files import files_of, opened_parquet
@@ -28,7 +28,8 @@ def read_many_pairs(source: str, objects: Objects, how: Reading = AS_IS) -> Side
         if any(path.suffix == ".npy" for path in paths):
             raise TableError(f"{source}: several .npy files of pairs cannot be read; Parquet files can")
         titles = opened_parquet(paths[0])[1]
-        roles = by_title(source, titles, PAIRS, asked_for(titles, how.roles))
+        asked = asked_for(titles, how.roles)
+        roles = by_title(source, titles, PAIRS, asked)
         table = open_pairs(paths, [titles[roles.columns[role]] for role in ("first", "second")])
         weights = titles[roles.columns["weight"]] if "weight" in roles.columns else None
         near, far = _sides(source, table, titles, roles, how)
@@ -45,6 +46,8 @@ def read_many_pairs(source: str, objects: Objects, how: Reading = AS_IS) -> Side
     used = {column for role, column in roles.columns.items() if role != "annotator"}
     unused = [repr(title) for k, title in enumerate(titles) if k not in used]
     notices = [f"{source}: not used: {', '.join(unused)}"] if unused else []
+    if value := unknown_value(titles, PAIRS, roles, asked):
+        notices.append(f"{source}: no column is called 'similar'; {value!r} is read as that")
     notices.append(f"{source}: among so many pairs, repetitions and answers that differ are not looked for")
     return Side(resolved, np.empty(0, np.int64), source, "row", tuple(notices))
 

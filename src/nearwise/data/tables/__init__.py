@@ -82,6 +82,7 @@ def read(
     least: int = 2,
     decimal: str | None = None,
     thousands: str | None = None,
+    header: bool | str | None = None,
     missing: str = REFUSE,
     categorical: str = REFUSE,
     convert: Sequence[str] = (),
@@ -111,6 +112,8 @@ def read(
     thousands : its mark between groups of three digits: ",", ".", " ", "'" (or "comma", "point", "space",
         "apostrophe"), or "" for none. By default both follow from the numbers of all features; where they do
         not say whether `4,161` is 4161 or 4.161, that is an error, and where thousands are grouped, a notice.
+    header : whether the first line of a text file holds the names of its columns, True ("yes") or False
+        ("no"). By default that is found out; where it is in doubt, that is an error.
     missing : "refuse" missing values, "impute" them by a step of the model (they are NaN in `Table.X`), or
         "drop" the rows that have one
     categorical : "refuse" columns of texts, "onehot" encode them by a step of the model, or "drop" them
@@ -120,7 +123,9 @@ def read(
     kinds : the kind of every column in a model, as in `Table.kinds`, by name: they are read as that, and
         `categorical`, `convert` and `categories` have no say
     """
-    file = open_file(path_text(source, "source"), wanted=wanted(decimal, thousands))
+    file = open_file(
+        path_text(source, "source"), header=_said_of_header(header), wanted=wanted(decimal, thousands)
+    )
     choice = select(file, labels, ids, ids_optional, ids_hint, drop, features, known)
     named = [file.columns[column] for column in find_columns(file, categories)]
     wishes = handling(missing, categorical, convert, named)
@@ -134,10 +139,11 @@ def read(
         raise
 
 
-def open_file(source: str, *, header: bool = True, wanted: Wanted = NO_WISHES) -> Opened:
+def open_file(source: str, *, header: bool | None = None, wanted: Wanted = NO_WISHES) -> Opened:
     """Open a file of any format, by its suffix or, on standard input, by its first bytes.
 
-    With `header=False`, no header is looked for in a text file; `wanted` says how its numbers are written.
+    `header` says whether the first line of a text file holds names, None that it is to be found out; `wanted`
+    says how its numbers are written.
     """
     if source.startswith(DATASET):
         return open_dataset(source, source.removeprefix(DATASET))
@@ -157,7 +163,14 @@ def open_file(source: str, *, header: bool = True, wanted: Wanted = NO_WISHES) -
         return open_arrays(name, data)
     if kind == "parquet":
         return open_parquet(name, data)
-    return open_text(name, data, look_for_header=header, wanted=wanted)
+    return open_text(name, data, header=header, wanted=wanted)
+
+
+def _said_of_header(header: bool | str | None) -> bool | None:
+    for said, meant in (("yes", True), ("no", False), (None, None)):
+        if header is meant or header == said:
+            return meant
+    raise TableError(f"header must be True or 'yes', False or 'no', or None, got {header!r}")
 
 
 def _bytes(source: str) -> bytes:

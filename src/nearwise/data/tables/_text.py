@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise._common.reading import MISSING
+from nearwise.data.tables._header import counts_rows, holds_names
 from nearwise.data.tables._table import (
     Loaded,
     Raw,
@@ -216,9 +217,12 @@ class TextFile:
 
 
 def open_text(
-    source: str, data: bytes, *, look_for_header: bool = True, wanted: Wanted = NO_WISHES
+    source: str, data: bytes, *, header: bool | None = None, wanted: Wanted = NO_WISHES
 ) -> TextFile:
-    """Find out how a text file is written; `wanted` is what the user says about its numbers."""
+    """Find out how a text file is written; `header` and `wanted` are what the user says about it.
+
+    `header` says whether the first line holds the names of the columns; None finds it out.
+    """
     text, notices = _decoded(source, data)
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n") if "\r" in text else text.split("\n")
     while lines and not lines[-1].strip():
@@ -229,18 +233,25 @@ def open_text(
     sample = list(islice(_records(source, lines, first, separator), SAMPLE))
     if not sample:
         raise TableError(f"{source} is empty: there are quotation marks and blanks alone")
-    is_header, notice = _is_header(source, sample) if look_for_header else (False, "")
-    header = sample[0] if is_header else None
+    where = f"{source}, line {sample[0].line}"
+    is_header, notice = header is True, ""
+    if header is None:
+        is_header, notice = holds_names(
+            where,
+            [record.cells for record in sample],
+            lambda: [record.cells for record in _records(source, lines, first, separator)],
+        )
+    names = sample[0] if is_header else None
     width = len(sample[0].cells)
-    cells = [cell.strip() for cell in header.cells] if header else [""] * width
+    cells = [cell.strip() for cell in names.cells] if names else [""] * width
     columns = tuple(cell or f"x{k}" for k, cell in enumerate(cells))
-    refuse_duplicate_names(f"{source}, line {sample[0].line}", columns)
+    refuse_duplicate_names(where, columns)
     notices += (notice,) if notice else ()
     features = tuple(range(width))
-    if header and width > 1 and not cells[0] and _counts(sample[1:], 0):
+    if names and width > 1 and not cells[0] and counts_rows(_column(sample[1:], 0)):
         features = features[1:]
         notices += (f"{source}: the first column has no name and counts the rows; it is not used",)
-    return TextFile(source, lines, first, separator, header, columns, features, notices, wanted)
+    return TextFile(source, lines, first, separator, names, columns, features, notices, wanted)
 
 
 def _decoded(source: str, data: bytes) -> tuple[str, tuple[str, ...]]:
@@ -333,35 +344,5 @@ def _refuse_width(file: TextFile, record: Record) -> NoReturn:
     raise TableError(f"{file.source}, line {record.line} has {fields}, {expected}{hint}")
 
 
-def _is_header(source: str, sample: list[Record]) -> tuple[bool, str]:
-    """Whether the first record holds names, and what the user should know about that decision."""
-    first = [cell.strip() for cell in sample[0].cells]
-    numeric = [is_numeral(cell) for cell in first]
-    words = [k for k, cell in enumerate(first) if not numeric[k] and cell.casefold() not in MISSING]
-    if len(words) and not any(numeric):
-        return True, ""
-    if len(sample) < 2:
-        return False, ""
-
-    def is_numeric_below(column: int) -> bool:
-        below = (r.cells[column] for r in sample[1:] if len(r.cells) == len(first))
-        return all(map(is_numeral, below))
-
-    counted = [cell for k, cell in enumerate(first) if numeric[k]]
-    whole = all(
-        re.fullmatch(r"[+-]?\d+", cell.strip())
-        for record in sample[1:]
-        for cell, counts in zip(record.cells, numeric, strict=False)
-        if counts
-    )
-    if any(map(is_numeric_below, words)) or (
-        counted == [str(k) for k in range(len(counted))] and len(counted) > (2 if whole else 1)
-    ):
-        return True, f"{source}: line {sample[0].line} is read as column names, though some are numbers"
-    return False, ""
-
-
-def _counts(sample: list[Record], column: int) -> bool:
-    """Whether a column counts the rows, from 0 or 1."""
-    found = [record.cells[column].strip() for record in sample if len(record.cells) > column]
-    return any(found == [str(k) for k in range(start, start + len(found))] for start in (0, 1))
+def _column(sample: list[Record], column: int) -> list[str]:
+    return [record.cells[column].strip() for record in sample if len(record.cells) > column]
