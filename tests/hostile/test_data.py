@@ -29,8 +29,6 @@ TOO_LARGE = r"X has an entry of size \S+, and squares of distances between such 
 TOO_SMALL = r"X has no entry above the size \S+, and squares of distances between such rows are too small"
 INFINITE = Refused("Input X contains infinity or a value too large for dtype")
 NO_NUMBER = Refused("could not convert string to float: .*'a'")
-# no matrix of fixed rank is zero: a descent towards zero goes on for ever
-TOO_FAR = Refused("row 0 of the feedback: a squared distance is too large for a floating-point number")
 
 CASES: dict[str, Case] = {
     "as they should be": Case(lambda: (ROWS, LABELS), Learned()),
@@ -83,14 +81,8 @@ CASES: dict[str, Case] = {
     "infinity": Case(lambda: (with_entry(np.inf), LABELS), INFINITE),
     "minus infinity": Case(lambda: (with_entry(-np.inf), LABELS), INFINITE),
     "1e-150": Case(lambda: (ROWS * 1e-150, LABELS), Learned()),
-    "1e150": Case(
-        lambda: (ROWS * 1e150, LABELS), Learned(), {"online LogDet": TOO_FAR, "online POLA": TOO_FAR}
-    ),
-    "1e-150 beside 1e150": Case(
-        lambda: (ROWS * [1e-150, 1.0, 1e150], LABELS),
-        Learned(),
-        {"online LogDet": TOO_FAR, "online POLA": TOO_FAR},
-    ),
+    "1e150": Case(lambda: (ROWS * 1e150, LABELS), Learned()),
+    "1e-150 beside 1e150": Case(lambda: (ROWS * [1e-150, 1.0, 1e150], LABELS), Learned()),
     "1e200": Case(lambda: (ROWS * 1e200, LABELS), Refused(TOO_LARGE)),
     "the largest number": Case(lambda: (with_entry(1.7e308), LABELS), Refused(TOO_LARGE)),
     "1e-200": Case(lambda: (ROWS * 1e-200, LABELS), Refused(TOO_SMALL)),

@@ -190,7 +190,7 @@ def test_constraints_that_do_not_fit_the_data_are_named(learner: str, case: str)
         if case == "a tiny bound" or learner == "online POLA":  # an update goes there in one finite step
             assert np.isfinite(GIVES_WAY[learner]().fit(ROWS, constraints=side).distances(ROWS)).all()
             return
-        text = "row 0 of the feedback: a squared distance is too large for a floating-point number"
+        text = "row 0 of the feedback: a squared distance, or its ratio to its bound, is too large"
     with pytest.raises(ValueError) as refusal:  # noqa: PT011
         GIVES_WAY[learner]().fit(ROWS, constraints=side)
     assert str(refusal.value).startswith(text)

@@ -46,23 +46,29 @@ def test_a_weak_penalty_returns_the_distances_of_the_input_kernel(kernel: str, b
     np.testing.assert_allclose(found, np.maximum(expected, 0.0), atol=1e-9)
 
 
-def test_the_next_object_is_drawn_by_its_distance_to_the_span_of_those_before() -> None:
+def test_the_next_object_is_drawn_by_its_distance_to_the_affine_span_of_those_before() -> None:
     objects = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 1.0], [2.0, 2.0]])
     K = rbf_kernel(objects, gamma=0.1)
+    middle = int(np.argmin(np.diag(K) - 2.0 * K.mean(axis=0)))  # the first one
+    D = 2.0 - 2.0 * K
     expected = np.zeros((4, 4))
-    for first in range(4):  # all are of length one, and the first is drawn uniformly
-        left = 1.0 - K[first] ** 2
-        expected[first] = left / left.sum() / 4
-    counts = np.zeros((4, 4))
-    draws = 1000
+    for second in set(range(4)) - {middle}:
+        height = [
+            D[middle, k] - (D[middle, second] + D[middle, k] - D[second, k]) ** 2 / 4 / D[middle, second]
+            for k in range(4)
+        ]  # of k above the line through the two, squared
+        chance = D[middle, second] / D[middle].sum()
+        expected[second] += chance * np.maximum(height, 0.0) / np.sum(np.maximum(height, 0.0))
+    missing, draws = np.zeros(4), 1000
     for seed in range(draws):
-        basis = kernel_basis(InputKernel("precomputed"), K, "leverage", 2, np.random.RandomState(seed))
-        counts[tuple(basis.points)] += 1  # in order
+        basis = kernel_basis(InputKernel("precomputed"), K, "leverage", 3, np.random.RandomState(seed))
+        assert middle in basis.points
+        missing[list(set(range(4)) - set(basis.points.tolist()))] += 1
     both = expected + expected.T
-    for i in range(4):
-        for j in range(i + 1, 4):
-            p = both[i, j]
-            assert abs(counts[i, j] / draws - p) < 5 * math.sqrt(p * (1 - p) / draws)
+    for k in set(range(4)) - {middle}:
+        i, j = sorted(set(range(4)) - {middle, k})
+        p = both[i, j]
+        assert abs(missing[k] / draws - p) < 5 * math.sqrt(p * (1 - p) / draws)
 
 
 def test_objects_of_a_basis_are_never_drawn_twice_and_end_where_all_are_spanned() -> None:
@@ -86,7 +92,8 @@ def test_principal_directions_are_those_of_the_span(seed: int) -> None:
     found = kernel_basis(RBF, X, "principal", 7, np.random.RandomState(seed))
     span = kernel_basis(RBF, X, "leverage", 21, np.random.RandomState(seed))
     np.testing.assert_array_equal(found.points, span.points)
-    centred = span.features - span.features.mean(axis=0)
+    differences = span.features[:, :20]  # what 21 points have in common comes last
+    centred = differences - differences.mean(axis=0)
     values = np.linalg.svd(centred, compute_uv=False)
     own = found.features - found.features.mean(axis=0)
     np.testing.assert_allclose(np.linalg.svd(own, compute_uv=False), values[:7], rtol=1e-8)

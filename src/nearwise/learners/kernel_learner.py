@@ -82,9 +82,10 @@ class KernelLearner(Learner):
     start_metric_ : the `KernelMetric` that the fit started from, that of the input kernel
     gamma_, gamma_scores_ : the gamma of the kernel, None where it has none; pairs (gamma, score on what was
         held out) of those that were tried
-    rank_ : dimensions of the basis. Eigenvalues of the kernel matrix below 1e-8 of the largest count as
-        zero, and so do those that are smaller than twice the most negative one; a negative one beyond 1e-6
-        of the largest is refused.
+    rank_ : dimensions of the basis. Eigenvalues of the kernel matrix, less the mean of the objects in the
+        space of the kernel, below 1e-8 of the largest count as zero, and so do those that are smaller than
+        twice the most negative one; a negative one of the kernel matrix itself, beyond 1e-6 of its largest,
+        is refused.
     n_features_in_, feature_names_in_, result_, status_, n_iter_, penalty_, penalty_scores_, kept_prior_,
     n_constraints_used_, n_constraints_dropped_ : as for `MetricLearner`
 
@@ -345,7 +346,7 @@ class KernelLearner(Learner):
         if share > _HIDDEN:
             cause = "kernel values are large beside them, and 1e-8 of the largest counts as rounding"
             told = f"{share:.0%} of the squared distances between objects cannot be learned: {cause}"
-            warn(f"{type(self).__name__}: {told}; centre X, or the kernel matrix")
+            warn(f"{type(self).__name__}: {told}; centre X before the kernel is computed")
 
     def _alpha(self) -> float:
         alpha = not_negative(self.alpha, "alpha")

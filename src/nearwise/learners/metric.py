@@ -25,7 +25,7 @@ from nearwise._common.types import Array, Index
 from nearwise.learners.input_kernels import InputKernel, in_parts, paired_products
 from nearwise.model.drawing import all_squared_distances, squared_distances
 
-# squared length, relative to the largest, of what is left of an object that others span; the next is for a
+# squared length, relative to the spread, of what is left of an object that others span; the next is for a
 # kernel that was computed in single precision
 _DEPENDENT = (1e-10, 1e-8, 1e-6)
 
@@ -178,7 +178,7 @@ class KernelMetric(StoredByRows):
 
     def features(self, X: Any) -> Array:
         """phi'(x), one row per object."""
-        return self.kernel.gram(X, self.points) @ self.weights
+        return self.kernel.features(X, self.points, self.weights)
 
     def transform(self, X: Any) -> Array:
         """B^T phi'(x): coordinates whose inner products are the learned kernel on the span of the basis."""
@@ -270,20 +270,29 @@ class ObjectSpan(StoredByRows):
         """The span of the objects of a positive semidefinite kernel matrix."""
         diagonal = np.diag(K).copy()
         largest = float(diagonal.max(initial=0.0))
-        for tolerance in _DEPENDENT:
-            L, order, rank, _ = lapack.dpstrf(K, tol=tolerance * largest, lower=1)
+        # of what differs between objects, where they share more than that; never less than rounding
+        spread = max(float(diagonal.mean() - K.mean()), len(K) * np.finfo(np.float64).eps * largest)
+        for least in (*(tolerance * spread for tolerance in _DEPENDENT), _DEPENDENT[-1] * largest):
+            least = max(least, len(K) * np.finfo(np.float64).eps * largest)
+            L, order, rank, _ = lapack.dpstrf(K, tol=least, lower=1)
             L = np.tril(L)[:, :rank]
             left = diagonal[order - 1] - np.einsum("ij,ij->i", L, L)
-            if left.min(initial=0.0) >= -tolerance * largest:
+            if left.min(initial=0.0) >= -least:
                 return cls((order - 1)[:rank].astype(np.int64), L[:rank], diagonal)
-        raise ValueError(
-            "the kernel must be positive semidefinite, but what its matrix leaves of object "
-            f"{order[np.argmin(left)] - 1} outside the span of others has the squared length {left.min():.3g}"
-        )
+        raise indefinite(np.linalg.eigvalsh(K), "its matrix")
 
     def coordinates(self, X: Array) -> Array:
         """Of the projections of objects, given by rows of kernel values with the training objects."""
         return np.asarray(solve_triangular(self.root, X[:, self.columns].T, lower=True).T)
+
+
+def indefinite(values: NDArray[Any], matrix: str) -> ValueError:
+    """The refusal of a kernel by the eigenvalues, in rising order, of a matrix of its values."""
+    return ValueError(
+        f"the kernel must be positive semidefinite, but {matrix} has the eigenvalue {values[0]:.6g} "
+        f"(the largest is {values[-1]:.6g}); add {-values[0]:.6g} to its diagonal, set its negative "
+        "eigenvalues to zero, or choose another kernel"
+    )
 
 
 def coordinates(rows: Any, metric: Any, whole: bool) -> NDArray[Any]:

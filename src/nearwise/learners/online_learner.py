@@ -27,6 +27,7 @@ from nearwise.online.feedback import Pieces
 from nearwise.online.streams import UPDATES, State, Stream, Update
 
 _SETTLING = 100.0  # pieces of feedback after which the learning rate falls
+_ORDINARY = 200  # exponents of two up to which fourth powers of entries are in range
 
 
 class OnlineLearner(LinearLearner):
@@ -94,6 +95,7 @@ class OnlineLearner(LinearLearner):
     _made: dict[str, Metric]  # the metric, once it was asked for
     _subspace: Array | None
     _prior_factor: Array | None
+    _exponent: int | None  # vectors are learned from in units of two to this power; None before any entry
     _calibration: Array
     _seen_labels: list[Any]  # classes in the order of their latest rows, whose features follow
     _seen_features: Array
@@ -141,6 +143,8 @@ class OnlineLearner(LinearLearner):
         side = _side.read(X.shape[0], y, constraints, sample_ids, sample_weight=sample_weight)
         _side.tell_of_equal(side.constraints, X)
         rng = check_random_state(self.random_state)
+        exponent = _exponent(X)
+        X = _in_unit(X, exponent)
         self._start(X, side.codes, X.shape[1], rng)
         inside, features = self._features(X)
         sample = feedback.squared_lengths(features, bounds.sampled_pairs(X.shape[0]))
@@ -154,11 +158,12 @@ class OnlineLearner(LinearLearner):
             order = rng.permutation(len(rows))
             counts = None if side.weights is None else side.weights[rows[order, :2]].prod(axis=1)
             pieces = Pieces(rows[order], relation[order], np.full(len(rows), np.nan), counts)
-        pieces += self._inside(X, inside, feedback.of_blocks(side.constraints.blocks))
+        given = feedback.of_blocks(side.constraints.blocks)
+        pieces += self._inside(X, inside, _bounds_in_unit(given, exponent))
         self.n_constraints_dropped_ = side.n_dropped
         if not len(pieces):
             warn(f"OnlineLearner returns the prior: {side.nothing_known}", PriorKeptWarning)
-        self._follow(features, pieces)
+        self._follow(features, pieces, exponent)
         return self
 
     @whole
@@ -201,8 +206,10 @@ class OnlineLearner(LinearLearner):
                 raise ValueError(f"the vectors have {vectors.shape[1]} features, but {known}")
             if first:
                 self._start(None, None, vectors.shape[1])
+            exponent = self._exponent_for(vectors)
+            vectors, pieces = _in_unit(vectors, exponent), _bounds_in_unit(pieces, exponent)
             inside, features = self._features(vectors)
-            self._follow(features, self._inside(vectors, inside, pieces))
+            self._follow(features, self._inside(vectors, inside, pieces), exponent)
             return self
         if squared_distances is not None:
             raise ValueError("squared_distances belong to pairs of vectors, X of shape (m, 2, d)")
@@ -219,6 +226,8 @@ class OnlineLearner(LinearLearner):
         bounded = feedback.of_blocks(side.constraints.blocks)
         if first:
             self._start(None, None, X.shape[1])
+        exponent = self._exponent_for(X)
+        X, bounded = _in_unit(X, exponent), _bounds_in_unit(bounded, exponent)
         inside, features = self._features(X)
         pieces = feedback.nothing()
         if labels is not None:
@@ -233,7 +242,7 @@ class OnlineLearner(LinearLearner):
             shifted = bounded.rows
         bounded = self._inside(X, inside, bounded)
         self.n_constraints_dropped_ += side.n_dropped
-        self._follow(features, pieces + replace(bounded, rows=shifted))
+        self._follow(features, pieces + replace(bounded, rows=shifted), exponent)
         return self
 
     @property
@@ -263,8 +272,10 @@ class OnlineLearner(LinearLearner):
         self._fitted_metric()
         if "threshold" not in self.state_:
             return None
-        unit = np.median(self._calibration) if len(self._calibration) else 1.0
-        return float(unit * self.state_["threshold"][0])
+        found = float(self.state_["threshold"][0])
+        if not len(self._calibration):
+            return found
+        return float(np.ldexp(np.median(self._calibration) * found, 2 * (self._known_exponent or 0)))
 
     def _rule(self) -> Update:
         return UPDATES[one_of(self.update, "update", tuple(UPDATES))]
@@ -290,10 +301,21 @@ class OnlineLearner(LinearLearner):
         self.rank_ = next((part.shape[1] for part in widths if part is not None), d)
         self.state_ = self._rule().start(self.rank_)
         self._made = {}
+        self._exponent = None
         self._calibration = np.empty(0)
         self._seen_labels = []
         self._seen_features = np.empty((0, self.rank_))
         self.n_feedback_ = self.n_violated_ = self.n_constraints_dropped_ = 0
+
+    @property
+    def _known_exponent(self) -> int | None:
+        """`_exponent`, which models that were saved by older versions lack: theirs is 0."""
+        return getattr(self, "_exponent", 0)
+
+    def _exponent_for(self, X: Any) -> int | None:
+        """The exponent so far, or that of the first vector that is not zero."""
+        known = self._known_exponent
+        return _exponent(X) if known is None else known
 
     def _features(self, X: Any) -> tuple[Array | None, Array]:
         """Coordinates in the subspace, None where there is none, and features in which the prior is I."""
@@ -312,13 +334,13 @@ class OnlineLearner(LinearLearner):
         fixed = np.stack([_outside(X, inside, pieces.rows[:, k : k + 2]) for k in (0, 2)], axis=1)
         return pieces.inside(fixed)
 
-    def _follow(self, features: Array, pieces: Pieces) -> None:
-        """Fill open bounds, and update the state."""
+    def _follow(self, features: Array, pieces: Pieces, exponent: int | None) -> None:
+        """Fill open bounds, and update the state; `exponent` is that of the unit of all lengths."""
         pieces, given = pieces.repeated()
         target, slope = pieces.bound.copy(), np.zeros(len(pieces))
         vacant = np.isnan(target)
         if self.bounds is not None:
-            upper, lower = self._given_bounds()
+            upper, lower = np.ldexp(self._given_bounds(), -2 * (exponent or 0))
             target[vacant] = np.where(pieces.relation[vacant] < 0, upper, lower)
         elif vacant.any():
             lengths = feedback.squared_lengths(features, pieces.rows[vacant])
@@ -336,7 +358,7 @@ class OnlineLearner(LinearLearner):
         state, done, missed = self._rule().follow(self.state_, stream)
         if done < len(pieces):
             raise _overflow(int(given[done]))
-        self.state_, self._made = state, {}
+        self.state_, self._made, self._exponent = state, {}, exponent
         self.n_feedback_ += len(pieces)
         self.n_violated_ += missed
 
@@ -348,8 +370,40 @@ class OnlineLearner(LinearLearner):
 
 
 def _overflow(row: int) -> RowsError:
-    reason = "a squared distance is too large for a floating-point number; scale X, or lower learning_rate"
+    what = "a squared distance, or its ratio to its bound, is too large for a floating-point number"
+    reason = f"{what}; scale X, or lower learning_rate"
     return RowsError([row], before="row ", after=f" of the feedback: {reason}")
+
+
+def _exponent(X: Any) -> int | None:
+    """Of a power of two near the largest entry of a row, where that is huge or tiny, else 0.
+
+    Updates multiply squared distances, which else leave the range of numbers. The row is the first one with
+    an entry that is not zero, so that it does not matter how a stream is cut; None if there is none.
+    """
+    rows = sparse.csr_array(X) if sparse.issparse(X) else X
+    for i in range(rows.shape[0]):
+        largest = float(abs(rows[[i]]).max())
+        if largest > 0.0:
+            found = int(np.frexp(largest)[1])
+            return 0 if abs(found) <= _ORDINARY else found
+    return None
+
+
+def _in_unit(X: Any, exponent: int | None) -> Any:
+    """Rows in units of two to this power."""
+    if not exponent:
+        return X
+    if sparse.issparse(X):
+        scaled = X.copy()
+        scaled.data = np.ldexp(X.data, -exponent)
+        return scaled
+    return np.ldexp(X, -exponent)
+
+
+def _bounds_in_unit(pieces: Pieces, exponent: int | None) -> Pieces:
+    """Bounds on squared distances of such rows."""
+    return replace(pieces, bound=np.ldexp(pieces.bound, -2 * exponent)) if exponent else pieces
 
 
 def _outside(X: Any, inside: Array, rows: NDArray[np.int64]) -> Array:

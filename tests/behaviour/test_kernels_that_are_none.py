@@ -1,0 +1,86 @@
+"""Distance matrices as kernels, and kernels that are not positive semidefinite, are refused."""
+
+import re
+
+import numpy as np
+import pytest
+
+import nearwise as nw
+from crossing import crossed
+
+KERNEL_LEARNERS = {"metric": nw.KernelLearner, "map": nw.KernelReducer}
+LEARNERS = KERNEL_LEARNERS | {
+    "fixed rank": nw.FixedRankLearner,
+    "regressor": nw.FixedRankRegressor,
+}
+
+
+def distance(a: np.ndarray, b: np.ndarray) -> float:
+    return float(np.sqrt(np.sum((a - b) ** 2)))
+
+
+DISTANCES = {
+    "distance": distance,
+    "squared distance": lambda a, b: distance(a, b) ** 2,
+    "negative squared distance": lambda a, b: -(distance(a, b) ** 2),
+}
+
+
+def table(n: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(2)
+    y = np.arange(n) % 3
+    return rng.normal(size=(n, 4)) + 2.0 * np.eye(3, 4)[y], y
+
+
+def matrix(kernel, X: np.ndarray) -> np.ndarray:
+    return np.array([[kernel(a, b) for b in X] for a in X])
+
+
+@crossed(learner=LEARNERS, function=DISTANCES, n=(20, 130), given=("table", "function"))
+def test_a_matrix_or_a_function_of_distances_is_told_by_its_diagonal(
+    learner, function, n: int, given
+) -> None:
+    X, y = table(n)
+    kernel, X = (function, X) if given == "function" else ("precomputed", matrix(function, X))
+    with pytest.raises(ValueError, match=r"diagonal is 0.*distance"):
+        learner(kernel=kernel).fit(X, y.astype(float) if learner is nw.FixedRankRegressor else y)
+
+
+@pytest.mark.parametrize("n", [20, 130])
+def test_a_diagonal_of_rounding_is_as_none(n: int) -> None:
+    X, y = table(n)
+    D = matrix(distance, X) + 1e-9 * np.eye(n)
+    with pytest.raises(ValueError, match="diagonal"):
+        nw.KernelLearner("precomputed").fit(D, y)
+
+
+def named_eigenvalue(refusal: pytest.ExceptionInfo[ValueError]) -> float:
+    found = re.search(r"eigenvalue (-\S+)", str(refusal.value))
+    assert found, str(refusal.value)
+    return float(found[1])
+
+
+@crossed(
+    learner={"metric": nw.KernelLearner, "map": nw.KernelReducer}, n=(20, 130), given=("table", "function")
+)
+def test_an_indefinite_kernel_is_refused_by_its_smallest_eigenvalue(learner, n: int, given) -> None:
+    X, y = table(n)
+
+    def bent(a: np.ndarray, b: np.ndarray) -> float:
+        return float(np.tanh(2.0 * a @ b + 1.0))
+
+    K = matrix(bent, X)
+    with pytest.raises(ValueError, match="eigenvalue") as refusal:
+        learner(kernel="precomputed" if given == "table" else bent).fit(K if given == "table" else X, y)
+    smallest = np.linalg.eigvalsh(K)[0]
+    assert smallest < -0.1
+    assert smallest * (1 + 1e-4) <= named_eigenvalue(refusal) < -1e-3
+
+
+@crossed(basis=("full", "principal", "leverage", "kmeans"), n=(20, 130))
+def test_a_kernel_of_differences_only_is_refused_in_every_basis(basis: str, n: int) -> None:
+    """Less the mean it is positive semidefinite, but no kernel."""
+    X, y = table(n)
+    K = 5.0 - np.square(X[:, None] - X).sum(axis=2)
+    with pytest.raises(ValueError, match="eigenvalue"):
+        nw.KernelLearner("precomputed", basis=basis, rank=None if basis == "full" else 6).fit(K, y)
