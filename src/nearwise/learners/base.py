@@ -166,10 +166,11 @@ class Learner(
         """How often a pair that shall be near is nearer than one that shall be far, between 0 and 1.
 
         From labels, of pairs of equal and of different labels (the area under the ROC curve; at most 50,000
-        pairs, drawn with `random_state`); from constraints, of their similar and dissimilar pairs and of
-        their comparisons; from both, the mean weighted by their number. Constraints on objects that are not
-        in `sample_ids` do not count. With `sample_weight`, a pair or comparison counts with the product of
-        the weights of its objects.
+        pairs, drawn with `random_state`); from constraints, of their similar and dissimilar pairs, of
+        their comparisons, and of every two different distances that `constraints.equal` gives, whose order
+        should be that of the learned ones; from several, the mean weighted by their number. Constraints on
+        objects that are not in `sample_ids` do not count. With `sample_weight`, a pair or comparison counts
+        with the product of the weights of its objects.
         """
         metric = self._fitted_metric()
         X = self._checked(X)

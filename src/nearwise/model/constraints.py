@@ -213,10 +213,11 @@ def from_tuples(
 
     Parameters
     ----------
-    tuples : array of shape (m, 2, d): pairs, similar where y is +1 and dissimilar where it is -1;
+    tuples : array of shape (m, 2, d): pairs, similar where y is +1 and dissimilar where it is -1 or 0;
         (m, 3, d): triplets (a, p, n), for d(a, p) <= d(a, n);
         (m, 4, d): quadruplets (i, j, k, l), for d(i, j) <= d(k, l), or the reverse where y is -1
-    y : +1 or -1 per tuple; needed for pairs, optional for quadruplets, not allowed for triplets
+    y : +1 or -1 per tuple, or 1 and 0, or True and False; needed for pairs, optional for quadruplets, not
+        allowed for triplets
     weights : how much a violation counts, one number > 0 or one per tuple; by default 1
 
     Returns
