@@ -159,6 +159,7 @@ class OnlineLearner(LinearLearner):
         if not len(pieces):
             warn(f"OnlineLearner returns the prior: {side.nothing_known}", PriorKeptWarning)
         self._follow(features, pieces)
+        self._tell_of_selection(X, side.constraints)
         return self
 
     @whole

@@ -197,7 +197,8 @@ def from_labels(
     codes = labelling.read(y).for_pairs()
     same, different = drawing.pairs_of_classes(codes, X, draw, n_pairs, random_state, per_class)
     if bounds is None:
-        return similar(same) + dissimilar(different)
+        pairs = similar(same) + dissimilar(different)
+        return Constraints(tuple(replace(block, drawn=True) for block in pairs.blocks))
     if X is None:
         raise ValueError("bounds are multiples of the squared distances in X: give X")
     below, above = reading.column(bounds, 2, "bounds", reading.positive, "a finite number > 0")
