@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from .learners.metric_learner import MetricLearner as MetricLearner
     from .learners.neighbor_learner import NeighborLearner as NeighborLearner
     from .learners.online_learner import OnlineLearner as OnlineLearner
+    from .learners.selection import SelectedFeedbackWarning as SelectedFeedbackWarning
     from .model.certificate import (
         Certificate as Certificate,
         InfeasibilityCheck as InfeasibilityCheck,
@@ -130,6 +131,7 @@ _EXPORTS: dict[str, str | None] = {
     "KernelReducer": "learners.kernel_reducer",
     "LeftOutWarning": "model.left_out",
     "PriorKeptWarning": "learners.base",
+    "SelectedFeedbackWarning": "learners.selection",
     "TruncationWarning": "learners.kernel_reducer",
     "UnknownIdsWarning": "model.left_out",
     "WorseThanEuclideanWarning": "learners.base",

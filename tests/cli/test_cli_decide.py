@@ -79,6 +79,7 @@ def test_a_threshold_is_saved_with_the_model_and_used(capsys: Capture, tmp_path:
     first = json.loads(capsys.readouterr().out)
     assert cli.main(["decide", target, *words]) == cli.DONE
     second = json.loads(capsys.readouterr().out)
+    assert "both --pairs and --calibrate" in first["notices"].pop()  # which the second command does not take
     assert second == first
     assert first["agreed"] == len(first["decisions"]) == 60
     learner = nw.load(target)[-1]

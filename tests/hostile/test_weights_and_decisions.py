@@ -100,10 +100,10 @@ NOT_KNOWN: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
         ValueError,
         "y must have pairs that are the same and others, got .1.0. alone",
     ),
-    "0 and 1": (
-        lambda m: m.calibrate_threshold(PAIRS, SIGNS > 0, ROWS),
+    "0 and -1": (
+        lambda m: m.calibrate_threshold(PAIRS, np.where(SIGNS > 0, 0, -1), ROWS),
         ValueError,
-        r"pair 0: y is 0\.0, expected \+1 or -1",
+        r"pair \d+: y is 0\.0, expected \+1 or -1",
     ),
     "no number": (
         lambda m: m.calibrate_threshold(PAIRS, np.where(np.arange(len(SIGNS)) == 3, np.nan, SIGNS), ROWS),

@@ -161,7 +161,8 @@ def test_precision_is_that_of_pairs_as_they_come() -> None:
     ("arguments", "message"),
     [
         ({"y": np.ones(120)}, r"pairs that are the same and others, got \[1\.0\] alone"),
-        ({"y": np.zeros(120)}, "pair 0: y is 0"),
+        ({"y": np.zeros(120)}, r"pairs that are the same and others, got \[-1\.0\] alone"),
+        ({"y": np.where(Y > 0, 0, -1)}, "y is 0"),
         ({"y": Y[:3]}, "120 in all"),
         ({"strategy": "best"}, "strategy must be one of"),
         ({"strategy": "max_tpr"}, "min_rate must be a number from 0 to 1 with strategy='max_tpr'"),

@@ -898,7 +898,7 @@ def test_no_tuples():
         ([[[0.0], [1.0]], [[0.0]]], [1, 1], "tuples must be a regular array"),
         ([[[0.0], [1.0]], [[0.0], [np.inf]]], [1, 1], "row 1: the tuple contains inf"),
         ([[[0.0], [1.0]], [[0.0], [2.0]]], None, "pairs need y"),
-        ([[[0.0], [1.0]], [[0.0], [2.0]]], [1, 0], r"row 1: y is 0.0, expected \+1 or -1"),
+        ([[[0.0], [1.0]], [[0.0], [2.0]]], [-1, 0], r"row 1: y is 0.0, expected \+1 or -1"),
         ([[[0.0], [1.0]], [[0.0], [2.0]]], [1, 1, 1], "y must be one number or one per row, 2 in all"),
         ([[[0.0], [1.0], [2.0]]], [1], r"triplets \(a, p, n\) .* y must be None"),
     ],

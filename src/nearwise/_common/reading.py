@@ -60,7 +60,10 @@ def numbers(values: Any, name: str) -> Array:
 
 
 def tuples_of_vectors(tuples: ArrayLike, y: ArrayLike | None) -> tuple[Array, Array]:
-    """Pairs, triplets or quadruplets of vectors, shape (m, 2 to 4, d), and a sign +1 or -1 for each."""
+    """Pairs, triplets or quadruplets of vectors, shape (m, 2 to 4, d), and a sign +1 or -1 for each.
+
+    Signs are read by `answers`.
+    """
     vectors = numbers(tuples, "tuples")
     if vectors.ndim != 3 or vectors.shape[1] not in (2, 3, 4) or vectors.shape[2] == 0:
         raise ValueError(f"tuples must have shape (m, 2, d), (m, 3, d) or (m, 4, d), got {vectors.shape}")
@@ -69,11 +72,10 @@ def tuples_of_vectors(tuples: ArrayLike, y: ArrayLike | None) -> tuple[Array, Ar
     if len(infinite):
         raise ValueError(f"row {infinite[0, 0]}: the tuple contains {vectors[tuple(infinite[0])]}")
     if y is None and width == 2:
-        raise ValueError("pairs need y: +1 for similar, -1 for dissimilar")
+        raise ValueError("pairs need y: +1 (or 1, True) for similar, -1 (or 0, False) for dissimilar")
     if y is not None and width == 3:
         raise ValueError("triplets (a, p, n) say which distance is smaller, so y must be None")
-    signs = column(1.0 if y is None else y, m, "y", lambda sign: np.abs(sign) == 1.0, "+1 or -1")
-    return vectors, signs
+    return vectors, answers(1.0 if y is None else y, m)
 
 
 def told_apart(ids: NDArray[np.int64], X: Array) -> tuple[NDArray[np.int64], Array]:
@@ -161,6 +163,18 @@ def column(
         words = f"{name} is {float(array.flat[wrong[0]])}, expected {expected}"
         raise RowError(int(wrong[0]), words, unit) if array.ndim else ValueError(words)
     return np.array(np.broadcast_to(array, (length,)))
+
+
+def answers(y: ArrayLike, length: int, unit: str = "row") -> Array:
+    """+1 or -1 per row, given as such, or as 1 and 0 or True and False; 0 beside -1 is refused.
+
+    A column of ones alone means +1 either way.
+    """
+    given = numbers(y, "y")
+    if ((given == 0.0) | (given == 1.0)).all():
+        given = 2.0 * given - 1.0
+    expected = "+1 or -1; or 1 and 0, or True and False, throughout"
+    return column(given, length, "y", lambda sign: np.abs(sign) == 1.0, expected, unit)
 
 
 def regular_array(values: Any, name: str) -> NDArray[Any]:

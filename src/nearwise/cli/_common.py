@@ -248,6 +248,11 @@ def check_distinct(inputs: Mapping[str, str | None], outputs: Mapping[str, str |
             seen[place] = option
 
 
+def is_same_file(one: str, other: str) -> bool:
+    """Whether two paths name one file, also through links."""
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
 def limit_threads(count: int | None) -> contextlib.AbstractContextManager[Any]:
     """Keep BLAS and numba to that many threads; call it before any work. None leaves them alone."""
     if count is None:

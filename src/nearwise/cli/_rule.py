@@ -70,8 +70,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     rule.add_argument(
         "--probability",
         choices=_METHODS,
-        default="isotonic",
-        help="how --calibrate finds the probability of being the same (default isotonic; few pairs: platt)",
+        help="how --calibrate finds the probability of being the same, which decide shows (default isotonic; "
+        "few pairs: platt)",
     )
     rule.add_argument("--save", metavar="OUT", help="write the model with the threshold to this file")
     add_columns(parser)
@@ -116,7 +116,7 @@ def opened(arguments: argparse.Namespace) -> tuple[Fitted, Table, Rule, list[str
                 strategy=arguments.strategy,
                 beta=arguments.beta,
                 min_rate=arguments.min_rate,
-                probability=None if arguments.probability == "none" else arguments.probability,
+                probability=None if arguments.probability == "none" else arguments.probability or "isotonic",
             )
         elif arguments.threshold is not None:
             rule = study.Rule(arguments.threshold)
@@ -152,8 +152,8 @@ def write(
 
     named = table.ids[found.pairs] if table.ids is not None else found.pairs
     columns = {"first": named[:, 0], "second": named[:, 1], "distance": found.distances, **more}
-    if found.probability is not None:
-        columns["probability"] = found.probability
+    if (chances := getattr(found, "probability", None)) is not None:
+        columns["probability"] = chances
     if arguments.json:
         told: dict[str, Any] = {"threshold": rule.threshold}
         if rule.rates is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from nearwise.cli import _rule
-from nearwise.cli._common import DONE, add_model_and_data, limit_threads, refusing_bad_input
+from nearwise.cli._common import DONE, add_model_and_data, is_same_file, limit_threads, refusing_bad_input
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -29,6 +29,11 @@ def run(arguments: argparse.Namespace) -> int:
         fitted, table, rule, notices = _rule.opened(arguments)
         with refusing_bad_input():
             found = study.decide(fitted, table, arguments.pairs, rule)
+    if arguments.calibrate is not None and is_same_file(arguments.calibrate, arguments.pairs):
+        notices.append(
+            f"{arguments.pairs} is both --pairs and --calibrate: the threshold was chosen on these very "
+            "pairs, and agrees with them better than with others; decide other pairs to see how good it is"
+        )
     count, n = int(found.same.sum()), len(found.same)
     summary = f"{count} of {n} pairs are at most {rule.threshold:.6g} apart and count as the same"
     agreed = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from nearwise.cli import _rule
 from nearwise.cli._common import DONE, add_model_and_data, limit_threads, status
@@ -32,9 +33,18 @@ def run(arguments: argparse.Namespace) -> int:
             f"; about {estimate:.0%} of them are the same ({low:.0%} to {high:.0%}), if the pairs of the "
             "calibration are like all others but for how many are the same"
         )
+    elif found.no_precision:
+        summary += f"; how many of them are the same cannot be estimated: {found.no_precision}"
     elif rule.calibration is None:
         summary += "; how many of them are the same is not known without --calibrate"
+    if arguments.probability not in (None, "none") and arguments.save is None:
+        notices.append(
+            "--probability: duplicates has no such column. Probabilities hold where as many pairs are the "
+            "same as in the calibration, and of all pairs of rows far fewer are; --save keeps them for decide"
+        )
     precision = found.precision and dict(zip(("estimate", "low", "high"), found.precision, strict=True))
-    facts = {"n_pairs": found.n_pairs, "precision": precision}
+    facts: dict[str, Any] = {"n_pairs": found.n_pairs, "precision": precision}
+    if found.no_precision:
+        facts["no_precision"] = found.no_precision
     _rule.write(arguments, table, rule, found, {}, "pairs", facts, notices, summary)
     return DONE

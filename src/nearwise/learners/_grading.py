@@ -240,14 +240,18 @@ def share_in_order(
 
     From labels and from bounds on distances: of all combinations of a similar with a dissimilar pair, the
     share in which the similar one is nearer (the area under the ROC curve). From comparisons: the share that
-    holds. Where there are both, their mean, weighted by the number of pairs and of comparisons. Constraints
-    count by their weights; where the objects have weights too, times the product of those of its objects.
+    holds. From measured distances ("=="): of all combinations of two that differ, the share in which the
+    smaller one is (the index of concordance). Where there are several, their mean, weighted by the number of
+    pairs, of comparisons and of measurements. Constraints count by their weights; where the objects have
+    weights too, times the product of those of its objects.
     """
     parts = parts_in_order(side, squared_distances, rng, weights)
+    parts += _concordance(side, squared_distances, rng, weights)
     if not parts:
         raise ValueError(
             "nothing to score by: needs labels y with two classes and two objects of one class, or "
-            "constraints with similar and dissimilar pairs or comparisons among these objects. In "
+            "constraints with similar and dissimilar pairs, comparisons, or two different measured distances "
+            "among these objects. In "
             "cross-validation, cv=StratifiedKFold() keeps all classes in all parts, and constraints and "
             "sample_ids reach score by metadata routing: sklearn.set_config(enable_metadata_routing=True)"
         )
@@ -276,6 +280,36 @@ def parts_in_order(
             holds, total = (np.sign(margin) + 1.0) / 2.0, float(weight.sum())
             parts.append(Part(holds, weight, total, float(weight @ holds) / total))
     return parts
+
+
+def _concordance(
+    side: SideInformation,
+    squared_distances: Callable[[Index, Index], Array],
+    rng: np.random.RandomState,
+    weights: Array | None,
+) -> list[Part]:
+    """How often the smaller of two measured distances is the smaller one; of many, some are drawn."""
+    wanted, rows, counts = [np.empty(0)], [drawing.NO_PAIRS], [np.empty(0)]
+    for block in side.constraints.blocks:
+        if block.kind == "distance" and block.relation == 0:
+            ids = block.object_ids
+            kept = np.ones(len(ids), bool) if weights is None else (weights[ids] > 0).all(axis=1)
+            named, weight = counting(ids, block.counts, weights)
+            wanted, rows, counts = [*wanted, block.bounds[kept]], [*rows, named], [*counts, weight]
+    given, pairs, weight = np.concatenate(wanted), np.concatenate(rows), np.concatenate(counts)
+    m = len(given)
+    many = m * (m - 1) // 2 > _SCORED_PAIRS
+    i, j = rng.randint(m, size=(2, _SCORED_PAIRS)) if many else np.triu_indices(m, 1)
+    differ = given[i] != given[j]
+    i, j = i[differ], j[differ]
+    if not len(i):
+        return []
+    found = squared_distances(*pairs.T)
+    holds = (np.sign((found[j] - found[i]) * np.sign(given[j] - given[i])) + 1.0) / 2.0
+    relative = weight / weight.max()
+    both = relative[i] * relative[j]
+    share = min(float(both @ holds) / float(both.sum()), 1.0)  # which rounding may exceed
+    return [Part(holds, both, float(weight.sum()), share)]
 
 
 def _without_constraints(

@@ -198,6 +198,7 @@ class AutoLearner(Learner):
             )
         self.start_metric_ = euclidean(X.shape[1])
         self.rank_ = len(factor)
+        self._tell_of_selection(X, side.constraints)
         return self
 
     def _obstacle(self, X: Any, side: _side.SideInformation) -> str:

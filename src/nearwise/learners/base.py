@@ -33,7 +33,8 @@ from nearwise.learners._space import Outside
 from nearwise.learners._structure import AnyResult, Structure
 from nearwise.learners.coordinate_metrics import DiagonalMetric
 from nearwise.learners.decisions import PairDecisions
-from nearwise.learners.metric import coordinates
+from nearwise.learners.metric import KernelMetric, coordinates
+from nearwise.learners.selection import tell_of_selection
 from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence, Frobenius, LogDet, VonNeumann
 from nearwise.solving.result import CONTRADICTION, Status
@@ -166,10 +167,11 @@ class Learner(
         """How often a pair that shall be near is nearer than one that shall be far, between 0 and 1.
 
         From labels, of pairs of equal and of different labels (the area under the ROC curve; at most 50,000
-        pairs, drawn with `random_state`); from constraints, of their similar and dissimilar pairs and of
-        their comparisons; from both, the mean weighted by their number. Constraints on objects that are not
-        in `sample_ids` do not count. With `sample_weight`, a pair or comparison counts with the product of
-        the weights of its objects.
+        pairs, drawn with `random_state`); from constraints, of their similar and dissimilar pairs, of
+        their comparisons, and of every two different distances that `constraints.equal` gives, whose order
+        should be that of the learned ones; from several, the mean weighted by their number. Constraints on
+        objects that are not in `sample_ids` do not count. With `sample_weight`, a pair or comparison counts
+        with the product of the weights of its objects.
         """
         metric = self._fitted_metric()
         X = self._checked(X)
@@ -299,6 +301,21 @@ class Learner(
             warn(f"{name} learned the zero matrix, {cause}", PriorKeptWarning)
         elif result is not None and result.status is not Status.SOLVED:
             warn(f"{name}: {result.message}", ConvergenceWarning)
+
+    def _tell_of_selection(self, X: Any, constraints: Constraints) -> None:
+        """Warn where given pairs look selected, by what measured before: of rows in memory or in pieces."""
+
+        def before(pairs: Index) -> Array:
+            if self._is_precomputed:
+                i, j = pairs.T
+                return np.asarray(X[i, i] + X[j, j] - 2.0 * X[i, j]).ravel()
+            rows, place = np.unique(pairs, return_inverse=True)
+            start = self.start_metric_
+            own = start.kernel if isinstance(start, KernelMetric) else start  # the same, with less work
+            found: Array = own.pair_squared_distances(_rows.rows_of(X, rows), *place.reshape(pairs.shape).T)
+            return found
+
+        tell_of_selection(constraints, before)
 
     def _training_data(self, X: Any) -> Any:
         _rows.refuse(X, self)

@@ -72,12 +72,39 @@ class Rates:
         Calibration pairs are usually chosen, so that many more of them are the same than of all pairs, and
         their own precision is too high. A share s = p tpr + (1 - p) fpr of all pairs, of which p are the
         same, is found, so that p follows from s; the precision is p tpr / s. The interval is that of `fpr`.
-        None where no pair is found, or where the threshold does not tell the pairs apart.
+        None where `no_precision` says why there is none.
         """
-        if found <= 0 or self.tpr <= self.fpr:
+        if self.no_precision(found):
             return None
         low, high = self.fpr_interval
         return self._precision(found, self.fpr), self._precision(found, high), self._precision(found, low)
+
+    def no_precision(self, found: float) -> str:
+        """Why `precision_among` has no estimate, as a clause; empty where it has one.
+
+        p lies between 0 and 1 only where s lies between the two rates. Where s is outside, the known pairs of
+        one kind are not like all pairs of that kind, or they are too few.
+        """
+        if found <= 0:
+            return "no pair is that near"
+        if self.tpr <= self.fpr:
+            return (
+                f"the threshold does not separate the calibration pairs: it takes {self.tpr:.2%} of the same "
+                f"and {self.fpr:.2%} of the different ones"
+            )
+        if found < self.fpr:
+            return (
+                f"{self.fpr:.2%} of the different pairs of the calibration are that near, but only "
+                f"{found:.2%} of all pairs. The known different pairs are nearer than pairs drawn at random, "
+                "or too few; calibrate with different pairs drawn at random"
+            )
+        if found > self.tpr:
+            return (
+                f"{found:.2%} of all pairs are that near, but only {self.tpr:.2%} of the same pairs of the "
+                "calibration. The known same pairs are farther apart than others, or too few; calibrate with "
+                "same pairs drawn at random"
+            )
+        return ""
 
     def _precision(self, found: float, fpr: float) -> float:
         if self.tpr <= fpr:

@@ -93,7 +93,8 @@ class PairDecisions:
         Parameters
         ----------
         pairs, X : as in `pair_distance`
-        y : +1 for each pair that is the same and -1 for each that is not; both must occur
+        y : +1 for each pair that is the same and -1 for each that is not, or 1 and 0, or True and False; both
+            must occur
         strategy : what to make largest: "accuracy", the share of right decisions; "f_beta", the mean of
             precision and recall that `beta` weighs; "max_tpr", the share of same pairs that is found, where
             at least `min_rate` of the others is told apart; "max_tnr", the share of others told apart,
@@ -163,7 +164,7 @@ class PairDecisions:
     def _known_pairs(self, pairs: Any, y: ArrayLike, X: Any, weights: ArrayLike | None) -> Calibration:
         distances = self.pair_distance(pairs, X)
         m = len(distances)
-        signs = reading.column(y, m, "y", lambda sign: np.abs(sign) == 1.0, "+1 or -1", unit="pair")
+        signs = reading.answers(y, m, unit="pair")
         same = signs > 0
         if same.all() or not same.any():
             raise ValueError(

@@ -190,6 +190,7 @@ class FixedRankLearner(Learner):
         self._keep(found, units, start, side, 0 if problem is None else len(side.constraints))
         if found is not None:
             shared.tell_end(self, found, chosen.solver)
+        self._tell_of_selection(X, given.constraints)
         return self
 
     @whole

@@ -181,6 +181,7 @@ class KernelLearner(Learner):
         self.gamma_scores_ = tuple(zip(gammas, scores, strict=True)) if scores else ()
         self.metric_ = place.metric(symmetric_root(learned.factor))
         self.rank_ = place.features.shape[1]
+        self._tell_of_selection(X, side.constraints)
         return self
 
     def _checkpoint(

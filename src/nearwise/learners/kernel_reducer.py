@@ -147,6 +147,7 @@ class KernelReducer(KernelLearner):
         training = basis.features @ directions if kernel.is_precomputed else None
         self.metric_ = KernelMap(kernel, basis.points, basis.weights @ directions, training)
         self.rank_ = basis.features.shape[1]
+        self._tell_of_selection(X, side.constraints)
         return self
 
     @property

@@ -233,7 +233,7 @@ class MetricLearner(LinearLearner):
             factor = self._learn(X, y, X, side, None)
         else:
             factor = self._learn_in_units(X, y, side, prior)
-        return self._with_metric(Metric(symmetric_root(factor)), prior)
+        return self._with_metric(Metric(symmetric_root(factor)), prior, X, side)
 
     def _learn_in_units(
         self,
@@ -255,11 +255,12 @@ class MetricLearner(LinearLearner):
         factor = self._learn(X, y, X * units, side, prior / units / units[:, None], structure=form)
         return units[:, None] * factor
 
-    def _with_metric(self, metric: Metric, prior: Array | None) -> Self:
+    def _with_metric(self, metric: Metric, prior: Array | None, X: Any, side: _side.SideInformation) -> Self:
         self.metric_, self.rank_ = metric, len(metric.factor)
         self.start_metric_ = euclidean(self.n_features_in_) if prior is None else Metric(root_of(prior))
         if self.kept_prior_ and prior is not None:
             self.start_metric_ = metric  # the same to the last digit, as a comparison expects
+        self._tell_of_selection(X, side.constraints)
         return self
 
     def _fit_in_subspace(self, X: Any, y: Any, side: _side.SideInformation) -> Self:
@@ -290,7 +291,7 @@ class MetricLearner(LinearLearner):
         drawn = "random" if side.codes is not None and kind in _bases.BY_CLASS else "local"
         again = made_from if kind == "neighbors" and side.codes is not None else None
         factor = self._learn(X, y, features, side, None, outside, drawn, made_from=again)
-        return self._with_metric(Metric(symmetric_root(factor), basis), None)
+        return self._with_metric(Metric(symmetric_root(factor), basis), None, X, side)
 
     def _fit_structure(self, X: Any, y: Any, side: _side.SideInformation) -> Self:
         """A diagonal matrix, or one in blocks."""
@@ -311,6 +312,7 @@ class MetricLearner(LinearLearner):
             start = euclidean(X.shape[1]) if prior is None else Metric(root_of(prior))
         self.start_metric_ = self.metric_ if self.kept_prior_ else start
         self.rank_ = X.shape[1]
+        self._tell_of_selection(X, side.constraints)
         return self
 
     def _fit_in_pieces(
@@ -336,7 +338,7 @@ class MetricLearner(LinearLearner):
         prior = self.prior_matrix(np.empty((0, vectors.shape[1])))
         rows = vectors.by_number() if isinstance(vectors, Stacked) else vectors
         factor = self._learn(X, labels, rows, side, prior)
-        return self._with_metric(Metric(symmetric_root(factor)), prior)
+        return self._with_metric(Metric(symmetric_root(factor)), prior, rows, side)
 
     @property
     def weights_(self) -> Array:

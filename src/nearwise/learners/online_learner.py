@@ -164,6 +164,7 @@ class OnlineLearner(LinearLearner):
         if not len(pieces):
             warn(f"OnlineLearner returns the prior: {side.nothing_known}", PriorKeptWarning)
         self._follow(features, pieces, exponent)
+        self._tell_of_selection(X, side.constraints)
         return self
 
     @whole
@@ -184,9 +185,10 @@ class OnlineLearner(LinearLearner):
         X : (m, 2, d) pairs, (m, 3, d) triplets (a, p, n) with a nearer to p than to n, or (m, 4, d)
             quadruplets (i, j, k, l) with i, j nearer than k, l; or (n, d) data, dense or sparse, to which
             labels or constraints refer
-        y : for pairs +1 (similar) or -1 (dissimilar), for quadruplets -1 where k, l are nearer; for data,
-            labels of any type: each row is compared with the latest of its class and of another class. None,
-            NaN and -1 mean no label (here always, because a part of a stream does not show all classes).
+        y : for pairs +1 (similar) or -1 (dissimilar), for quadruplets -1 where k, l are nearer; 1 and 0, or
+            True and False, mean the same; for data, labels of any type: each row is compared with the
+            latest of its class and of another class. None, NaN and -1 mean no label (here always, because a
+            part of a stream does not show all classes).
         constraints : bounds on distances, and comparisons, of rows of the data
         sample_ids : ids by which the constraints name the rows; those on others are left out and counted
         squared_distances : of pairs: one number > 0, or one each

@@ -80,6 +80,11 @@ class Certificate:
         columns = ("violated most", "value", "bound", "off by")
         return fact_table("Certificate", self.as_texts(), *([listing(columns, worst)] if worst else []))
 
+    @property
+    def gap_in_words(self) -> str:
+        """The gap for a sentence; it is infinite where no lower bound is known yet."""
+        return f"relative gap {self.gap:.1e}" if np.isfinite(self.gap) else "no lower bound found yet"
+
     def as_texts(self) -> dict[str, str]:
         """The numbers as texts, by what they are called."""
         return {

@@ -197,7 +197,8 @@ def from_labels(
     codes = labelling.read(y).for_pairs()
     same, different = drawing.pairs_of_classes(codes, X, draw, n_pairs, random_state, per_class)
     if bounds is None:
-        return similar(same) + dissimilar(different)
+        pairs = similar(same) + dissimilar(different)
+        return Constraints(tuple(replace(block, drawn=True) for block in pairs.blocks))
     if X is None:
         raise ValueError("bounds are multiples of the squared distances in X: give X")
     below, above = reading.column(bounds, 2, "bounds", reading.positive, "a finite number > 0")
@@ -213,10 +214,11 @@ def from_tuples(
 
     Parameters
     ----------
-    tuples : array of shape (m, 2, d): pairs, similar where y is +1 and dissimilar where it is -1;
+    tuples : array of shape (m, 2, d): pairs, similar where y is +1 and dissimilar where it is -1 or 0;
         (m, 3, d): triplets (a, p, n), for d(a, p) <= d(a, n);
         (m, 4, d): quadruplets (i, j, k, l), for d(i, j) <= d(k, l), or the reverse where y is -1
-    y : +1 or -1 per tuple; needed for pairs, optional for quadruplets, not allowed for triplets
+    y : +1 or -1 per tuple, or 1 and 0, or True and False; needed for pairs, optional for quadruplets, not
+        allowed for triplets
     weights : how much a violation counts, one number > 0 or one per tuple; by default 1
 
     Returns

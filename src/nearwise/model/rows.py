@@ -30,6 +30,7 @@ class Rows(ReadOnly):
     bounds : (m,) float64 array; NaN stands for "filled from the data"
     matrices : one `Linear` per row; empty unless the kind is "linear"
     weights : (m,) float64 array, how much a violation of every row counts; None where all count 1
+    drawn : whether nearwise drew the rows from labels, so that nobody chose them
 
     Where there are more rows than memory has room for, ids are `Stored` in a file, and bounds and weights are
     too, or `Constant`: `between` and `part` take some of the rows, `loaded` has them in memory.
@@ -41,6 +42,7 @@ class Rows(ReadOnly):
     bounds: Array
     matrices: tuple[Linear, ...] = ()
     weights: Array | None = None
+    drawn: bool = False
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:

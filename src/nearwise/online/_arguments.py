@@ -40,8 +40,8 @@ def targets(y: ArrayLike, m: int) -> Array:
 
 
 def signs(y: ArrayLike, m: int) -> Array:
-    """+1 or -1 per row."""
-    return reading.column(y, m, "y", lambda sign: np.abs(sign) == 1.0, "+1 or -1")
+    """+1 or -1 per row; 1 and 0, or True and False, are taken too."""
+    return reading.answers(y, m)
 
 
 def semidefinite(matrix: ArrayLike, d: int, name: str, definite: bool = False) -> NDArray[Any]:

@@ -118,5 +118,5 @@ def outcome_message(status: Status, certificate: Certificate, tol: float, why: s
     if status is Status.INFEASIBLE:
         rows = "; ".join(violation.name for violation in certificate.worst)
         return f"{CONTRADICTION}{rows}"
-    reached = f"relative gap {certificate.gap:.1e}, hard violation {certificate.hard_violation:.1e}"
+    reached = f"{certificate.gap_in_words}, hard violation {certificate.hard_violation:.1e}"
     return f"{_ENDS[status].format(tol=tol, why=why)}: {reached}." + (f" {note}." if note else "")

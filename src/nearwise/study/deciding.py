@@ -59,13 +59,17 @@ class Decisions:
 
 @dataclass(frozen=True, eq=False)
 class Duplicates:
-    """All pairs of different rows at or below a threshold, nearest first; and how many there are of any."""
+    """All pairs of different rows at or below a threshold, nearest first; and how many there are of any.
+
+    They have no probabilities: those of a calibration hold where as many pairs are the same as among its own,
+    and of all pairs of rows far fewer are.
+    """
 
     pairs: Index
     distances: Array
-    probability: Array | None
     n_pairs: int
     precision: tuple[float, float, float] | None  # the estimate, and its 95 % interval
+    no_precision: str = ""  # why there is no estimate, where there is a calibration
 
 
 def rule_of_model(fitted: Fitted) -> Rule:
@@ -165,9 +169,11 @@ def near_duplicates(
     order = np.lexsort((pairs[:, 1], pairs[:, 0], distances))
     total = n * (n - 1) // 2
     rates = rule.rates
-    precision = None if rates is None or not total else rates.precision_among(len(pairs) / total)
-    chance = None if rule.probability is None else rule.probability.of(distances[order])
-    return Duplicates(pairs[order], distances[order], chance, total, precision)
+    if rates is None:
+        return Duplicates(pairs[order], distances[order], total, None)
+    share = len(pairs) / total if total else 0.0
+    precision, why = rates.precision_among(share), rates.no_precision(share)
+    return Duplicates(pairs[order], distances[order], total, precision, why)
 
 
 def _in_order(side: Side) -> tuple[Index, Mask]:

@@ -157,6 +157,7 @@ class Watch:
                 self.phase = LEARNING
             self.gap = gap
         measure = f"cost {record.cost:.3g}" if gap is None else f"gap {gap:.1e}"
+        measure = "no bound yet" if gap == math.inf else measure
         return self.step(f"iteration {record.iteration}   {measure}")
 
     def step(self, text: str) -> bool:

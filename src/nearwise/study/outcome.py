@@ -173,7 +173,7 @@ class Outcome:
         if self.settings.method == "fixed-rank":
             return f"{self.status}: cost {result.cost:.3g} {time}{tail}"
         penalty = f", penalty {learner.penalty_:.3g}{self._origin_of_penalty()}"
-        return f"{self.status}: relative gap {result.certificate.gap:.1e} {time}{penalty}{tail}"
+        return f"{self.status}: {result.certificate.gap_in_words} {time}{penalty}{tail}"
 
     def summary(self) -> str:
         """What was learned, in plain sentences for the report."""

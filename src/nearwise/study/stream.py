@@ -20,6 +20,7 @@ from nearwise._common.types import Array, Index
 from nearwise.data.models import load, save
 from nearwise.learners.base import PriorKeptWarning
 from nearwise.learners.online_learner import OnlineLearner
+from nearwise.learners.selection import tell_of_selection
 from nearwise.model import constraints as c
 from nearwise.model.blocks import Constraints
 from nearwise.online.feedback import of_blocks
@@ -71,6 +72,8 @@ def learn(
         if path is not None and unfinished and (stop or time.perf_counter() - stored > _STORED_EVERY):
             _store(learner, path, note)
             stored = time.perf_counter()
+    given = Constraints(constraints.resolve(len(rows), rows))
+    tell_of_selection(given, lambda pairs: learner.start_metric_.pair_squared_distances(X, *pairs.T))
     if learner.n_feedback_ == len(pieces):
         watch.stopped = ""  # a stop that came with the last piece stopped nothing
         if path is not None:
