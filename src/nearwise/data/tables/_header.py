@@ -12,7 +12,8 @@ import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from nearwise.data.tables._table import MISSING, TableError, shown
+from nearwise._common.reading import MISSING
+from nearwise.data.tables._table import TableError, shown
 from nearwise.data.tables.numerals import Numerals, is_numeral, number
 
 Cells = Sequence[str]

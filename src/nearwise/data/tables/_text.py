@@ -19,7 +19,6 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from nearwise._common.reading import MISSING
 from nearwise.data.tables._header import counts_rows, holds_names
 from nearwise.data.tables._table import (
     Loaded,
