@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,12 +22,15 @@ _HEADINGS = ("setting", "published", "ours", "±", "seconds")
 def main(argv: Sequence[str]) -> int:
     """Run the experiments, print their tables, write their files, and return the exit code."""
     experiments = public_modules("experiments")
-    parser = _parser(experiments)
+    parser = _parser()
     arguments = parser.parse_args(argv)
+    if unknown := [name for name in arguments.names if name not in experiments]:
+        parser.error(f"there is no experiment {unknown[0]!r}; choose from {', '.join(experiments)}")
     names: Sequence[str] = tuple(experiments) if arguments.all else arguments.names
     if not names:
+        width = shutil.get_terminal_size().columns
         for name, module in experiments.items():
-            print(f"{name:15} {first_line(module)}")
+            print(textwrap.fill(f"{name:15} {first_line(module)}", width, subsequent_indent=" " * 16))
         return 0
     folder: Path = arguments.out
     written = [folder / f"{name}{ending}" for name in names for ending in (".json", ".svg", ".png")]
@@ -52,7 +57,7 @@ def main(argv: Sequence[str]) -> int:
     return 0 if done else 2
 
 
-def _parser(experiments: Iterable[str]) -> argparse.ArgumentParser:
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m experiments",
         description="Run the papers' experiments, with the published figures beside ours.",
@@ -61,7 +66,6 @@ def _parser(experiments: Iterable[str]) -> argparse.ArgumentParser:
         "names",
         nargs="*",
         metavar="NAME",
-        choices=(*experiments, []),
         help="experiments; without any, list them",
     )
     parser.add_argument("--all", action="store_true", help="run every experiment")

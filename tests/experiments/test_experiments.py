@@ -304,6 +304,23 @@ def test_the_command_lists_every_experiment(capsys: pytest.CaptureFixture[str]) 
         assert f"\n{name} " in f"\n{listed}"
 
 
+def test_an_unknown_experiment_is_refused_with_the_names_of_all(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["nothing"])
+    said = capsys.readouterr().err
+    assert "nothing" in said
+    assert "digits" in said
+    assert "[]" not in said
+
+
+def test_the_list_fits_the_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
 def test_an_experiment_without_its_data_is_left_out_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
