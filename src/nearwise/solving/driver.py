@@ -33,7 +33,7 @@ _MAX_ITER = 1000  # unless a solver names another number
 _FAR = 1e-5  # violation of hard rows that no tolerance calls small
 _CONVERGED, _EXACT = 1e-3, 1e-16  # gaps that no more steps make smaller: shares of the tolerance and of 1
 _LOST = (
-    "The run converged, but rounding errors may be as large as the gap that was left: columns of very different "
+    "The run converged, but rounding errors may be what closed the gap: columns of very different "
     "scales, or a large penalty, do that"
 )
 _LARGEST_START = 1e75  # trace of a matrix to start from, in units of the prior, whose costs are finite
