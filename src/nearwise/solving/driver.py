@@ -203,7 +203,7 @@ class _Run(Loop[Iterate, _Graded, Record]):
         if self.unit != 1.0:
             found = replace(found, primal=found.primal * self.unit, dual=found.dual * self.unit)
         solver, lost = point.solver or self._stage.solver, False
-        if self.recheck is None and not self.problem.formulation.losses.any_hard and found.gap < 1:
+        if self.recheck is None and not self.problem.formulation.losses.any_hard:
             lost = self._is_lost_to_rounding(point, found)
         if not lost:
             return _Graded(point, found, solver)
@@ -211,6 +211,8 @@ class _Run(Loop[Iterate, _Graded, Record]):
 
     def _is_lost_to_rounding(self, point: Iterate, found: Certificate) -> bool:
         """Whether rounding can be what closes the gap of a point, which nothing computes again, this far."""
+        if not found.gap < 1:  # no multipliers are needed for that
+            return False
         form, tol = self.reduction.formulation, max(found.gap, self.tol)
         return form.is_lost_to_rounding(point, point.dual, found.primal / self.unit, tol)
 
@@ -360,7 +362,8 @@ class _Run(Loop[Iterate, _Graded, Record]):
         assert self.bound is not None
         if self.best is self.bound and self.best.stated is not None and not is_last:
             return self.best
-        return self._certified(replace(self.best.point, dual=self.bound.point.dual), is_last)
+        proof = self.bound.point
+        return self._certified(replace(self.best.point, dual=proof.dual, pullback=proof.pullback), is_last)
 
     @np.errstate(all="ignore")
     def result(self, status: Status) -> Result:
