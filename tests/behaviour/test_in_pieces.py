@@ -146,7 +146,7 @@ def test_a_problem_is_solved_as_in_memory(
     stated = nw.Problem(X.astype(float), given, divergence, penalty=penalty)
     expected = nw.solve(stated, tol=1e-10)
     vectors = CONTAINERS[container](X, tmp_path)
-    found = nw.solve(nw.Problem(vectors, side, divergence, penalty=penalty), tol=1e-10)
+    found = nw.solve(nw.Problem(vectors, side, divergence, penalty=penalty), tol=1e-10, max_iter=200)
     refuse_another(found, expected, stated)
 
 
@@ -192,7 +192,7 @@ def test_many_pairs(
     X, side = many_pairs(columns)
     stated = nw.Problem(X, side, penalty=penalty)
     expected = nw.solve(stated, tol=1e-10)
-    found = nw.solve(nw.Problem(in_files(X, tmp_path, [700]), side, penalty=penalty), tol=1e-10)
+    found = nw.solve(nw.Problem(in_files(X, tmp_path, [700]), side, penalty=penalty), tol=1e-10, max_iter=200)
     refuse_another(found, expected, stated)
 
 

@@ -229,8 +229,8 @@ def survey_of(piece: Piece, terms: Terms, stride: int) -> Survey:
         definite = block.of_kind.is_definite(block)[at]
         extremes.append(Extreme(rows[at], relations[at], definite, sizes[at], block.bounds[at], weights[at]))
     extreme = Extreme(*(np.concatenate(column) for column in zip(*extremes, strict=True)))
-    own = np.concatenate(sizes_found), np.concatenate(counts)
-    return Survey(*own, np.nan, np.nan, total, np.concatenate(lost), extreme, wrong)
+    found, often = np.concatenate(sizes_found), np.concatenate(counts)
+    return Survey(found, often, np.nan, np.nan, total, np.concatenate(lost), extreme, wrong)
 
 
 def cut(blocks: tuple[Block, ...], vectors: Vectors) -> tuple[list[Piece], Index]:
