@@ -95,8 +95,7 @@ def given_bounds(d: int, table: Table) -> nw.Constraints:
 KINDS: dict[str, Callable[[int, Table], nw.Constraints]] = {
     "open bounds": lambda d, table: c.similar(table(PAIRS[:700])) + c.dissimilar(table(PAIRS[700:])),
     "bounds": given_bounds,
-    "triplets": lambda d, table: c.closer(table(TRIPLETS), 0.5 * d),
-    "quadruples": lambda d, table: c.closer(table(QUADRUPLES)) + c.similar(table(FEW)),
+    "comparisons": lambda d, table: c.closer(table(TRIPLETS), 0.5 * d) + c.closer(table(QUADRUPLES)),
     "inner products": lambda d, table: c.similarity(table(PAIRS), 1.0 * d, "<="),
     "all": lambda d, table: (
         given_bounds(d, table)
@@ -182,7 +181,7 @@ def many_pairs(columns: int, count: int = 20_000) -> tuple[np.ndarray, nw.Constr
     return X, c.similar(pairs[same]) + c.dissimilar(pairs[~same])
 
 
-@crossed(columns=COLUMNS, penalty=[0.0005, 0.05], pieces=["three", "a hundred"])
+@crossed(columns=[2, 13, 16, 33], penalty=[0.0005, 0.05], pieces=["three", "a hundred"])
 def test_many_pairs(
     columns: int, penalty: float, pieces: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,7 +196,7 @@ def test_many_pairs(
 
 
 @pytest.mark.parametrize("divergence", [nw.LogDet(), nw.VonNeumann(), nw.Frobenius()], ids=repr)
-@pytest.mark.parametrize("columns", [8, 33])
+@pytest.mark.parametrize("columns", [16])
 @pytest.mark.parametrize("stored", [False, True], ids=["memory", "files"])
 def test_a_run_takes_nothing_back(
     stored: bool, columns: int, divergence: nw.Divergence, tmp_path: Path
@@ -225,9 +224,8 @@ def test_a_run_ends_where_rounding_hides_what_is_left(divergence: nw.Divergence,
 
 LEARNERS: dict[str, Callable[[int], Any]] = {
     "metric": lambda d: nw.MetricLearner(penalty=0.01, random_state=0, tol=1e-9),
-    "von Neumann": lambda d: nw.MetricLearner("vonneumann", penalty=0.01, random_state=0, tol=1e-9),
-    "prior": lambda d: nw.MetricLearner(
-        prior=np.diag(np.arange(1.0, d + 1)), penalty=0.01, random_state=0, tol=1e-9
+    "von Neumann, prior": lambda d: nw.MetricLearner(
+        "vonneumann", prior=np.diag(np.linspace(1.0, 3.0, d)), penalty=0.01, random_state=0, tol=1e-9
     ),
     "fixed rank": lambda d: nw.FixedRankLearner(
         min(2, d), start=np.eye(d, min(2, d)), random_state=0, check=False, tol=1e-9
