@@ -22,7 +22,7 @@ from nearwise.learners._rows import row_numbers, rows_of
 from nearwise.learners.coordinate_metrics import DiagonalMetric
 from nearwise.learners.metric import coordinates
 from nearwise.model.blocks import Constraints
-from nearwise.model.drawing import N_NEIGHBORS, squared_distances
+from nearwise.model.drawing import N_NEIGHBORS, SMALL_CLASS, squared_distances
 
 _TAKEN = 1 << 22  # numbers in rows that are taken here, at most: 32 MB
 _AT_A_TIME = 1 << 22  # distances that are compared at a time
@@ -56,7 +56,8 @@ class SpaceInPieces:
     def neighbors(self, codes: Codes, asking: Index) -> tuple[Index, Index]:
         """Pairs of objects that ask with their nearest of their own class, and of the others.
 
-        Each chunk finds its own nearest; the nearest of these are the nearest of all.
+        Each chunk finds its own nearest; the nearest of these are the nearest of all. The pairs are in the
+        order in which `drawing.neighbors` has them, on which what stops early may depend.
         """
         taken = rows_of(self.vectors, asking)
         centre = taken.mean(axis=0)  # distances between rows round less when they are centred
@@ -74,7 +75,10 @@ class SpaceInPieces:
             near = np.take_along_axis(row, order, axis=1)
             place, column = np.nonzero(np.isfinite(np.take_along_axis(distance, order, axis=1)))
             pairs.append(np.stack([asking[place], near[place, column]], axis=1))
-        return pairs[0], pairs[1]
+        own = codes[pairs[1][:, 0]]
+        is_small = np.bincount(codes[codes >= 0])[own] <= SMALL_CLASS
+        order = np.lexsort((np.where(is_small, 0, own), is_small))
+        return pairs[0][np.argsort(codes[pairs[0][:, 0]], kind="stable")], pairs[1][order]
 
 
 def limit() -> int:

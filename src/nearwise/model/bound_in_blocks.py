@@ -18,6 +18,7 @@ from nearwise._common.types import Array, Index
 from nearwise._common.warning import warn
 from nearwise.distributed.running import Runner
 from nearwise.distributed.vectors import Vectors, finite_rows
+from nearwise.linalg.magnitudes import median
 from nearwise.model import binding
 from nearwise.model.binding import Weighed
 from nearwise.model.blocks import Block, Constraints
@@ -89,9 +90,9 @@ class BoundInBlocks:
             return self.constraints.stated(int(extreme.rows[place]))
 
         binding.refuse_incomparable(rows, self.divergence, reference, stated)
-        basis, median = self.prior_basis, survey.median_size
-        terms = Terms(self.divergence, float(gamma), 1.0, basis, reference, median, survey.lost)
-        return LossesInBlocks(terms, self.measurements.n_rows, survey.weight, median)
+        basis, size = self.prior_basis, survey.median_size
+        terms = Terms(self.divergence, float(gamma), 1.0, basis, reference, size, survey.lost)
+        return LossesInBlocks(terms, self.measurements.n_rows, survey.weight, size)
 
     def tell_of_lost(self) -> None:
         """Warn of rows that nothing can meet."""
@@ -149,7 +150,9 @@ class Survey(NamedTuple):
     Attributes
     ----------
     sizes : of every k-th row
+    counts : how often each of these counts; none where each counts once
     median_size : of those that are not zero
+    weighed_size : the median of all that counts rows as often as their weights say
     weight : of all rows together
     lost : rows whose value is always zero, and that do not allow it
     extreme : rows whose bounds and sizes are the most out of proportion
@@ -157,7 +160,9 @@ class Survey(NamedTuple):
     """
 
     sizes: Array
+    counts: Array
     median_size: float
+    weighed_size: float
     weight: float
     lost: Index
     extreme: Extreme
@@ -198,6 +203,7 @@ def surveyed(runner: Runner, constraints: Constraints, terms: Terms, pieces: lis
 def survey_of(piece: Piece, terms: Terms, stride: int) -> Survey:
     """Look at all rows of a piece once."""
     sizes_found, lost, wrong, total = [np.empty(0)], [np.empty(0, np.int64)], -1, 0.0
+    counts, is_weighed = [np.empty(0)], any(block.weights is not None for block in piece.blocks)
     extremes = [_no_extreme()]
     for rows, block, parts in slices(piece, terms.basis):
         weights = np.ones(len(block)) if block.weights is None else block.weights
@@ -207,6 +213,8 @@ def survey_of(piece: Piece, terms: Terms, stride: int) -> Survey:
         if bad.any() and wrong < 0:
             wrong = int(rows[np.flatnonzero(bad)[0]])
         sizes_found.append(sizes[rows % stride == 0])
+        if is_weighed:
+            counts.append(weights[rows % stride == 0])
         is_lost = binding.lost_rows(relations, block.bounds, sizes)
         lost.append(rows[is_lost])
         kept = np.flatnonzero((sizes > 0) & ~is_lost)
@@ -221,7 +229,8 @@ def survey_of(piece: Piece, terms: Terms, stride: int) -> Survey:
         definite = block.of_kind.is_definite(block)[at]
         extremes.append(Extreme(rows[at], relations[at], definite, sizes[at], block.bounds[at], weights[at]))
     extreme = Extreme(*(np.concatenate(column) for column in zip(*extremes, strict=True)))
-    return Survey(np.concatenate(sizes_found), np.nan, total, np.concatenate(lost), extreme, wrong)
+    found, often = np.concatenate(sizes_found), np.concatenate(counts)
+    return Survey(found, often, np.nan, np.nan, total, np.concatenate(lost), extreme, wrong)
 
 
 def cut(blocks: tuple[Block, ...], vectors: Vectors) -> tuple[list[Piece], Index]:
@@ -257,10 +266,16 @@ def _place(row: int, pieces: list[Piece]) -> str:
 def _joined(parts: list[Survey]) -> Survey:
     sizes = np.concatenate([np.empty(0), *(part.sizes for part in parts)])
     lost = np.concatenate([np.empty(0, np.int64), *(part.lost for part in parts)])
-    median = float(np.median(sizes[sizes > 0])) if sizes.any() else 1.0
+    seen = sizes > 0
+    typical = float(np.median(sizes[seen])) if seen.any() else 1.0
+    weighed = typical
+    if any(len(part.counts) for part in parts):
+        counts = [part.counts if len(part.counts) else np.ones(len(part.sizes)) for part in parts]
+        weighed = median(np.where(seen, sizes, typical), np.concatenate(counts))
     columns = zip(_no_extreme(), *(part.extreme for part in parts), strict=True)
     extreme = Extreme(*(np.concatenate(column) for column in columns))
-    return Survey(np.empty(0), median, sum(part.weight for part in parts), lost, extreme, -1)
+    none, weight = np.empty(0), sum(part.weight for part in parts)
+    return Survey(none, none, typical, weighed, weight, lost, extreme, -1)
 
 
 def _no_extreme() -> Extreme:

@@ -130,8 +130,8 @@ class InBlocks:
         )
 
     def spanning_rows(self) -> Array:
-        """As many rows as r: a solve in pieces is always one in all dimensions."""
-        return np.empty((self.rank, self.rank))
+        """All r directions: a solve in pieces is always one in all dimensions."""
+        return np.eye(self.rank)
 
     def in_coordinates(self, T: Array, unit: float = 1.0, own_workspace: bool = False) -> InBlocks:
         """Those of M' where M = T M' T^T, for a matrix T or the diagonal of one."""

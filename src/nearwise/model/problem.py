@@ -25,7 +25,6 @@ from nearwise.model.divergences import Divergence, LogDet
 from nearwise.model.formulation import Formulation, Iterate
 from nearwise.model.grouped import bind_in_groups, within_groups
 from nearwise.model.in_blocks import AtPoint, Multipliers
-from nearwise.model.losses import Losses
 from nearwise.model.passes import Kept
 
 _WORST = 10  # constraints named in a certificate
@@ -258,11 +257,12 @@ class Problem:
 
         It is the penalty that is 1 where the median constraint and the prior have size 1.
         """
-        form = self.formulation
-        losses = form.losses
-        if isinstance(losses, Losses):
-            return form.unit / median(losses.sizes, self.constraints.weights) ** (self.divergence.degree or 0)
-        return form.unit / losses.median_size ** (self.divergence.degree or 0)
+        form, bound = self.formulation, self._bound
+        if isinstance(bound, BoundInBlocks):
+            size = bound.survey.weighed_size
+        else:
+            size = median(form.losses.sizes, self.constraints.weights)
+        return form.unit / size ** (self.divergence.degree or 0)
 
     @property
     def prior(self) -> Array:

@@ -31,6 +31,11 @@ from nearwise.solving.result import Record, Result, Status, outcome_message
 
 _MAX_ITER = 1000  # unless a solver names another number
 _FAR = 1e-5  # violation of hard rows that no tolerance calls small
+_CONVERGED, _EXACT = 1e-3, 1e-16  # gaps that no more steps make smaller: shares of the tolerance and of 1
+_LOST = (
+    "The run converged, but rounding errors may be what closed the gap: columns of very different "
+    "scales, or a large penalty, do that"
+)
 _LARGEST_START = 1e75  # trace of a matrix to start from, in units of the prior, whose costs are finite
 
 
@@ -103,12 +108,14 @@ class _Graded(NamedTuple):
     grade : in the unit of the problem
     solver : the name of the solver that found it
     stated : the point of the problem as it was stated; None where the certificate is of the reduced one
+    is_lost : whether the gap is within the tolerance, but for rounding that may have closed it
     """
 
     point: Iterate
     grade: Certificate
     solver: str
     stated: Iterate | None = None
+    is_lost: bool = False
 
     @property
     def rank(self) -> tuple[float, float]:
@@ -141,6 +148,8 @@ class _Run(Loop[Iterate, _Graded, Record]):
         self._last: tuple[Iterate, _Graded] | None = None  # as it was given, and graded
         self._final: _Graded | None = None
         self._stage = Stage("", iter(()))  # whose points are followed
+        self._note = ""  # on the end, for the message of the result
+        self._is_in_vain = False  # whether its last point has converged and proves too little
         self.recheck = Recheck.of(problem)
 
     def status(self, solver: Any, start: Array | None) -> Status:
@@ -163,11 +172,12 @@ class _Run(Loop[Iterate, _Graded, Record]):
     def _in_stages(self, plan: Iterable[Stage]) -> Iterator[Iterate]:
         """The points of one stage after the other, each up to where it is slow or a factorisation fails."""
         for stage in plan:
-            self._stage, begin = stage, len(self.history)
+            self._stage, begin, self._is_in_vain = stage, len(self.history), False
             with contextlib.suppress(np.linalg.LinAlgError):
                 for point in itertools.islice(quiet(stage.points), stage.most):
                     yield point
-                    if stage.is_slow is not None and stage.is_slow(self.history[begin:]):
+                    is_slow = stage.is_slow is not None and stage.is_slow(self.history[begin:])
+                    if self._is_in_vain or is_slow:
                         break
 
     @np.errstate(all="ignore")  # what overflows is not finite, and is not kept
@@ -192,7 +202,19 @@ class _Run(Loop[Iterate, _Graded, Record]):
         found = self.reduction.formulation.certificate(point)
         if self.unit != 1.0:
             found = replace(found, primal=found.primal * self.unit, dual=found.dual * self.unit)
-        return _Graded(point, found, point.solver or self._stage.solver)
+        solver, lost = point.solver or self._stage.solver, False
+        if self.recheck is None and not self.problem.formulation.losses.any_hard:
+            lost = self._is_lost_to_rounding(point, found)
+        if not lost:
+            return _Graded(point, found, solver)
+        return _Graded(point, replace(found, dual=-np.inf, gap=np.inf), solver, None, found.gap <= self.tol)
+
+    def _is_lost_to_rounding(self, point: Iterate, found: Certificate) -> bool:
+        """Whether rounding can be what closes the gap of a point, which nothing computes again, this far."""
+        if not found.gap < 1:  # no multipliers are needed for that
+            return False
+        form, tol = self.reduction.formulation, max(found.gap, self.tol)
+        return form.is_lost_to_rounding(point, point.dual, found.primal / self.unit, tol)
 
     def is_better(self, graded: _Graded) -> bool:
         """By gap and violation; where nothing is hard, by objective, and the highest bound is kept apart."""
@@ -201,6 +223,9 @@ class _Run(Loop[Iterate, _Graded, Record]):
             better = self.best is None or graded.rank <= self.best.rank or self.returns_last
             self.bound = graded if better else self.bound
             return better
+        if self.bound is None and new.dual < 0:  # no multipliers at all prove more
+            none = replace(graded.point, dual=0.0 * graded.point.dual, distances=None)
+            self.bound = self._graded(replace(none, pullback=np.zeros_like(none.pullback)))
         # Every dual point bounds the optimum, so the highest bound holds for the lowest objective.
         if self.bound is None or self.bound.grade.dual <= new.dual < np.inf:
             self.bound = graded
@@ -213,6 +238,10 @@ class _Run(Loop[Iterate, _Graded, Record]):
     def record(self, graded: _Graded, iteration: int, seconds: float) -> Record:
         """The certificate that all points so far give together."""
         grade = self._joint(graded.grade)
+        if grade.holds(self.tol) and not self._stands():
+            assert self._final is not None
+            stated = self._final.grade
+            grade = replace(grade, primal=stated.primal, dual=stated.dual, gap=stated.gap)
         return Record(
             iteration=iteration,
             seconds=seconds,
@@ -233,9 +262,14 @@ class _Run(Loop[Iterate, _Graded, Record]):
 
     def end(self, graded: _Graded) -> Status | None:
         """A certificate that holds, multipliers that prove a contradiction, or a rule of the solver's own."""
-        point = graded.point
-        if self._joint(graded.grade).holds(self.tol) and self._stands():
-            return Status.SOLVED
+        point, joint = graded.point, self._joint(graded.grade)
+        if joint.holds(self.tol) and self._final is not None and self._final.grade.holds(self.tol):
+            return Status.SOLVED  # as the record of this point has found
+        if graded.is_lost:  # so are all that converge: of soft rows, their multipliers are the same
+            self._note = _LOST
+            return Status.STALLED
+        if not self.problem.formulation.losses.any_hard:
+            self._is_in_vain = joint.gap <= max(_CONVERGED * self.tol, _EXACT)
         if point.ray is not None and self._is_contradiction(self.reduction.formulation.proof(point.ray)):
             return Status.INFEASIBLE
         return Status.STATIONARY if point.final else None
@@ -281,7 +315,10 @@ class _Run(Loop[Iterate, _Graded, Record]):
         if self.recheck is not None and self.recheck.is_beyond_doubt(stated, found, self.tol):
             return _Graded(point, found, solver, stated)
         lost = self.recheck is not None and found.gap > self.tol and form.is_blurred(point)
-        lost = lost or form.is_lost_to_rounding(point, point.dual, found.primal / self.unit, self.tol)
+        if self.recheck is None:
+            lost = self._is_lost_to_rounding(point, found)
+        else:
+            lost = lost or form.is_lost_to_rounding(point, point.dual, found.primal / self.unit, self.tol)
         if not lost and not self._are_values_lost(stated, found):
             return _Graded(point, found, solver, stated)
         if self.recheck is None:
@@ -325,7 +362,8 @@ class _Run(Loop[Iterate, _Graded, Record]):
         assert self.bound is not None
         if self.best is self.bound and self.best.stated is not None and not is_last:
             return self.best
-        return self._certified(replace(self.best.point, dual=self.bound.point.dual), is_last)
+        proof = self.bound.point
+        return self._certified(replace(self.best.point, dual=proof.dual, pullback=proof.pullback), is_last)
 
     @np.errstate(all="ignore")
     def result(self, status: Status) -> Result:
@@ -369,7 +407,7 @@ class _Run(Loop[Iterate, _Graded, Record]):
         open_rows = self.returns_last and self.tol < certificate.hard_violation
         doubt = "Projections cannot tell whether the hard constraints contradict each other: solver=None can"
         assert self.best is not None
-        note = self.best.point.note or self._stage.note
+        note = self._note or self.best.point.note or self._stage.note
         return ". ".join([*([note] if note else []), *([doubt] if open_rows else [])])
 
 
