@@ -19,8 +19,8 @@ from nearwise.learners._bases import k_means
 from nearwise.learners._space import Outside
 from nearwise.learners.input_kernels import InputKernel, first_equal_rows
 from nearwise.linalg.directions import with_fixed_signs
+from nearwise.linalg.distances import squared_distances
 from nearwise.model.bounds import sampled_pairs
-from nearwise.model.drawing import squared_distances
 
 # the first of the reduced ones are spanned by some of the objects, and need no n x n matrix
 OF_OBJECTS = ("principal", "leverage", "subset")

@@ -19,9 +19,9 @@ from nearwise.learners import _bases, _rows, _side
 from nearwise.learners._progress import whole
 from nearwise.learners.base import METADATA, LinearLearner, PriorKeptWarning
 from nearwise.learners.metric import Metric, euclidean, symmetric_root
+from nearwise.linalg.distances import squared_distances
 from nearwise.model import bounds, drawing
 from nearwise.model.blocks import Constraints
-from nearwise.model.drawing import squared_distances
 from nearwise.online import feedback
 from nearwise.online.feedback import Pieces
 from nearwise.online.streams import UPDATES, State, Stream, Update
