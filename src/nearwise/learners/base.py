@@ -18,7 +18,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from nearwise._common.checks import one_of, positive_or_infinite, whole_number_or_none
+from nearwise._common.checks import one_of, positive_or_infinite, whole_number_or_none, yes_or_no
 from nearwise._common.errors import RowsError
 from nearwise._common.memory import foresee
 from nearwise._common.types import Array, Index
@@ -43,6 +43,7 @@ DIVERGENCES: dict[str, Divergence] = {
     "vonneumann": VonNeumann(),
     "frobenius": Frobenius(),
 }
+_DEFAULT_RANK = 2  # of learners whose rank is not None by default
 METADATA = {"constraints": True, "sample_ids": True, "sample_weight": True}
 
 
@@ -192,7 +193,12 @@ class Learner(
     @property
     def _is_whole(self) -> bool:
         """Whether coordinates contain what lies outside a subspace."""
-        return bool(getattr(self, "whole", False)) and self.metric_.basis is not None
+        return self._wants_whole and self.metric_.basis is not None
+
+    @property
+    def _wants_whole(self) -> bool:
+        """The parameter `whole`, which can be set after the fit, too."""
+        return yes_or_no(getattr(self, "whole", False), "whole")
 
     def _linear_map(self) -> Array:
         """The linear map of `transform` of a `Metric`, one row per coordinate."""
@@ -301,6 +307,7 @@ class Learner(
             warn(f"{name}: {result.message}", ConvergenceWarning)
 
     def _training_data(self, X: Any) -> Any:
+        yes_or_no(getattr(self, "whole", False), "whole")
         _rows.refuse(X, self)
         _rows.refuse_tuples(X)
         X = validate_data(  # by rows, so that products of equal numbers are rounded the same
@@ -357,6 +364,14 @@ def contradiction(found: AnyResult) -> RowsError:
 
 
 def rank_wanted(rank: Any, largest: int) -> int | None:
-    """The parameter `rank`, at most `largest`."""
+    """The parameter `rank`, at most `largest`, the number of dimensions; says where it is more.
+
+    It is no error, since a search over ranks may have some that are too large. The default of some learners,
+    2, says nothing of data in one dimension.
+    """
     count = whole_number_or_none(rank, "rank")
-    return None if count is None else min(count, largest)
+    if count is None or count <= largest:
+        return count
+    if count > _DEFAULT_RANK:
+        warn(f"rank={count} is more than the {largest} dimensions that there are; all {largest} are learned")
+    return largest
