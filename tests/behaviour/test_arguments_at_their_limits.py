@@ -95,6 +95,15 @@ def test_the_default_rank_says_nothing_of_one_feature(made: Any) -> None:
         assert made(check=False, random_state=0).fit(X[:, :1], Y).transform(X[:, :1]).shape == (60, 1)
 
 
+@pytest.mark.parametrize("made", [nw.KernelLearner, nw.FixedRankLearner], ids=["kernel", "fixed"])
+def test_a_rank_above_the_number_of_objects_says_nothing(made: Any) -> None:
+    learner = made(kernel="rbf", rank=500, random_state=0)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="rank=")
+        warnings.filterwarnings("ignore", message="(?!rank=)")
+        assert learner.fit(X, Y).rank_ <= 60
+
+
 def test_a_search_over_ranks_goes_on() -> None:
     search = GridSearchCV(nw.MetricLearner(penalty=1.0, random_state=0), {"rank": [2, 6, 20]}, cv=2)
     with pytest.warns(UserWarning, match=r"rank=20\b.*\b6\b"):
@@ -141,7 +150,7 @@ def _no_work(x: Any, y: Any) -> float:
         nw.NeighborLearner(callback=3),
         nw.AutoLearner(callback=3),
     ],
-    ids=repr,
+    ids=["reducer, kernel", "kernel, kernel", "fixed, kernel", "reducer", "metric", "neighbor", "auto"],
 )
 def test_a_callback_that_is_no_function_is_refused(learner: Any) -> None:
     with pytest.raises(TypeError, match=r"callback.*int"):

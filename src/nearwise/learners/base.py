@@ -363,15 +363,15 @@ def contradiction(found: AnyResult) -> RowsError:
     return RowsError(rows, before=CONTRADICTION, after="; a finite penalty lets them give way")
 
 
-def rank_wanted(rank: Any, largest: int) -> int | None:
-    """The parameter `rank`, at most `largest`, the number of dimensions; says where it is more.
+def rank_wanted(rank: Any, largest: int, *, of_features: bool = True) -> int | None:
+    """The parameter `rank`, at most `largest`; says where it is more than the number of features.
 
-    It is no error, since a search over ranks may have some that are too large. The default of some learners,
-    2, says nothing of data in one dimension.
+    It is no error, since a search over ranks may have some that are too large. Nothing is said of the default
+    of some learners, 2, on one feature, nor of objects, of which each fold has another number.
     """
     count = whole_number_or_none(rank, "rank")
     if count is None or count <= largest:
         return count
-    if count > _DEFAULT_RANK:
+    if of_features and count > _DEFAULT_RANK:
         warn(f"rank={count} is more than the {largest} dimensions that there are; all {largest} are learned")
     return largest

@@ -63,7 +63,7 @@ class Settings:
 
 def settings(estimator: Any, dimension: int) -> Settings:
     """The parameters of an estimator for matrices of order `dimension`."""
-    rank = rank_wanted(estimator.rank, dimension)
+    rank = rank_wanted(estimator.rank, dimension, of_features=getattr(estimator, "kernel", None) is None)
     name = one_of(estimator.geometry, "geometry", GEOMETRIES)
     full = name in ("affine_invariant", "log_euclidean")
     if full and rank is not None and rank < dimension:
