@@ -28,7 +28,7 @@ def main() -> None:
     # Both indexes take the raw vectors: the learned map goes in front of the second.
     indexes = {
         "as they are": faiss.IndexFlatL2(test.shape[1]),
-        "learned": learner.to_faiss(faiss.IndexFlatL2(len(learner.components_))),
+        "learned": learner.to_faiss(faiss.IndexFlatL2(test.shape[1])),
     }
     for title, index in indexes.items():
         index.add(np.float32(test))

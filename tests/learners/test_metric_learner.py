@@ -469,12 +469,12 @@ def test_an_index_is_filled_and_searched_with_raw_vectors() -> None:
     faiss = pytest.importorskip("faiss")
     for parameters in ({}, {"rank": 2}):
         fitted = nw.MetricLearner(penalty=1.0, random_state=0, **parameters).fit(X, y)
-        index = fitted.to_faiss(faiss.IndexFlatL2(fitted.rank_))
+        index = fitted.to_faiss(faiss.IndexFlatL2(4))
         index.add(X.astype(np.float32))
         found, _ = index.search(X[:20].astype(np.float32), 5)
-        expected = np.sort(cdist(fitted.transform(X[:20]), fitted.transform(X), "sqeuclidean"), axis=1)[:, :5]
+        expected = np.sort(fitted.distances(X[:20], X, squared=True), axis=1)[:, :5]
         np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
-    with pytest.raises(ValueError, match="the index has 3 dimensions, but transform gives 2"):
+    with pytest.raises(ValueError, match="the index has 3 dimensions, but the learned distance is one of 4"):
         fitted.to_faiss(faiss.IndexFlatL2(3))
     with pytest.raises(TypeError, match="must be a faiss index, got str"):
         fitted.to_faiss("index")

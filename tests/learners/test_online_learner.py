@@ -269,7 +269,7 @@ def test_warm_start_from_a_fitted_learner(update: str) -> None:
             learner.get_mahalanobis_matrix(), batch.get_mahalanobis_matrix(), rtol=1e-9
         )
         pair = X[[0, 100]][None]
-        learner.bounds = (batch.pair_distance(pair, squared=True)[0] / 4, 1.0)  # the pair is far beyond it
+        learner.bounds = (batch.pair_distance(pair, squared=True)[0] / 4, 1e3)  # the pair is far beyond it
         learner.partial_fit(pair, [1])
         assert learner.pair_distance(pair) < 0.98 * batch.pair_distance(pair)
     narrow = nw.MetricLearner(rank=2, basis="svd", penalty=1.0, random_state=0).fit(X, y)

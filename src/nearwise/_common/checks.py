@@ -7,6 +7,8 @@ from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
+
 
 def whole_number(value: Any, name: str, least: int = 1, most: float = math.inf, others: str = "") -> int:
     """A whole number within bounds; `others` says what else it could have been, as in " or None"."""
@@ -61,6 +63,13 @@ def one_of(value: Any, name: str, allowed: tuple[str, ...]) -> str:
     if not isinstance(value, str) or value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
     return value
+
+
+def yes_or_no(value: Any, name: str) -> bool:
+    """True or False, of Python or NumPy."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
 
 
 def callable_or_none(value: Any, name: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nearwise._common.checks import yes_or_no
 from nearwise._common.files import write_whole
 from nearwise._common.types import Array
 from nearwise.learners.coordinate_metrics import DiagonalMetric
@@ -19,12 +20,19 @@ _ROWS = "rows"
 class Exports:
     """Methods of learners whose `transform` is a linear map; those of a kernel say what to do instead."""
 
-    def to_faiss(self, index: Any) -> Any:
-        """A faiss index that takes raw vectors, transforms them, and keeps them in the given index.
+    def to_faiss(self, index: Any, *, whole: bool = True) -> Any:
+        """A faiss index that takes raw vectors, maps them, and keeps them in the given index.
 
-        `index` has as many dimensions as `transform` gives, and the Euclidean metric. Needs the extra `ann`.
+        Its distances are the learned ones, those of `distances`. Needs the extra `ann`.
+
+        Parameters
+        ----------
+        index : a faiss index with the Euclidean metric, and with as many dimensions as there are features;
+            for a learner of fixed rank, which drops the others, with `rank_` dimensions
+        whole : False for the coordinates in a learned subspace alone, `rank_` of them: fewer numbers, but
+            other neighbours, since what differs outside the subspace is dropped
         """
-        components = self._map_to_export()
+        components = self._map_to_export(yes_or_no(whole, "whole"))
         try:
             import faiss
         except ImportError as error:
@@ -33,7 +41,7 @@ class Exports:
         if not isinstance(index, faiss.Index):
             raise TypeError(f"index must be a faiss index, got {type(index).__name__}")
         if index.d != n_out:
-            raise ValueError(f"the index has {index.d} dimensions, but transform gives {n_out}")
+            raise ValueError(self._wrong_width(index.d, n_out, whole))
         if index.metric_type not in (faiss.METRIC_L2, faiss.METRIC_INNER_PRODUCT):
             raise ValueError("the index must compare by Euclidean distance or inner product")
         linear = faiss.LinearTransform(n_in, n_out, False)
@@ -78,7 +86,20 @@ class Exports:
         model = helper.make_model(graph, producer_name="nearwise", opset_imports=opset, ir_version=_IR)
         write_whole(path, model.SerializeToString())
 
-    def _map_to_export(self) -> Array:
+    def _wrong_width(self, given: int, right: int, whole: bool) -> str:
+        """What is wrong about the dimensions of an index, and what to do."""
+        learner: Any = self
+        said = f"the index has {given} dimensions, but the learned distance is one of {right}: "
+        said += f"make an index of {right} dimensions, such as faiss.IndexFlatL2({right})"
+        inside = learner._fitted_metric().components.shape[0]
+        if not whole:
+            return f"{said}, or leave out whole=False"
+        if given == inside != right:
+            said += f"; whole=False takes the {inside} learned dimensions alone, which finds other neighbours"
+        return said
+
+    def _map_to_export(self, whole: bool | None = None) -> Array:
+        """The map of `transform`, or that of the whole distance, or that of a subspace alone."""
         learner: Any = self
         metric = learner._fitted_metric()
         if not isinstance(metric, Metric | DiagonalMetric):
@@ -86,5 +107,7 @@ class Exports:
                 f"the map of this {type(self).__name__} is not linear, and no matrix stands for it; store "
                 "transform(X) in the index, and search with transform(queries)"
             )
-        found: Array = learner._linear_map()
-        return found
+        if whole is None:
+            found: Array = learner._linear_map()
+            return found
+        return metric.isometric(np.eye(metric.n_features)).T if whole else metric.components

@@ -26,6 +26,7 @@ from nearwise.learners._in_pieces import named_by
 from nearwise.learners._rows import rows_of
 from nearwise.learners._side import SideInformation, counting
 from nearwise.learners._space import Outside, Space, mapped
+from nearwise.linalg.distances import centre_of
 from nearwise.model import constraints as c, drawing
 from nearwise.model.blocks import Block, Constraints
 from nearwise.model.problem import Problem
@@ -104,7 +105,7 @@ def hold_out(
     row_of = np.empty(known.shape[0], np.int64)
     row_of[place[learned_from]] = learned_from
     if not sparse.issparse(known):  # distances between rows round less when they are centred
-        known = known - known.mean(axis=0)
+        known = known - centre_of(known)
 
     measure = "neighbors" if scoring == "auto" else scoring
     of_asking = None if weights is None else weights[asking]
@@ -117,7 +118,7 @@ def hold_out(
     def grade(factor: Array | None) -> Grade:
         coordinates = known if factor is None else mapped(known, factor)
         if sparse.issparse(known) and not sparse.issparse(coordinates):
-            coordinates = coordinates - coordinates.mean(axis=0)
+            coordinates = coordinates - centre_of(coordinates)
         space = Space(coordinates, outside)
         if drawn:
             near, far = (space.distances(place[asking][pairs]) for pairs in drawn)

@@ -21,8 +21,9 @@ from nearwise.distributed.vectors import NotFiniteError, is_dask, refuse_not_fin
 from nearwise.learners._rows import row_numbers, rows_of
 from nearwise.learners.coordinate_metrics import DiagonalMetric
 from nearwise.learners.metric import coordinates
+from nearwise.linalg.distances import all_squared_distances, centre_of, squared_distances
 from nearwise.model.blocks import Constraints
-from nearwise.model.drawing import N_NEIGHBORS, SMALL_CLASS, squared_distances
+from nearwise.model.drawing import N_NEIGHBORS, SMALL_CLASS
 
 _TAKEN = 1 << 22  # numbers in rows that are taken here, at most: 32 MB
 _AT_A_TIME = 1 << 22  # distances that are compared at a time
@@ -60,7 +61,7 @@ class SpaceInPieces:
         order in which `drawing.neighbors` has them, on which what stops early may depend.
         """
         taken = rows_of(self.vectors, asking)
-        centre = taken.mean(axis=0)  # distances between rows round less when they are centred
+        centre = centre_of(taken)  # distances between rows round less when they are centred
         coordinates = (taken - centre) @ self.factor
         arguments = coordinates, asking, codes[asking], centre, self.factor
         try:
@@ -215,8 +216,6 @@ def _nearest_in(
     factor: Array,
 ) -> list[tuple[Array, Index]]:
     """Of a chunk, the nearest objects of the same class as each that asks, and of the others."""
-    from sklearn.metrics.pairwise import euclidean_distances  # slow to import, and needed only here
-
     labelled = np.flatnonzero(codes >= 0)
     refuse_not_finite(rows[labelled], first + labelled)
     labelled = labelled[np.argsort(codes[labelled], kind="stable")]  # so that a class is a run of columns
@@ -231,7 +230,7 @@ def _nearest_in(
         begin, end = np.searchsorted(codes[labelled], [code, code + 1])
         for low in range(0, len(members), step):
             part = members[low : low + step]
-            distances = euclidean_distances(coordinates[part], others, squared=True)
+            distances = all_squared_distances(coordinates[part], others)
             distances[asking[part, None] == first + labelled] = np.inf
             _keep_nearest(found[0], part, distances[:, begin:end], first + labelled[begin:end])
             distances[:, begin:end] = np.inf

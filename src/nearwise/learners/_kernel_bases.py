@@ -24,8 +24,8 @@ from nearwise.learners._space import Outside
 from nearwise.learners.input_kernels import InputKernel, SumKernel, first_equal_rows
 from nearwise.learners.metric import indefinite
 from nearwise.linalg.directions import with_fixed_signs
+from nearwise.linalg.distances import squared_distances
 from nearwise.model.bounds import sampled_pairs
-from nearwise.model.drawing import squared_distances
 
 # the first of the reduced ones are spanned by some of the objects, and need no n x n matrix
 OF_OBJECTS = ("principal", "leverage", "subset")

@@ -15,9 +15,9 @@ from scipy import sparse
 from nearwise._common.types import Array, Index
 from nearwise.learners.coordinate_metrics import scaled
 from nearwise.learners.input_kernels import InputKernel, in_parts, paired_products
+from nearwise.linalg.distances import all_squared_distances, centre_of, squared_distances
 from nearwise.model import drawing
 from nearwise.model.blocks import Block, Constraints
-from nearwise.model.drawing import all_squared_distances, squared_distances
 
 _AT_A_TIME = 2**23  # distances that are compared at a time
 
@@ -118,7 +118,7 @@ class Space:
         if sparse.issparse(self.rows):
             return drawing.neighbors(codes, self.nearest, asking)
         # distances between rows round less when they are centred
-        centred = Space(self.rows - self.rows[np.flatnonzero(codes >= 0)].mean(axis=0), self.outside)
+        centred = Space(self.rows - centre_of(self.rows[np.flatnonzero(codes >= 0)]), self.outside)
         return drawing.neighbors(codes, centred.nearest, asking)
 
     def nearest(self, asking: Index, among: Index, count: int) -> Index:

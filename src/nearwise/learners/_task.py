@@ -26,10 +26,11 @@ from nearwise.learners._rows import rows_of
 from nearwise.learners._side import weighed
 from nearwise.learners._space import Outside, Space, mapped
 from nearwise.learners._structure import AnyProblem, Structure
+from nearwise.linalg.distances import squared_distances
 from nearwise.model import bounds, constraints as c, drawing
 from nearwise.model.blocks import Block, Constraints
 from nearwise.model.divergences import Divergence
-from nearwise.model.drawing import Pairs, squared_distances
+from nearwise.model.drawing import Pairs
 from nearwise.model.problem import Problem
 
 _LEAST_SHARE = 1e-2  # of the learned part of a distance, for which penalties make up

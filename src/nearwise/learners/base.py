@@ -18,7 +18,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from nearwise._common.checks import one_of, positive_or_infinite, whole_number_or_none
+from nearwise._common.checks import one_of, positive_or_infinite, whole_number_or_none, yes_or_no
 from nearwise._common.errors import RowsError
 from nearwise._common.memory import foresee
 from nearwise._common.types import Array, Index
@@ -44,6 +44,7 @@ DIVERGENCES: dict[str, Divergence] = {
     "vonneumann": VonNeumann(),
     "frobenius": Frobenius(),
 }
+_DEFAULT_RANK = 2  # of learners whose rank is not None by default
 METADATA = {"constraints": True, "sample_ids": True, "sample_weight": True}
 
 
@@ -194,7 +195,12 @@ class Learner(
     @property
     def _is_whole(self) -> bool:
         """Whether coordinates contain what lies outside a subspace."""
-        return bool(getattr(self, "whole", False)) and self.metric_.basis is not None
+        return self._wants_whole and self.metric_.basis is not None
+
+    @property
+    def _wants_whole(self) -> bool:
+        """The parameter `whole`, which can be set after the fit, too."""
+        return yes_or_no(getattr(self, "whole", False), "whole")
 
     def _linear_map(self) -> Array:
         """The linear map of `transform` of a `Metric`, one row per coordinate."""
@@ -318,6 +324,7 @@ class Learner(
         tell_of_selection(constraints, before)
 
     def _training_data(self, X: Any) -> Any:
+        yes_or_no(getattr(self, "whole", False), "whole")
         _rows.refuse(X, self)
         _rows.refuse_tuples(X)
         X = validate_data(  # by rows, so that products of equal numbers are rounded the same
@@ -373,7 +380,15 @@ def contradiction(found: AnyResult) -> RowsError:
     return RowsError(rows, before=CONTRADICTION, after="; a finite penalty lets them give way")
 
 
-def rank_wanted(rank: Any, largest: int) -> int | None:
-    """The parameter `rank`, at most `largest`."""
+def rank_wanted(rank: Any, largest: int, *, of_features: bool = True) -> int | None:
+    """The parameter `rank`, at most `largest`; says where it is more than the number of features.
+
+    It is no error, since a search over ranks may have some that are too large. Nothing is said of the default
+    of some learners, 2, on one feature, nor of objects, of which each fold has another number.
+    """
     count = whole_number_or_none(rank, "rank")
-    return None if count is None else min(count, largest)
+    if count is None or count <= largest:
+        return count
+    if of_features and count > _DEFAULT_RANK:
+        warn(f"rank={count} is more than the {largest} dimensions that there are; all {largest} are learned")
+    return largest

@@ -15,7 +15,7 @@ from nearwise._common.memory import foresee
 from nearwise._common.types import Array, Index
 from nearwise.learners.input_kernels import InputKernel, in_parts, paired_products
 from nearwise.learners.metric import StoredByRows, distance_of_two, two_vectors
-from nearwise.model.drawing import all_squared_distances, squared_distances
+from nearwise.linalg.distances import all_squared_distances, squared_distances
 
 
 class ByCoordinates(ABC):

@@ -25,6 +25,7 @@ from nearwise.fixed_rank.runs import Run
 from nearwise.learners._checkpoint import Checkpoint
 from nearwise.learners._kernel_bases import kernel_basis
 from nearwise.learners._rows import is_precomputed
+from nearwise.learners.base import rank_wanted
 from nearwise.learners.coordinate_metrics import KernelFeatures
 from nearwise.learners.input_kernels import InputKernel, scale_gamma
 from nearwise.linalg.directions import turned, with_fixed_signs
@@ -62,7 +63,7 @@ class Settings:
 
 def settings(estimator: Any, dimension: int) -> Settings:
     """The parameters of an estimator for matrices of order `dimension`."""
-    rank = whole_number_or_none(estimator.rank, "rank")
+    rank = rank_wanted(estimator.rank, dimension, of_features=getattr(estimator, "kernel", None) is None)
     name = one_of(estimator.geometry, "geometry", GEOMETRIES)
     full = name in ("affine_invariant", "log_euclidean")
     if full and rank is not None and rank < dimension:
@@ -78,7 +79,7 @@ def settings(estimator: Any, dimension: int) -> Settings:
     }
     annealing = one_of(estimator.annealing, "annealing", ("auto", "none"))
     return Settings(
-        min(rank or dimension, dimension),
+        rank or dimension,
         geometries[name],
         one_of(estimator.solver, "solver", SOLVERS),
         tolerance(estimator.tol),

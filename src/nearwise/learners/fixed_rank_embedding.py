@@ -26,6 +26,7 @@ from nearwise.learners._kernel_bases import NEGATIVE_TOLERANCE
 from nearwise.learners._progress import whole
 from nearwise.learners.base import PriorKeptWarning
 from nearwise.linalg.directions import with_fixed_signs
+from nearwise.linalg.distances import all_squared_distances
 from nearwise.linalg.scaling import inner_products
 from nearwise.model.blocks import Block, Constraints
 from nearwise.model.bounds import of_sample, sampled_pairs, with_margins
@@ -191,9 +192,8 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
     def distances(self, *, squared: bool = False) -> Array:
         """(n, n) distances of the objects in the embedding."""
         check_is_fitted(self, "embedding_")
-        from sklearn.metrics.pairwise import euclidean_distances
-
-        return np.asarray(euclidean_distances(self.embedding_, squared=squared))
+        found = all_squared_distances(self.embedding_, self.embedding_)
+        return found if squared else np.sqrt(found)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

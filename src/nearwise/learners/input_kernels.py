@@ -17,7 +17,7 @@ from scipy import sparse
 from nearwise._common.memory import foresee
 from nearwise._common.types import Array, Index
 from nearwise.learners._rows import is_precomputed
-from nearwise.model.drawing import all_squared_distances
+from nearwise.linalg.distances import all_squared_distances, centre_of
 
 _GATHERED = 2**22  # numbers gathered at a time
 _SAMPLE, _STRIDES = 500, 10  # rows that tell the variance of a kernel, and partners of each
@@ -48,7 +48,7 @@ class InputKernel:
         foresee(8 * n * m, f"the kernel matrix of {n:,} by {m:,} objects")
         if self.name == "rbf" and not sparse.issparse(X) and not sparse.issparse(Y):
             # of differences only: without what all rows share, their squares lose no digits
-            centre = (X if Y is None else Y).mean(axis=0)
+            centre = centre_of(X if Y is None else Y)
             X, Y = X - centre, None if Y is None else Y - centre
             if set(self.parameters) == {"gamma"}:
                 K = all_squared_distances(X, X if Y is None else Y)

@@ -323,7 +323,7 @@ class KernelLearner(Learner):
             raise ValueError(
                 f"kernel='precomputed' needs a square kernel matrix for fit, got shape {X.shape}"
             )
-        rank = rank_wanted(self.rank, n)
+        rank = rank_wanted(self.rank, n, of_features=False)
         rng = check_random_state(self.random_state)
         if not isinstance(self.basis, str):
             if rank is not None:

@@ -23,7 +23,7 @@ from nearwise._common.markup import fact_table
 from nearwise._common.memory import foresee
 from nearwise._common.types import Array, Index
 from nearwise.learners.input_kernels import InputKernel, in_parts, paired_products
-from nearwise.model.drawing import all_squared_distances, squared_distances
+from nearwise.linalg.distances import all_squared_distances, centre_of, squared_distances
 
 # squared length, relative to the spread, of what is left of an object that others span; the next is for a
 # kernel that was computed in single precision
@@ -113,7 +113,11 @@ class Metric(StoredByRows):
         """Of every row of X to every row of Y."""
         if self.basis is not None and not self.basis.shape[1]:
             return all_squared_distances(X, Y)
-        if self.basis is None or not (sparse.issparse(X) or sparse.issparse(Y)):
+        if not sparse.issparse(X) and not sparse.issparse(Y):  # moving all vectors keeps digits
+            centre = centre_of(Y)
+            X, Y = X - centre, Y - centre
+            return all_squared_distances(self.isometric(X), self.isometric(Y))
+        if self.basis is None:
             return all_squared_distances(self.isometric(X), self.isometric(Y))
         learned = all_squared_distances(self.transform(X), self.transform(Y))
         inside = all_squared_distances(dense_product(X, self.basis), dense_product(Y, self.basis))

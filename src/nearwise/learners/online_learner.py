@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
-from nearwise._common.checks import one_of, positive, share, whole_number_or_none
+from nearwise._common.checks import one_of, positive, share, whole_number_or_none, yes_or_no
 from nearwise._common.errors import RowsError
 from nearwise._common.types import Array, Codes
 from nearwise._common.warning import warn
@@ -19,9 +19,9 @@ from nearwise.learners import _bases, _rows, _side
 from nearwise.learners._progress import whole
 from nearwise.learners.base import METADATA, LinearLearner, PriorKeptWarning
 from nearwise.learners.metric import Metric, euclidean, symmetric_root
+from nearwise.linalg.distances import squared_distances
 from nearwise.model import bounds, drawing
 from nearwise.model.blocks import Constraints
-from nearwise.model.drawing import squared_distances
 from nearwise.online import feedback
 from nearwise.online.feedback import Pieces
 from nearwise.online.streams import UPDATES, State, Stream, Update
@@ -200,6 +200,7 @@ class OnlineLearner(LinearLearner):
             if constraints is not None or sample_ids is not None:
                 raise ValueError("constraints and sample_ids refer to rows of (n, d) data, not to tuples")
             vectors, pieces = feedback.of_tuples(X, y, squared_distances)
+            feedback.tell_of_equal(vectors, pieces)
             pieces = pieces.weighed(_side.read_weights(sample_weight, len(pieces)))
             if first:
                 validate_data(self, vectors, dtype=np.float64, ensure_min_samples=0)
@@ -293,6 +294,7 @@ class OnlineLearner(LinearLearner):
 
     def _start(self, X: Any, codes: Codes | None, d: int, rng: np.random.RandomState | None = None) -> None:
         """The prior, its subspace, and a state in which nothing is learned; without data X is None."""
+        yes_or_no(self.whole, "whole")
         self._subspace, self._prior_factor = _bases.prior(self.prior, d)
         if self._subspace is None and self._prior_factor is None:
             draws = check_random_state(self.random_state) if rng is None else rng
@@ -368,6 +370,11 @@ class OnlineLearner(LinearLearner):
         found = np.asarray(self.bounds, dtype=np.float64)
         if found.shape != (2,) or not np.all(np.isfinite(found) & (found > 0.0)):
             raise ValueError(f"bounds must be two finite numbers > 0 or None, got {self.bounds!r}")
+        if found[0] > found[1]:
+            raise ValueError(
+                "bounds are the largest squared distance of similar pairs and the least of dissimilar ones: "
+                f"the first must not be above the second, got {self.bounds!r}"
+            )
         return float(found[0]), float(found[1])
 
 

@@ -1,15 +1,28 @@
-"""The nearest of many objects by distances in blocks, in memory that does not grow with their number."""
+"""The nearest of many objects, in memory that does not grow with their number."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from scipy import sparse
 
+from nearwise._common import threads
 from nearwise._common.types import Array, Index
+from nearwise.linalg.distances import (
+    all_squared_distances,
+    centre_of,
+    spoils,
+    squared_distances,
+    squared_lengths,
+)
 
 NUMBERS = 2**22  # distances in a block: 32 MB
+_ERROR = 1e-6  # relative, of the distance to the last neighbour, above which a search is not trusted
+_TREES = 15  # columns up to which a tree finds neighbours faster than products do, as scikit-learn has it
+_SPARE = 8  # more than asked for in blocks: their distances are rounded, the final ones are not
 
 
 def nearest(
@@ -54,3 +67,64 @@ def nearest(
                 best, numbers = np.take_along_axis(best, chosen, 1), np.take_along_axis(numbers, chosen, 1)
         found[asking] = numbers
     return found
+
+
+class Search:
+    """The nearest of many points by their Euclidean distance, dense or sparse.
+
+    scikit-learn searches, of many columns by products. Their error may spoil what is found for a query that
+    is much farther from the centre than from its neighbours: there, distances with a bounded error decide.
+    """
+
+    def __init__(self, points: Any, by_products: bool | None = None) -> None:
+        """`by_products` says whether to search by products, else by a tree; by default what is faster."""
+        from sklearn.neighbors import NearestNeighbors  # slow to import, and needed only here
+
+        self._points = points
+        self._centre = None if sparse.issparse(points) else centre_of(points)
+        many = self._centre is None or points.shape[1] > _TREES
+        self._by_products = many if by_products is None else by_products
+        search = NearestNeighbors(algorithm="brute" if self._by_products else "kd_tree")
+        self._search = search.fit(self._moved(points))
+
+    def nearest(self, queries: Any, count: int) -> Index:
+        """(n_queries, count) row numbers of the points nearest to each query, nearest first."""
+        if not queries.shape[0]:
+            return np.empty((0, count), dtype=np.int64)
+        moved, (n, width) = self._moved(queries), self._points.shape
+        found: Index
+        with threads.by_work(float(queries.shape[0]) * n * width):
+            distances, found = self._search.kneighbors(moved, count)
+        if not self._by_products:
+            return found
+        with np.errstate(over="ignore"):
+            # Points more than four times as far from the centre as the query and its neighbours are not near.
+            bound = 17.0 * spoils(width, _ERROR) * squared_lengths(moved)[:, np.newaxis]
+            doubtful = ~(np.square(distances) >= bound)
+        unsorted = np.flatnonzero(doubtful.sum(axis=1) > 1)  # one alone comes first
+        if unsorted.size:
+            found[unsorted] = self._sorted(queries[unsorted], found[unsorted], count)
+        missed = np.flatnonzero(doubtful[:, -1]) if count < n else unsorted[:0]
+        if missed.size:
+            found[missed] = self._in_blocks(queries[missed], count)
+        return found
+
+    def _moved(self, rows: Any) -> Any:
+        return rows if self._centre is None else np.asarray(rows, dtype=np.float64) - self._centre
+
+    def _in_blocks(self, queries: Any, count: int) -> Index:
+        n, m = queries.shape[0], self._points.shape[0]
+        found = nearest(
+            lambda rows, others: all_squared_distances(queries[rows], self._points[others]),
+            n,
+            m,
+            min(count + _SPARE, m),
+        )
+        return self._sorted(queries, found, count)
+
+    def _sorted(self, queries: Any, found: Index, count: int) -> Index:
+        """The nearest of those found, by distances from differences."""
+        own = np.repeat(np.arange(len(found)), found.shape[1])
+        squared = squared_distances(queries, own, found.ravel(), self._points).reshape(found.shape)
+        order = np.lexsort((found, squared), axis=1)[:, :count]
+        return np.take_along_axis(found, order, axis=1)

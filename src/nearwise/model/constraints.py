@@ -33,6 +33,7 @@ from nearwise._common.errors import RowError
 from nearwise._common.reading import Ids, Rows
 from nearwise._common.types import Array
 from nearwise.distributed.pairs import Batch, PairTable, Texts, table_of
+from nearwise.linalg.distances import squared_distances
 from nearwise.model import drawing, labelling
 from nearwise.model.blocks import Block, Constraints
 from nearwise.model.kinds.kind import shown_pair
@@ -202,7 +203,7 @@ def from_labels(
     if X is None:
         raise ValueError("bounds are multiples of the squared distances in X: give X")
     below, above = reading.column(bounds, 2, "bounds", reading.positive, "a finite number > 0")
-    found = [(pairs, drawing.squared_distances(X, *pairs.T)) for pairs in (same, different)]
+    found = [(pairs, squared_distances(X, *pairs.T)) for pairs in (same, different)]
     (near, d_near), (far, d_far) = ((pairs[d > 0], d[d > 0]) for pairs, d in found)
     return at_most(near, below * d_near) + at_least(far, above * d_far)
 

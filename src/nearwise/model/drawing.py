@@ -15,13 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from nearwise._common import threads
 from nearwise._common.checks import whole_number_or_none
 from nearwise._common.types import Codes, Index
+from nearwise.linalg.distances import all_squared_distances
+from nearwise.linalg.nearest import Search
 
-_ENTRIES = 1 << 22  # of differences of rows that are held at a time
 _FEW_DISTANCES = 1 << 14  # that are sorted here, in less time than a search takes to begin
-_FEW_ENTRIES = 1 << 19  # of differences of all rows, which take less time here than checks of arrays there
 Pairs = NDArray[np.int64]
 Nearest = Callable[[Index, Index, int], Index]
 
@@ -180,40 +179,6 @@ def nearest_others(nearest: Nearest, asking: Index, among: Index, count: int) ->
     return found[~itself].reshape(len(asking), -1)
 
 
-def squared_distances(X: Any, i: Index, j: Index) -> NDArray[np.float64]:
-    """Of the rows i of X, dense or sparse, to the rows j, some thousand pairs at a time."""
-    rows: Any = X.tocsr() if sparse.issparse(X) else np.asarray(X)
-    out = np.empty(len(i))
-    width = rows.nnz / max(rows.shape[0], 1) if sparse.issparse(rows) else rows.shape[1]
-    step = int(max(_ENTRIES // max(width, 1), 1))
-    for low in range(0, len(i), step):
-        part = slice(low, low + step)
-        if sparse.issparse(rows):
-            out[part] = np.asarray((rows[i[part]] - rows[j[part]]).power(2).sum(axis=1)).ravel()
-        else:
-            z = rows[i[part]].astype(np.float64, copy=False) - rows[j[part]]
-            out[part] = np.einsum("ij,ij->i", z, z)
-    return out
-
-
-def all_squared_distances(X: Any, Y: Any) -> NDArray[np.float64]:
-    """Of every row of X, dense or sparse, to every row of Y.
-
-    Of dense rows what they share is taken off first: squares of long rows would hide short distances.
-    """
-    are_dense = not sparse.issparse(X) and not sparse.issparse(Y)
-    if are_dense and X.shape[0] * Y.shape[0] * X.shape[1] <= _FEW_ENTRIES:
-        from scipy.spatial.distance import cdist  # slow to import, as is the next
-
-        return np.asarray(cdist(X, Y, "sqeuclidean"))
-    from sklearn.metrics.pairwise import euclidean_distances
-
-    if are_dense and Y.shape[0]:
-        centre = Y.mean(axis=0)
-        X, Y = X - centre, Y - centre
-    return np.asarray(euclidean_distances(X, Y, squared=True))
-
-
 def nearest_rows(X: Any) -> Nearest:
     """For `neighbors`: by the Euclidean distance of rows, dense or sparse."""
     return partial(nearest_of, X)
@@ -222,15 +187,9 @@ def nearest_rows(X: Any) -> Nearest:
 def nearest_of(X: Any, asking: Index, among: Index, count: int) -> Index:
     """The rows of X among some that are nearest to each that asks, nearest first."""
     if len(asking) * len(among) <= _FEW_DISTANCES and not sparse.issparse(X):
-        from scipy.spatial.distance import cdist  # slow to import, and needed only here
-
-        distances = cdist(X[asking], X[among], "sqeuclidean")
+        distances = all_squared_distances(X[asking], X[among])
         return np.asarray(among[np.argsort(distances, axis=1, kind="stable")[:, :count]])
-    from sklearn.neighbors import NearestNeighbors  # slow to import, and needed only here
-
-    search = NearestNeighbors(n_neighbors=count).fit(X[among])
-    with threads.by_work(float(len(asking)) * len(among) * X.shape[1]):
-        return np.asarray(among[search.kneighbors(X[asking], return_distance=False)])
+    return np.asarray(among[Search(X[among]).nearest(X[asking], count)])
 
 
 def _halves(n_pairs: int, n_within: int, n_across: int) -> tuple[int, int]:

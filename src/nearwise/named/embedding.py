@@ -16,11 +16,11 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components, shortest_path
 
-from nearwise._common import checks, reading, threads
+from nearwise._common import checks, reading
 from nearwise._common.types import Array, Index
 from nearwise.linalg.directions import with_fixed_signs
 from nearwise.linalg.scaling import inner_products
-from nearwise.model import constraints
+from nearwise.model import constraints, drawing
 from nearwise.model.divergences import Divergence, LogDet, VonNeumann
 from nearwise.model.problem import Problem
 from nearwise.solving.driver import solve
@@ -118,10 +118,8 @@ def isometric_embedding(
 
 def _neighbours(X: Array, n_neighbors: int) -> tuple[Index, Array]:
     """Every pair of an object and one of its nearest, once, and their squared distances."""
-    from sklearn.neighbors import NearestNeighbors  # slow to import, and needed only here
-
-    with threads.by_work(float(len(X)) * X.size):
-        nearest = NearestNeighbors(n_neighbors=n_neighbors).fit(X).kneighbors(return_distance=False)
+    every = np.arange(len(X))
+    nearest = drawing.nearest_others(drawing.nearest_rows(X), every, every, n_neighbors)
     first = np.repeat(np.arange(len(X)), n_neighbors)
     pairs = np.unique(np.sort(np.stack([first, nearest.ravel()], axis=1), axis=1), axis=0)
     squared = np.sum((X[pairs[:, 0]] - X[pairs[:, 1]]) ** 2, axis=1)

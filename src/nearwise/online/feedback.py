@@ -16,10 +16,12 @@ from sklearn.utils import column_or_1d
 from nearwise._common import reading
 from nearwise._common.errors import RowsError
 from nearwise._common.types import Array, Index
+from nearwise._common.warning import warn
 from nearwise.model import labelling
 from nearwise.model.blocks import Block, Constraints, Stated
 from nearwise.model.bounds import of_ascending
 from nearwise.model.kinds import COMPARISON, DISTANCE
+from nearwise.model.left_out import LeftOutWarning
 
 _MOST_REPEATED = 10_000_000  # pieces that weights may make
 CALIBRATED = 200  # distances from which open bounds are filled
@@ -125,6 +127,18 @@ def of_tuples(tuples: Any, y: ArrayLike | None, squared_distances: ArrayLike | N
         return _numbered(vectors, (-sign).astype(np.int8), np.full(m, np.nan))
     rows, pieces = _numbered(vectors, np.full(m, -1, np.int8), np.zeros(m))
     return rows, replace(pieces, rows=np.where(sign[:, None] > 0, pieces.rows, pieces.rows[:, [2, 3, 0, 1]]))
+
+
+def tell_of_equal(vectors: Array, pieces: Pieces) -> None:
+    """Say which pairs of equal vectors are to be apart."""
+    apart = np.flatnonzero((pieces.relation >= 0) & (pieces.rows[:, 2] < 0))
+    i, j = pieces.rows[apart, :2].T
+    equal = apart[(vectors[i] == vectors[j]).all(axis=1)]
+    if len(equal):
+        pairs = f"{len(equal)} pairs" if len(equal) > 1 else "the pair"
+        where = f"row {equal[0]}" if len(equal) == 1 else f"row {equal[0]} first"
+        message = f"the vectors of {pairs} ({where}) are equal, and no metric can set them apart"
+        warn(LeftOutWarning(message))
 
 
 def of_blocks(blocks: tuple[Block, ...]) -> Pieces:

@@ -22,6 +22,7 @@ from nearwise.learners.base import Learner
 from nearwise.learners.coordinate_metrics import DiagonalMetric
 from nearwise.learners.input_kernels import InputKernel
 from nearwise.learners.metric import Metric, euclidean, root_of
+from nearwise.linalg.distances import centre_of
 
 
 class StartUnknownWarning(UserWarning):
@@ -55,7 +56,7 @@ def measures(model: Any, X: Any) -> tuple[Measured | Given | None, Measured]:
         return _given(learner, X), Measured(euclidean(learner.embedding_.shape[1]), learner.embedding_)
     rows = rows_of(model, X)
     centred = isinstance(learner.metric_, Metric | DiagonalMetric) and not sparse.issparse(rows)
-    centre = rows.mean(axis=0) if centred else None
+    centre = centre_of(rows) if centred else None
     start, after = start_metric(learner, rows), Measured(learner.metric_, rows, centre)
     if isinstance(start, InputKernel) and start.is_precomputed:
         return (Given(_of_inner_products(rows), rows) if rows.shape[0] == rows.shape[1] else None), after

@@ -14,12 +14,14 @@ from nearwise.data import models
 from nearwise.data.side_files import Side
 from nearwise.data.tables import Table
 from nearwise.learners.calibration import Calibration, Probability, Rates
+from nearwise.linalg.distances import centre_of
 from nearwise.study.fitted import Fitted
 from nearwise.study.known import with_files
 
 MOST = 5_000_000  # near duplicates, beyond which a threshold means nothing
 _TILE = 1024  # rows whose distances to all others are computed at a time
-_ROUNDING = 1e-9  # relative, of squared distances that are computed block by block
+_ROUNDING = 1e-7  # relative, of squared distances that are computed block by block
+_SLACK = 1e-9  # of their median, for kernels, whose products round
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,16 +147,19 @@ def near_duplicates(
 ) -> Duplicates:
     """All pairs of rows of the data whose distance is at most the threshold of the rule, exactly."""
     X, metric, limit = fitted.entered(table.X), fitted.metric, rule.threshold
-    X = X - X.mean(axis=0) if hasattr(metric, "isometric") else X  # moving all objects keeps digits
+    X = X - centre_of(X) if hasattr(metric, "isometric") else X  # moving all objects keeps digits
     n = len(X)
-    found: list[Index] = []
+    found, distances = list[Index](), list[Array]()
     count = 0
     for start in range(0, n, _TILE):
         squared = metric.squared_distances(X[start : start + _TILE], X[start:])
-        slack = _ROUNDING * float(np.median(squared)) if squared.size else 0.0
+        slack = _SLACK * float(np.median(squared)) if squared.size else 0.0
         i, j = np.nonzero(squared <= limit * limit * (1 + _ROUNDING) + slack)
         later = j > i
-        found.append(start + np.stack([i[later], j[later]], axis=1))
+        near = start + np.stack([i[later], j[later]], axis=1)
+        apart = _apart(metric, X, near)  # by differences, which the blocks only round
+        found.append(near[apart <= limit])
+        distances.append(apart[apart <= limit])
         count += len(found[-1])
         if count > MOST:
             raise Refused(
@@ -162,18 +167,25 @@ def near_duplicates(
                 "threshold is needed"
             )
         progress(min(start + _TILE, n) / n)
-    pairs = np.concatenate(found) if found else np.empty((0, 2), dtype=np.int64)
-    distances = np.sqrt(metric.pair_squared_distances(X, *pairs.T)) if len(pairs) else np.empty(0)
-    near = distances <= limit  # by differences, which the blocks only round
-    pairs, distances = pairs[near], distances[near]
-    order = np.lexsort((pairs[:, 1], pairs[:, 0], distances))
+    pairs = np.concatenate([np.empty((0, 2), np.int64), *found])
+    apart = np.concatenate([np.empty(0), *distances])
+    order = np.lexsort((pairs[:, 1], pairs[:, 0], apart))
     total = n * (n - 1) // 2
     rates = rule.rates
     if rates is None:
-        return Duplicates(pairs[order], distances[order], total, None)
+        return Duplicates(pairs[order], apart[order], total, None)
     share = len(pairs) / total if total else 0.0
     precision, why = rates.precision_among(share), rates.no_precision(share)
-    return Duplicates(pairs[order], distances[order], total, precision, why)
+    return Duplicates(pairs[order], apart[order], total, precision, why)
+
+
+def _apart(metric: Any, X: Any, pairs: Index) -> Array:
+    """The distances of pairs of rows, most of which may not be asked for."""
+    if not len(pairs):
+        return np.empty(0)
+    used, places = np.unique(pairs, return_inverse=True)
+    i, j = places.reshape(-1, 2).T
+    return np.asarray(np.sqrt(metric.pair_squared_distances(X[used], i, j)))
 
 
 def _in_order(side: Side) -> tuple[Index, Mask]:

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from nearwise._common import threads
 from nearwise._common.types import Array, Index
 from nearwise.learners.coordinate_metrics import DiagonalMetric
 from nearwise.learners.metric import Metric
-from nearwise.linalg.nearest import nearest as tiled
+from nearwise.linalg.distances import centre_of
+from nearwise.linalg.nearest import Search, nearest as tiled
 
 # For every row of a block, so many rows of the data that are nearest up to rounding, in any order;
 # the last argument is the row of the data that the first of the block is, or None.
@@ -45,13 +45,10 @@ def nearest(
     """
     candidates: Candidates = partial(_in_tiles, metric, data)
     if isinstance(metric, Metric | DiagonalMetric):  # moving all objects keeps digits, and the distances
-        centre = data.mean(axis=0)
+        centre = centre_of(data)
         data = data - centre
         queries = None if queries is None else queries - centre
-        from sklearn.neighbors import NearestNeighbors
-
-        search = NearestNeighbors(algorithm="brute").fit(metric.isometric(data))
-        candidates = partial(_among_coordinates, metric, search)
+        candidates = partial(_among_coordinates, metric, Search(metric.isometric(data), by_products=True))
     itself = queries is None
     objects = data if queries is None else queries
     count = min(k + SPARE, len(data) - itself)
@@ -66,12 +63,10 @@ def nearest(
 
 
 def _among_coordinates(
-    metric: Metric | DiagonalMetric, search: Any, block: Array, count: int, itself: int | None
+    metric: Metric | DiagonalMetric, search: Search, block: Array, count: int, itself: int | None
 ) -> Index:
-    """Candidates by scikit-learn's search among coordinates: a linear metric's distances are Euclidean."""
-    asked = metric.isometric(block)
-    with threads.by_work(float(asked.size) * search.n_samples_fit_):
-        found: Index = search.kneighbors(asked, count + (itself is not None), return_distance=False)
+    """Candidates by a search among coordinates: a linear metric's distances are Euclidean."""
+    found = search.nearest(metric.isometric(block), count + (itself is not None))
     if itself is None:
         return found
     # The row itself, which need not be the first of equal ones, or else the last, makes room for the others.
