@@ -22,7 +22,8 @@ def test_a_command_without_a_name_lists_what_there_is(package: str, named: str) 
     )
     lines = dict(re.findall(r"^(\S+) +(\S.*)$", done.stdout, re.MULTILINE))
     assert named in lines
-    assert len(lines) == len(done.stdout.splitlines()) > 5
+    begun = [line for line in done.stdout.splitlines() if not line.startswith(" ")]
+    assert len(lines) == len(begun) > 5
 
 
 def test_a_benchmark_that_does_not_exist_is_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:

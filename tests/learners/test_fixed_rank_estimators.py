@@ -332,8 +332,9 @@ def test_the_learner_minimises_the_cost_of_its_constraints() -> None:
     assert np.square(
         nw.FixedRankLearner(2, tol=1e-9).fit(X, constraints=linear).transform(X)
     ).sum() == pytest.approx(10, rel=1e-2)
+    wide = sparse.hstack([X, sparse.csr_array((150, 30_000))])  # too many numbers to be made dense
     with pytest.raises(TypeError, match="linear constraints need dense data"):
-        nw.FixedRankLearner(2).fit(sparse.csr_array(X), constraints=linear)
+        nw.FixedRankLearner(2).fit(wide, constraints=linear)
 
 
 def test_open_bounds_are_percentiles_under_the_start() -> None:

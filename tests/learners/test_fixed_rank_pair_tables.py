@@ -118,7 +118,7 @@ def test_weights_ids_and_labels_count_too(tmp_path: Path) -> None:
     near, far = opened.where("same", True), opened.where("same", False)
     side = c.at_most(near, 3.0, "count") + c.at_least(far, 9.0, "count")
     given = c.at_most(PAIRS[SAME], 3.0, counts[SAME]) + c.at_least(PAIRS[~SAME], 9.0, counts[~SAME])
-    labels = np.where(np.arange(N) % 4 == 0, Y, -1)
+    labels = np.where(np.arange(N) % 4 == 0, Y, np.nan)
     for y in (None, labels):
         found, expected = learner(check=False), learner(check=False)
         found.fit(X, y, constraints=side, sample_ids=names, sample_weight=weights)
@@ -207,7 +207,9 @@ def test_what_cannot_be_learned_from_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="solver='online' needs data and constraints in memory"):
         learner(solver="online").fit(X, constraints=side)
     with pytest.raises(TypeError, match="constraints in files need dense data"):
-        learner().fit(sparse.csr_array(X), constraints=side)
+        learner().fit(
+            sparse.hstack([X, sparse.csr_array((N, 12_000))]), constraints=side
+        )  # too many to be dense
     with pytest.raises(ValueError, match="X has 1 rows of 5 columns; two rows and one column are needed"):
         learner().fit(Stacked([X[:1]]), constraints=side)
     with pytest.raises(ValueError, match=rf"the id {PAIRS[SAME].max()} is not a row number below"):
