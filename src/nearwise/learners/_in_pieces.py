@@ -16,7 +16,7 @@ from sklearn.utils.random import sample_without_replacement
 
 from nearwise._common.digest import digest
 from nearwise._common.types import Array, Codes, Index
-from nearwise.distributed import Vectors
+from nearwise.distributed import Vectors, vectors_of
 from nearwise.distributed.vectors import NotFiniteError, is_dask, refuse_not_finite
 from nearwise.learners._rows import row_numbers, rows_of
 from nearwise.learners.coordinate_metrics import DiagonalMetric
@@ -174,9 +174,7 @@ def pair_distances(pairs: Any, X: Any, metric: Any, n_features: int, squared: bo
             raise ValueError(f"pairs must have shape (m, 2, {n_features}), got {pairs.shape}")
         whole = pairs.rechunk({1: -1, 2: -1})
         return whole.map_blocks(_between, metric, squared, dtype=np.float64, drop_axis=[1, 2])
-    from nearwise.distributed.on_dask import chunked
-
-    vectors = chunked(_checked_array(X, n_features, "the learner"))
+    vectors: Any = vectors_of(_checked_array(X, n_features, "the learner"))
     rows = row_numbers(pairs, len(vectors))
     step = max(_TAKEN // (2 * n_features), 1)
     parts = []
