@@ -21,8 +21,7 @@ import numpy as np
 from nearwise import __version__
 from nearwise._common.digest import digest
 from nearwise._common.files import DamagedFile, OtherFormat, read_sealed, to_bytes, write_whole
-from nearwise._common.types import Array
-from nearwise.model.passes import Kept
+from nearwise._common.types import Array, Kept
 from nearwise.solving.diagonal import DiagonalResult
 from nearwise.solving.result import Result, Status
 

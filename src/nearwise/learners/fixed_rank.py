@@ -30,8 +30,8 @@ from nearwise.learners.coordinate_metrics import KernelFeatures
 from nearwise.learners.input_kernels import InputKernel, scale_gamma
 from nearwise.linalg.directions import turned, with_fixed_signs
 from nearwise.linalg.magnitudes import largest_entry
-from nearwise.model.binding import LARGEST_CHANGE
 from nearwise.model.blocks import Constraints
+from nearwise.model.bounds import LARGEST_CHANGE
 from nearwise.solving.result import Status
 
 GEOMETRIES = ("flat", "polar", "affine_invariant", "log_euclidean")
