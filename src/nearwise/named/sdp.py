@@ -20,7 +20,6 @@ from nearwise.model import constraints
 from nearwise.model.blocks import Constraints
 from nearwise.model.certificate import Certificate
 from nearwise.model.divergences import LogDet
-from nearwise.model.losses import SATISFIED
 from nearwise.model.problem import Problem
 from nearwise.named import _logdet_program
 from nearwise.solving.driver import solve
@@ -236,7 +235,7 @@ def _graded(C0: Array, plain: Problem, found: _logdet_program.Point, penalty: fl
     gap = (upper - lower) / size if upper < math.inf else upper
     order = np.argsort(-violations, kind="stable")[:_WORST]
     worst = plain.violations_of(values, [int(row) for row in order if violations[row] > 0])
-    satisfied = float(np.mean(violations <= SATISFIED)) if len(violations) else 1.0
+    satisfied = losses.violated(values).satisfied
     certificate = Certificate(upper, lower, gap, violation, hard_violation, satisfied, worst)
     status = Status.SOLVED if found.converged and upper < math.inf else Status.LIMIT
     message = f"Stopped after {found.steps} Newton steps; the largest relative violation is {violation:.1e}."

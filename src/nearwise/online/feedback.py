@@ -18,7 +18,7 @@ from nearwise._common.errors import RowsError
 from nearwise._common.types import Array, Index
 from nearwise._common.warning import warn
 from nearwise.model import labelling
-from nearwise.model.blocks import Block, Constraints, Stated
+from nearwise.model.blocks import Block, Constraints
 from nearwise.model.bounds import of_ascending
 from nearwise.model.kinds import COMPARISON, DISTANCE
 from nearwise.model.left_out import LeftOutWarning
@@ -148,7 +148,7 @@ def of_blocks(blocks: tuple[Block, ...]) -> Pieces:
     for block in blocks:
         if block.of_kind.n_distances == 0:
             hint = "an online learner learns from distances and comparisons"
-            raise RowsError([Stated(first, block)], after=f" is no bound on distances; {hint}")
+            raise RowsError([Constraints(blocks).stated(first)], after=f" is no bound on distances; {hint}")
         assert block.ids is not None
         rows = np.full((len(block), 4), -1, np.int64)
         rows[:, : block.ids.shape[1]] = block.ids
