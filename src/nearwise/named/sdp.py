@@ -16,15 +16,9 @@ from numpy.typing import ArrayLike
 from nearwise._common import checks, reading
 from nearwise._common.reading import stacked
 from nearwise._common.types import Array
-from nearwise.model import constraints
-from nearwise.model.blocks import Constraints
-from nearwise.model.certificate import Certificate
-from nearwise.model.divergences import LogDet
-from nearwise.model.problem import Problem
+from nearwise.model import Certificate, Constraints, LogDet, Problem, constraints
 from nearwise.named import _logdet_program
-from nearwise.solving.driver import solve
-from nearwise.solving.loop import Loop
-from nearwise.solving.result import Status
+from nearwise.solving import Loop, Status, solve
 
 _SEARCH_STEPS = 60
 # The next theta as a share of the interval, first near its lower end because lower bounds are sharper, and
