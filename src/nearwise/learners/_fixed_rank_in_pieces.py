@@ -17,8 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_feature_names
 
 from nearwise._common.types import Array, Codes, Index
-from nearwise.distributed import Vectors, vectors_of
-from nearwise.distributed.vectors import Stacked, is_dask
+from nearwise.distributed import Stacked, Vectors, is_dask, vectors_of
 from nearwise.fixed_rank.cone import LogEuclidean
 from nearwise.fixed_rank.descent import Armijo
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult, minimise
@@ -29,10 +28,8 @@ from nearwise.learners import _in_pieces, _rows, _side, fixed_rank as shared
 from nearwise.learners._checkpoint import open_checkpoint
 from nearwise.learners.metric_learner import MAPPED_NUMBERS
 from nearwise.linalg.directions import turned
-from nearwise.model import bounds, drawing
-from nearwise.model.blocks import Constraints
-from nearwise.model.squares import SquaresInPieces
-from nearwise.solving.result import Status
+from nearwise.model import Constraints, SquaresInPieces, bounds, drawing
+from nearwise.solving import Status
 
 _LOCAL_PAIRS = 20_000  # drawn between near neighbours, unless n_pairs says how many
 _COARSE = 1e-4  # tol of the run on a sample, which tells no more

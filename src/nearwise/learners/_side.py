@@ -23,11 +23,15 @@ from nearwise._common.warning import warn
 from nearwise.distributed import Vectors
 from nearwise.learners._space import Outside
 from nearwise.learners._structure import Structure
-from nearwise.model import labelling
-from nearwise.model.binding import unreachable
-from nearwise.model.blocks import Block, Constraints
-from nearwise.model.divergences import Divergence
-from nearwise.model.left_out import LeftOutWarning, UnknownIdsWarning
+from nearwise.model import (
+    Block,
+    Constraints,
+    Divergence,
+    LeftOutWarning,
+    UnknownIdsWarning,
+    labelling,
+    unreachable,
+)
 
 _SHOWN = 3  # unknown ids in a message
 _COMPARED = 1 << 22  # numbers of rows that are compared at a time

@@ -13,13 +13,8 @@ from nearwise._common.checks import one_of
 from nearwise._common.reading import column_groups, finite, show
 from nearwise._common.types import Array, Index, Mask
 from nearwise.linalg.dense import RANK_TOLERANCE
-from nearwise.model.binding import unreachable
-from nearwise.model.blocks import Constraints
-from nearwise.model.diagonal import DiagonalProblem
-from nearwise.model.divergences import Divergence
-from nearwise.model.problem import Problem
-from nearwise.solving.diagonal import DiagonalResult
-from nearwise.solving.result import Result
+from nearwise.model import Constraints, DiagonalProblem, Divergence, Problem, unreachable
+from nearwise.solving import DiagonalResult, Result
 
 AnyProblem: TypeAlias = Problem | DiagonalProblem
 AnyResult: TypeAlias = Result | DiagonalResult

@@ -20,13 +20,8 @@ from nearwise.learners.coordinate_metrics import KernelMap
 from nearwise.learners.input_kernels import InputKernel
 from nearwise.learners.kernel_learner import KernelLearner
 from nearwise.linalg.directions import with_fixed_signs
-from nearwise.model import bounds, constraints as c, drawing
-from nearwise.model.blocks import Constraints
-from nearwise.model.divergences import Frobenius
-from nearwise.model.problem import Problem
-from nearwise.solving.driver import solve
-from nearwise.solving.result import Record, Result, Status
-from nearwise.solving.thin import ThinFactor
+from nearwise.model import Constraints, Frobenius, Problem, bounds, constraints as c, drawing
+from nearwise.solving import Record, Result, Status, ThinFactor, solve
 
 _ROUNDING = 1e-14  # differences of features, relative to these, that rounding makes
 _THIN = 200  # from this order of W on, its leading eigenpairs take less time than all of W
