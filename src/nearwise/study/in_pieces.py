@@ -16,11 +16,8 @@ from nearwise._common.types import Array
 from nearwise.data.memory import Memory
 from nearwise.data.side_files import READERS, Objects, Reading, read_many_pairs
 from nearwise.data.steps import with_names
-from nearwise.distributed.files import open_vectors, titles_of
-from nearwise.distributed.pairs import is_large
-from nearwise.distributed.vectors import NotFiniteError, Stacked, refuse_not_finite
-from nearwise.model import labelling
-from nearwise.model.blocks import Constraints
+from nearwise.distributed import NotFiniteError, Stacked, is_large, open_vectors, refuse_not_finite, titles_of
+from nearwise.model import Constraints, labelling
 from nearwise.study.fitted import Fitted
 from nearwise.study.fitting import Fit, Settings, Watch, estimator, facts_of, forget_times, watched
 

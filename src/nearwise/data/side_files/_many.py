@@ -12,10 +12,8 @@ from nearwise.data.side_files._file import AS_IS, Objects, Reading, Side
 from nearwise.data.side_files._roles import PAIRS, Assigned, answer, asked_for, by_title, turns, unknown_value
 from nearwise.data.tables import TableError
 from nearwise.data.tables._table import shown
-from nearwise.distributed.files import titles_of
-from nearwise.distributed.pairs import PairTable, open_pairs
-from nearwise.model import constraints as c
-from nearwise.model.blocks import Constraints
+from nearwise.distributed import PairTable, open_pairs, titles_of
+from nearwise.model import Constraints, constraints as c
 
 
 def read_many_pairs(source: str, objects: Objects, how: Reading = AS_IS) -> Side:
