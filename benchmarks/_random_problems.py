@@ -17,7 +17,7 @@ from scipy import sparse
 import nearwise as nw
 from nearwise import constraints as c
 from nearwise._common.types import Array
-from nearwise.model import Constraints, Relation, constraints, relations
+from nearwise.model import Constraints, Relation, relations
 
 Rng = np.random.Generator
 
@@ -237,7 +237,8 @@ class _Rows:
             often = self.mode == "feasible" or self.rng.random() < 0.98
             value, relation = self.typical, "<=" if often else relation
         b = self.positive(self._bound(value, relation))
-        return constraints.bounded([(i, j)], b, relation)
+        made = {"<=": c.at_most, ">=": c.at_least, "==": c.equal}[relation]
+        return made([(i, j)], b)
 
     def _comparison(self) -> Constraints:
         if self.rng.random() < 0.6 or len(self.G) < 4:
@@ -288,7 +289,7 @@ class _Rows:
     def _relation(self) -> Relation:
         if self.rng.random() < self.equalities:
             return "=="
-        return relations.RELATIONS[int(self.rng.integers(2))]
+        return "<=" if self.rng.integers(2) == 0 else ">="
 
     def _bound(self, value: float, relation: Relation) -> float:
         """A bound for a row with a positive value."""

@@ -267,7 +267,7 @@ def class_codes(labels: NDArray[np.object_], source: str) -> tuple[Index, tuple[
     except ValueError as error:
         raise Refused(f"{source}: {error}") from error
     order = np.argsort(np.array(found.classes, dtype=str))
-    codes = np.append(np.argsort(order), labelling.UNLABELLED)[found.codes]
+    codes = np.append(np.argsort(order), -1)[found.codes]
     notes += found.notes
     return codes, tuple(str(found.classes[k]) for k in order), tuple(f"{source}: {note}" for note in notes)
 

@@ -115,9 +115,9 @@ def read_distances(source: str, objects: Objects, how: Reading = AS_IS) -> Side:
     kept, answers = settle(file, DISTANCES.what, questions, bounds[exact], counts, how.conflicts, both, exact)
     told[exact[~kept]] = False
     found, orders = Constraints(), []
-    for relation in relations.RELATIONS:
+    for relation, made in (("<=", c.at_most), (">=", c.at_least), ("==", c.equal)):
         chosen = np.flatnonzero((signs == relations.SIGNS[relation]) & told)
-        found += c.bounded(pairs[chosen], bounds[chosen], relation, _part(weights, chosen))
+        found += made(pairs[chosen], bounds[chosen], _part(weights, chosen))
         orders.append(chosen)
     return _side(file, found, np.concatenate(orders), answers, how)
 
