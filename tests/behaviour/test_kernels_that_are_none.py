@@ -84,3 +84,19 @@ def test_a_kernel_of_differences_only_is_refused_in_every_basis(basis: str, n: i
     K = 5.0 - np.square(X[:, None] - X).sum(axis=2)
     with pytest.raises(ValueError, match="eigenvalue"):
         nw.KernelLearner("precomputed", basis=basis, rank=None if basis == "full" else 6).fit(K, y)
+
+
+@crossed(learner=KERNEL_LEARNERS, n=(20, 110), kernel=("sum", "function", "table"))
+def test_a_kernel_by_which_all_squared_distances_are_negative_is_refused(learner, n: int, kernel) -> None:
+    """Distances beside a kernel: the diagonal is not 0, and from the first object no direction is left."""
+    X, y = table(n)
+
+    def both(a: np.ndarray, b: np.ndarray) -> float:
+        return float(np.exp(-distance(a, b))) + 3.0 * distance(a, b)
+
+    K = matrix(both, X)
+    given = {"sum": ["rbf", both], "function": both, "table": "precomputed"}[kernel]
+    with pytest.raises(ValueError, match="eigenvalue") as refusal:
+        learner(kernel=given).fit(K if kernel == "table" else X, y)
+    if kernel != "sum":
+        assert named_eigenvalue(refusal) == pytest.approx(np.linalg.eigvalsh(K)[0], rel=1e-4)
