@@ -112,7 +112,7 @@ def _coordinates(objects: _Products, chosen: NDArray[np.int64], J: Array | None)
     columns, along = objects.columns(chosen), objects.along_mean()
     K = columns if len(chosen) == len(columns) else columns[chosen]
     raw = objects.raw(chosen)
-    _refuse_indefinite(raw if J is None else J.T @ raw @ J)
+    _refuse_indefinite(raw if J is None else J.T @ raw @ J / np.linalg.norm(J, 2) ** 2)
     sums = np.ones(len(chosen)) if J is None else J.sum(axis=0)
     size = float(sums @ sums)
     if J is None:  # the mean is taken off K already
