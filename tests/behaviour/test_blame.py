@@ -1,9 +1,13 @@
-"""Figures with one name agree, and a message blames what is wrong."""
+"""Figures with one name agree, seconds are those of the work, and a message blames what is wrong."""
 
 from __future__ import annotations
 
 import html
+import json
+import os
 import re
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -44,6 +48,20 @@ def test_the_distance_before_has_one_score_in_a_report(
     assert lead is not None  # it competes
     # the plot of the penalties has its number, or calls what it shows by another name
     assert beside is None or float(beside[1]) == pytest.approx(float(lead[1]), abs=1.0)
+
+
+@pytest.mark.slow
+@pytest.mark.xfail(strict=True, reason="the first run of an experiment counts the seconds of compiling")
+def test_the_seconds_of_an_experiment_contain_no_compiling(tmp_path: Path) -> None:
+    checkout = Path(__file__).parents[2]
+    kept = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "compiled")}
+    seconds = []
+    for out in (tmp_path / "first", tmp_path / "second"):
+        command = [sys.executable, "-m", "experiments", "online-kernel", "--quick", "--out", str(out)]
+        subprocess.run(command, check=True, cwd=checkout, env=kept, capture_output=True)
+        rows = json.loads((out / "online-kernel.json").read_text(encoding="utf-8"))
+        seconds.append(next(row["seconds"] for row in rows if row["seconds"] is not None))
+    assert seconds[0] < 3 * seconds[1]
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint16])
