@@ -196,7 +196,9 @@ FIXED[0, 1] = FIXED[1, 0] = True
 
 
 @pytest.mark.xfail(
-    strict=True, reason="a rank with fixed entries or weights of entries is refused, and no page says so"
+    strict=True,
+    raises=AssertionError,
+    reason="a rank with fixed entries or weights of entries is refused, and no page says so",
 )
 @pytest.mark.parametrize(
     "settings",
@@ -221,7 +223,11 @@ def test_a_rank_goes_together_with_fixed_entries_and_weights_or_the_docstring_sa
     assert found.certificate.primal == pytest.approx(np.sum(W * (found.matrix - A) ** 2), rel=1e-6)
 
 
-@pytest.mark.xfail(strict=True, reason="a list of index pairs as `fixed` is refused by its shape alone")
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="a list of index pairs as `fixed` is refused by its shape alone",
+)
 def test_a_list_of_index_pairs_as_fixed_says_what_a_pattern_is() -> None:
     with pytest.raises(ValueError, match=r"4.*4") as refused:
         nw.nearest_correlation(correlation(4), fixed=[(0, 1)])
