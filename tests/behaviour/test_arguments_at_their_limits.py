@@ -172,7 +172,9 @@ def test_axes_that_are_none_are_refused(name: str) -> None:
 
 
 @pytest.mark.xfail(
-    strict=True, reason="a warning about an unknown id comes before the error of an id that is there twice"
+    strict=True,
+    raises=AssertionError,
+    reason="a warning about an unknown id comes before the error of an id that is there twice",
 )
 def test_an_id_that_is_there_twice_is_all_that_is_said() -> None:
     side = nw.constraints.similar([("a", "b"), ("zz", "a")]) + nw.constraints.dissimilar([("c", "d")])
@@ -185,7 +187,9 @@ def test_an_id_that_is_there_twice_is_all_that_is_said() -> None:
 
 
 @pytest.mark.xfail(
-    strict=True, reason="texts given for target='numbers' are refused without what to do in the learner"
+    strict=True,
+    raises=AssertionError,
+    reason="texts given for target='numbers' are refused without what to do in the learner",
 )
 @pytest.mark.parametrize("labels", [["low", "mid", "high"], ["1", "2", "x"]])
 def test_texts_for_numbers_name_the_parameter_that_takes_them(labels: list[str]) -> None:

@@ -14,7 +14,9 @@ def table(n: int = 80) -> tuple[np.ndarray, np.ndarray]:
     return rng.normal(size=(n, 18)) + 1.2 * np.eye(4, 18)[y], y
 
 
-@pytest.mark.xfail(strict=True, reason="a kernel's metric as prior is read as an array of numbers")
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="a kernel's metric as prior is read as an array of numbers"
+)
 @pytest.mark.parametrize("given", ["learner", "metric"])
 def test_a_metric_of_a_kernel_is_no_prior_of_vectors(given: str) -> None:
     X, y = table()
@@ -26,7 +28,9 @@ def test_a_metric_of_a_kernel_is_no_prior_of_vectors(given: str) -> None:
     assert "float()" not in str(refusal.value)
 
 
-@pytest.mark.xfail(strict=True, reason="groups that are ranges are not read as lists of columns")
+@pytest.mark.xfail(
+    strict=True, raises=ValueError, reason="groups that are ranges are not read as lists of columns"
+)
 @pytest.mark.parametrize("first", [8, 9])
 def test_groups_of_columns_may_be_ranges(first: int) -> None:
     X, y = table()
@@ -40,7 +44,7 @@ def test_groups_of_columns_may_be_ranges(first: int) -> None:
     assert_array_equal(*(learner.get_mahalanobis_matrix() for learner in found))
 
 
-@pytest.mark.xfail(strict=True, reason="a column of dates is refused without its name")
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="a column of dates is refused without its name")
 @pytest.mark.parametrize("learner", [nw.MetricLearner, nw.OnlineLearner, nw.KernelLearner])
 def test_a_column_of_dates_is_named(learner: type) -> None:
     X, y = table()

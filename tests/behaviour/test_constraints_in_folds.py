@@ -23,6 +23,7 @@ def table() -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.xfail(
     strict=True,
+    raises=pytest.fail.Exception,
     reason="parts of the data are known by a local of scikit-learn that is named train, and by nothing else",
 )
 @pytest.mark.parametrize("cutting", ["one class against another", "half of the rows"])
@@ -39,7 +40,9 @@ def test_row_numbers_are_refused_wherever_rows_are_cut(cutting: str) -> None:
 
 
 @pytest.mark.xfail(
-    strict=True, reason="a fit of all rows inside scikit-learn's cross-validation is taken for one of a part"
+    strict=True,
+    raises=ValueError,
+    reason="a fit of all rows inside scikit-learn's cross-validation is taken for one of a part",
 )
 def test_a_fit_of_all_rows_inside_a_fold_is_none_of_a_part() -> None:
     X, y = table()

@@ -180,7 +180,7 @@ def test_every_container_teaches_the_same(learner: str, container: str, data: st
     compare(learner, data, given)
 
 
-@crossed(learner=list(LEARNERS), container=["by columns", "csr array", "csc matrix", "pandas sparse"])
+@crossed(learner=list(LEARNERS), container=["by columns", "csr array", "Dask array", "file"])
 def test_neighbors_at_the_same_distance_are_the_same(learner: str, container: str, tmp_path: Path) -> None:
     if not refusal(learner, container):
         compare(learner, "tied", CONTAINERS[container](rows_of("tied"), tmp_path))
@@ -189,3 +189,32 @@ def test_neighbors_at_the_same_distance_are_the_same(learner: str, container: st
 @crossed(learner=["metric", "von Neumann"], container=[*SPARSE, *IN_PIECES])
 def test_wide_rows_teach_the_same_subspace(learner: str, container: str, tmp_path: Path) -> None:
     compare(learner, "wide", CONTAINERS[container](rows_of("wide"), tmp_path))
+
+
+@crossed(container=["by columns", "csr array", "Dask array", "file"], n=[60, 400], d=[6, 18])
+def test_of_many_neighbors_at_the_same_distance_the_first_count(
+    container: str, n: int, d: int, tmp_path: Path
+) -> None:
+    """In memory, both where all distances are sorted and where neighbours are searched."""
+    rows = (np.random.default_rng(n + d).normal(size=(n, d)) > 0.5).astype(np.float64)
+    y = np.arange(n) % 4
+    matrices = [
+        nw.MetricLearner(pairs="local", penalty=1.0, random_state=0).fit(X, y).metric_.matrix
+        for X in (rows, CONTAINERS[container](rows, tmp_path))
+    ]
+    np.testing.assert_allclose(matrices[1], matrices[0], rtol=0.0, atol=1e-9)
+
+
+@pytest.mark.parametrize("d", [6, 18])
+@pytest.mark.parametrize("n", [60, 400])
+def test_drawn_pairs_are_with_the_first_of_the_nearest(n: int, d: int) -> None:
+    rows = (np.random.default_rng(n + d).normal(size=(n, d)) > 0.5).astype(np.float64)
+    y = np.arange(n) % 2
+    apart = np.abs(rows[:, None] - rows).sum(axis=2)
+    np.fill_diagonal(apart, np.inf)
+    expected = set()
+    for members in (y[:, None] == y, y[:, None] != y):
+        near = np.argsort(np.where(members, apart, np.inf), axis=1, kind="stable")[:, :5]
+        expected |= {(min(i, j), max(i, j)) for i in range(n) for j in near[i].tolist()}
+    side = nw.constraints.from_labels(y, rows, draw="local", random_state=0)
+    assert {tuple(sorted(map(int, pair))) for block in side.blocks for pair in block.object_ids} == expected

@@ -66,6 +66,6 @@ def test_an_index_of_another_width_says_which_one_fits() -> None:
         learner.to_faiss(faiss.IndexFlatL2(6), whole=False)
     with pytest.raises(ValueError, match=r"whole.*'no'"):
         learner.to_faiss(faiss.IndexFlatL2(6), whole="no")
-    low = nw.FixedRankLearner(2, random_state=0, check=False).fit(X, y)
-    with pytest.raises(ValueError, match=r"IndexFlatL2\(2\)"):
-        low.to_faiss(faiss.IndexFlatL2(6))
+    for low in (nw.FixedRankLearner(2, random_state=0, check=False), nw.NeighborLearner(2, check=False)):
+        with pytest.raises(ValueError, match=r"IndexFlatL2\(2\)"):
+            low.fit(X, y).to_faiss(faiss.IndexFlatL2(6))

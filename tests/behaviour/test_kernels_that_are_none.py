@@ -84,3 +84,30 @@ def test_a_kernel_of_differences_only_is_refused_in_every_basis(basis: str, n: i
     K = 5.0 - np.square(X[:, None] - X).sum(axis=2)
     with pytest.raises(ValueError, match="eigenvalue"):
         nw.KernelLearner("precomputed", basis=basis, rank=None if basis == "full" else 6).fit(K, y)
+
+
+@crossed(learner=KERNEL_LEARNERS, n=(20, 110), kernel=("sum", "function", "table"))
+def test_a_kernel_by_which_all_squared_distances_are_negative_is_refused(learner, n: int, kernel) -> None:
+    """Distances beside a kernel: the diagonal is not 0, and from the first object no direction is left."""
+    X, y = table(n)
+
+    def both(a: np.ndarray, b: np.ndarray) -> float:
+        return float(np.exp(-distance(a, b))) + 3.0 * distance(a, b)
+
+    K = matrix(both, X)
+    given = {"sum": ["rbf", both], "function": both, "table": "precomputed"}[kernel]
+    with pytest.raises(ValueError, match="eigenvalue") as refusal:
+        learner(kernel=given).fit(K if kernel == "table" else X, y)
+    if kernel != "sum":
+        assert named_eigenvalue(refusal) == pytest.approx(np.linalg.eigvalsh(K)[0], rel=1e-4)
+
+
+@pytest.mark.parametrize("basis", ["subset", "class_means", "given"])
+def test_what_a_part_of_a_kernel_says_of_its_diagonal_is_a_least(basis: str) -> None:
+    """Some objects, or sums of them, are no more indefinite than all are."""
+    X, y = table(60)
+    K = matrix(distance, X) + np.eye(60)
+    given = 10.0 * np.eye(60)[:, :8] if basis == "given" else basis
+    with pytest.raises(ValueError, match="add at least") as refusal:
+        nw.KernelLearner("precomputed", basis=given, rank=8 if basis == "subset" else None).fit(K, y)
+    assert np.linalg.eigvalsh(K)[0] <= named_eigenvalue(refusal) < 0

@@ -123,3 +123,15 @@ def test_the_command_line_says_so_too(
     assert cli.main(["evaluate", "model", "named.csv", "--labels", "kind"]) == 0
     printed = capsys.readouterr()
     assert "left out" not in printed.out + printed.err
+
+
+@pytest.mark.parametrize("command", [["learn"], ["evaluate", "model"]], ids=["learn", "evaluate"])
+def test_the_command_line_says_so_where_one_class_is_left(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of two classes of which one is called -1, the refusal names that one too."""
+    monkeypatch.chdir(tmp_path)
+    nw.save(nw.Metric(np.eye(3)), "model")
+    table(Path("mood.csv"), np.where(CODES < 0, "-1", "good"))
+    assert cli.main([*command, "mood.csv", "--labels", "kind"]) == cli.BAD_INPUT
+    assert COUNT in capsys.readouterr().err

@@ -62,6 +62,10 @@ def similar(known: Known) -> list[list[int]]:
         "first,third,second",
         "query,distractor,x",
         "ref,x,closest",
+        "q,irrelevant,relevant",
+        "probe,impostor,genuine",
+        "x,bad,good",
+        "x,disliked,liked",
     ],
 )
 def test_the_names_of_a_triplet_say_which_is_nearer(header: str, read: Read) -> None:
@@ -139,6 +143,10 @@ def test_what_the_user_says_of_columns_comes_first(read: Read) -> None:
         "nonmatch",
         "unrelated",
         "cannot_link",
+        "nomatch",
+        "irrelevant",
+        "is_diff",
+        "difference",
     ],
 )
 def test_one_in_a_column_about_differences_means_different(name: str, read: Read) -> None:
@@ -190,6 +198,7 @@ def test_a_column_of_answers_says_what_far_pairs_are(read: Read) -> None:
     "name",
     [
         "dist_squared",
+        "dist_sqrd",
         "sq_distance",
         "squared_euclidean_distance",
         "sqdist",

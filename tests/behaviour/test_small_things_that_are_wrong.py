@@ -72,7 +72,9 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Lines:
 
 
 @pytest.mark.xfail(
-    strict=True, reason="decide calls rows by number though the model remembers their column of ids"
+    strict=True,
+    raises=AssertionError,
+    reason="decide calls rows by number though the model remembers their column of ids",
 )
 @pytest.mark.parametrize("source", ["--pairs", "--calibrate"])
 def test_decide_knows_the_ids_of_the_model(source: str, folder: Path) -> None:
@@ -87,7 +89,9 @@ def test_decide_knows_the_ids_of_the_model(source: str, folder: Path) -> None:
 
 
 @pytest.mark.xfail(
-    strict=True, reason="duplicates calls rows by number though the model remembers their column of ids"
+    strict=True,
+    raises=AssertionError,
+    reason="duplicates calls rows by number though the model remembers their column of ids",
 )
 def test_duplicates_knows_the_ids_of_the_model(folder: Path) -> None:
     command = ["duplicates", "people.safetensors", "people-only.csv", "--threshold", "0.5"]
@@ -99,7 +103,9 @@ def test_duplicates_knows_the_ids_of_the_model(folder: Path) -> None:
 
 
 @pytest.mark.xfail(
-    strict=True, reason="a column of texts beside a column of vectors has to be dropped by hand"
+    strict=True,
+    raises=AssertionError,
+    reason="a column of texts beside a column of vectors has to be dropped by hand",
 )
 def test_texts_beside_vectors_are_no_features(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pa = pytest.importorskip("pyarrow")
@@ -120,7 +126,7 @@ def test_texts_beside_vectors_are_no_features(folder: Path, capsys: pytest.Captu
     assert study.load("questions.safetensors").n_features == 6
 
 
-@pytest.mark.xfail(strict=True, reason="a message says 'a AutoLearner'")
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="a message says 'a AutoLearner'")
 def test_an_article_fits_its_noun(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     X = np.random.default_rng(0).normal(size=(40, 2)) + 3.0 * (np.arange(40) % 2)[:, None]
     nw.save(nw.AutoLearner(random_state=0).fit(X, np.arange(40) % 2), "auto.safetensors")
@@ -133,7 +139,9 @@ def test_an_article_fits_its_noun(folder: Path, capsys: pytest.CaptureFixture[st
     assert re.search(r"\ba [AEIOU]", said) is None
 
 
-@pytest.mark.xfail(strict=True, reason="the text of a certificate contains the types of NumPy")
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="the text of a certificate contains the types of NumPy"
+)
 def test_a_certificate_is_written_in_plain_numbers() -> None:
     X = np.random.default_rng(0).normal(size=(20, 3))
     side = nw.constraints.similar([(0, 1), (2, 3)]) + nw.constraints.dissimilar([(4, 5), (6, 7)])
@@ -141,14 +149,18 @@ def test_a_certificate_is_written_in_plain_numbers() -> None:
     assert "np." not in str(certificate)
 
 
-@pytest.mark.xfail(strict=True, reason="the line that says what was chosen is wider than the terminal")
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="the line that says what was chosen is wider than the terminal"
+)
 def test_what_was_chosen_fits_the_terminal(folder: Path, on_terminal: Lines) -> None:
     lines = on_terminal("learn", "dataset:iris", "--labels", "target", "--force")
     assert [len(line) for line in lines if line.startswith("chosen:") and len(line) > WIDTH] == []
     assert any(line.startswith("chosen:") for line in lines)
 
 
-@pytest.mark.xfail(strict=True, reason="the command to go on with is wider than the terminal")
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="the command to go on with is wider than the terminal"
+)
 def test_the_next_command_fits_the_terminal(folder: Path, on_terminal: Lines) -> None:
     lines = on_terminal(
         "learn", "people.csv", "--labels", "kind", "--id", "name", "--kernel", "linear", "--force"
@@ -157,7 +169,9 @@ def test_the_next_command_fits_the_terminal(folder: Path, on_terminal: Lines) ->
     assert [len(line) for line in lines[start:] if len(line) > WIDTH] == []
 
 
-@pytest.mark.xfail(strict=True, reason="info writes lines that are wider than the terminal")
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="info writes lines that are wider than the terminal"
+)
 def test_info_fits_the_terminal(folder: Path, on_terminal: Lines) -> None:
     names = [f"a_rather_long_name_{k}" for k in range(8)]
     X = np.random.default_rng(0).normal(size=(40, 8))
@@ -233,7 +247,11 @@ def page() -> Page:
     return Page(report.render(report.from_outcome(study.learn(known, settings), "Iris")))
 
 
-@pytest.mark.xfail(strict=True, reason="the legend of the intervals is dotted where the mark is a solid line")
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="the legend of the intervals is dotted where the mark is a solid line",
+)
 def test_the_legend_of_the_intervals_is_drawn_as_the_marks_are(page: Page) -> None:
     places = [
         node
@@ -251,7 +269,9 @@ def test_the_legend_of_the_intervals_is_drawn_as_the_marks_are(page: Page) -> No
     assert dotted == page.has_rule(mark.classes, "stroke-dasharray")
 
 
-@pytest.mark.xfail(strict=True, reason="half a page is empty where a kernel has no features")
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="half a page is empty where a kernel has no features"
+)
 def test_two_parts_side_by_side_both_have_something_to_show(page: Page) -> None:
     for pair in (node for node in page.root.every() if node.tag == "div" and "two" in node.classes):
         sections = [part for part in pair.parts if isinstance(part, Node) and part.tag == "section"]

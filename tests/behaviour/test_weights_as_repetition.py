@@ -10,11 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_dense_data
+from sklearn.utils.estimator_checks import (
+    check_sample_weight_equivalence_on_dense_data,
+    check_sample_weight_equivalence_on_sparse_data,
+)
 
 import nearwise as nw
 
-ALL = {"penalty": 1.0, "pairs": "random", "n_pairs": 10**6, "tol": 1e-14}
+ALL: dict[str, Any] = {"penalty": 1.0, "pairs": "random", "n_pairs": 10**6, "tol": 1e-14}
 
 EQUIVALENT: dict[str, Callable[[], Any]] = {
     "metric": lambda: nw.MetricLearner(**ALL),
@@ -51,25 +54,40 @@ UNWEIGHTED: dict[str, tuple[Callable[[], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("make", EQUIVALENT.values(), ids=EQUIVALENT)
-def test_a_weight_is_a_repetition(make: Callable[[], Any]) -> None:
-    check(make())
+CHECKS = {
+    "dense": check_sample_weight_equivalence_on_dense_data,
+    "sparse": check_sample_weight_equivalence_on_sparse_data,
+}
+DENSE_ALONE = {"neighbors", "covariance"}  # these take no sparse data
+KINDS = [
+    (name, data)
+    for name in (*EQUIVALENT, *UNWEIGHTED)
+    for data in CHECKS
+    if data == "dense" or name not in DENSE_ALONE
+]
+
+
+@pytest.mark.parametrize(("name", "data"), [kind for kind in KINDS if kind[0] in EQUIVALENT])
+def test_a_weight_is_a_repetition(name: str, data: str) -> None:
+    check(EQUIVALENT[name](), data)
 
 
 @pytest.mark.parametrize(
-    "make",
+    ("name", "data"),
     [
         pytest.param(
-            make, id=name, marks=pytest.mark.xfail(strict=True, reason=reason, raises=AssertionError)
+            *kind,
+            marks=pytest.mark.xfail(strict=True, reason=UNWEIGHTED[kind[0]][1], raises=AssertionError),
         )
-        for name, (make, reason) in UNWEIGHTED.items()
+        for kind in KINDS
+        if kind[0] in UNWEIGHTED
     ],
 )
-def test_a_weight_is_a_repetition_in_what_the_data_alone_choose(make: Callable[[], Any]) -> None:
-    check(make())
+def test_a_weight_is_a_repetition_in_what_the_data_alone_choose(name: str, data: str) -> None:
+    check(UNWEIGHTED[name][0](), data)
 
 
-def check(learner: Any) -> None:
+def check(learner: Any, data: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a tolerance out of reach is no matter here
-        check_sample_weight_equivalence_on_dense_data(type(learner).__name__, learner)
+        CHECKS[data](type(learner).__name__, learner)

@@ -239,7 +239,7 @@ def test_ill_conditioned_kernels_are_cut_at_the_tolerance() -> None:
 def test_indefinite_kernels_are_refused_by_their_smallest_eigenvalue() -> None:
     K = np.diag([2.0, 1.0, -0.5])
     with pytest.raises(
-        ValueError, match=r"has the eigenvalue -0.5 \(the largest is 2\); add 0.5 to its diagonal"
+        ValueError, match=r"has the eigenvalue -0.5 \(the largest is 2\); add at least 0.5 to its diagonal"
     ):
         nw.KernelLearner(kernel="precomputed").fit(K, [0, 0, 1])
     with pytest.raises(ValueError, match="positive semidefinite"):

@@ -28,7 +28,7 @@ class Exports:
         Parameters
         ----------
         index : a faiss index with the Euclidean metric, and with as many dimensions as there are features;
-            for a learner of fixed rank, which drops the others, with `rank_` dimensions
+            for a learner of a map to fewer, which drops the others, with `rank_` dimensions
         whole : False for the coordinates in a learned subspace alone, `rank_` of them: fewer numbers, but
             other neighbours, since what differs outside the subspace is dropped
         """

@@ -21,6 +21,7 @@ from nearwise.learners._rows import row_numbers, rows_of
 from nearwise.learners.coordinate_metrics import DiagonalMetric
 from nearwise.learners.metric import coordinates
 from nearwise.linalg.distances import all_squared_distances, centre_of, squared_distances
+from nearwise.linalg.nearest import smallest
 from nearwise.model import Constraints, drawing
 
 _TAKEN = 1 << 22  # numbers in rows that are taken here, at most: 32 MB
@@ -235,9 +236,14 @@ def _nearest_in(
 
 
 def _keep_nearest(found: tuple[Array, Index], part: Index, distances: Array, rows: Index) -> None:
-    """Of some objects, the nearest rows and their distances; what is left over stays infinitely far."""
+    """Of some objects, the nearest rows and their distances; what is left over stays infinitely far.
+
+    Of rows at the same distance the first are kept, and come first.
+    """
     count = min(found[0].shape[1], len(rows))
     if count:
-        near = np.argpartition(distances, count - 1, axis=1)[:, :count]
-        found[0][part, :count] = np.take_along_axis(distances, near, axis=1)
-        found[1][part, :count] = rows[near]
+        near = smallest(distances, rows, count)
+        apart = np.take_along_axis(distances, near, axis=1)
+        order = np.lexsort((rows[near], apart), axis=1)
+        found[0][part, :count] = np.take_along_axis(apart, order, axis=1)
+        found[1][part, :count] = np.take_along_axis(rows[near], order, axis=1)

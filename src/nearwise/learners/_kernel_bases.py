@@ -112,7 +112,7 @@ def _coordinates(objects: _Products, chosen: NDArray[np.int64], J: Array | None)
     columns, along = objects.columns(chosen), objects.along_mean()
     K = columns if len(chosen) == len(columns) else columns[chosen]
     raw = objects.raw(chosen)
-    _refuse_indefinite(raw if J is None else J.T @ raw @ J)
+    _refuse_indefinite(raw if J is None else J.T @ raw @ J / np.linalg.norm(J, 2) ** 2)
     sums = np.ones(len(chosen)) if J is None else J.sum(axis=0)
     size = float(sums @ sums)
     if J is None:  # the mean is taken off K already
@@ -269,11 +269,13 @@ def _landmarks(
         return np.sort(rng.permutation(n)[:rank])
     middle = int(np.argmin(_Products(kernel, X, _spread(n)).lengths()))
     objects = _Products(kernel, X, np.array([middle]))
-    left = np.maximum(objects.lengths(), 0.0)
+    left = objects.lengths()
     left[middle] = 0.0
-    largest = float(left.max(initial=0.0))
+    largest = float(np.abs(left).max(initial=0.0))
     spanned = max(RANK_TOLERANCE * largest, objects.rounding())
     negative = max(NEGATIVE_TOLERANCE * largest, _ROUNDED * objects.rounding())
+    _refuse_negative(left, negative, kernel, X, [middle])
+    left = np.maximum(left, 0.0)
     factor, chosen = np.empty((rank, n)), [middle]
     while len(chosen) < rank and left.any():
         before, total = left.copy(), np.cumsum(left)
@@ -286,16 +288,20 @@ def _landmarks(
             k = len(chosen) - 1
             factor[k] = (column - factor[:k, i] @ factor[:k]) / np.sqrt(left[i])
             left = left - np.square(factor[k])
-            least = int(np.argmin(left))
-            if left[least] < -negative:
-                some = np.unique([*chosen, i, least])
-                some = np.arange(n) if n <= _WHOLE else some
-                matrix = "its matrix" if n <= _WHOLE else f"its matrix on {len(some)} of the objects"
-                raise indefinite(np.linalg.eigvalsh(_Products(kernel, X, None).raw(some)), matrix)
+            _refuse_negative(left, negative, kernel, X, [*chosen, int(i)])
             left[left <= spanned] = 0.0
             left[i] = 0.0
             chosen.append(int(i))
     return np.sort(np.array(chosen, np.int64))
+
+
+def _refuse_negative(left: Array, negative: float, kernel: InputKernel, X: Any, chosen: list[int]) -> None:
+    """Refuse a kernel where what is left of a squared distance beside the chosen objects is below 0."""
+    least, n = int(np.argmin(left)), len(left)
+    if left[least] < -negative:
+        some = np.arange(n) if n <= _WHOLE else np.unique([*chosen, least])
+        matrix = "its matrix" if n <= _WHOLE else f"its matrix on {len(some)} of the objects"
+        raise indefinite(np.linalg.eigvalsh(_Products(kernel, X, None).raw(some)), matrix)
 
 
 def _principal_directions(features: Array, count: int) -> Array:

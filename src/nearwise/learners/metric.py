@@ -294,7 +294,7 @@ def indefinite(values: NDArray[Any], matrix: str) -> ValueError:
     """The refusal of a kernel by the eigenvalues, in rising order, of a matrix of its values."""
     return ValueError(
         f"the kernel must be positive semidefinite, but {matrix} has the eigenvalue {values[0]:.6g} "
-        f"(the largest is {values[-1]:.6g}); add {-values[0]:.6g} to its diagonal, set its negative "
+        f"(the largest is {values[-1]:.6g}); add at least {-values[0]:.6g} to its diagonal, set its negative "
         "eigenvalues to zero, or choose another kernel"
     )
 

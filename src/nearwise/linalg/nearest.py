@@ -43,7 +43,7 @@ def nearest(
 
     Returns
     -------
-    (n_queries, k) array of numbers of others
+    (n_queries, k) array of numbers of others; of those at the same distance, the lowest
     """
     found = np.empty((n_queries, k), dtype=np.int64)
     # Every block computes its objects anew: blocks that are about square compute the fewest.
@@ -63,15 +63,32 @@ def nearest(
             candidates = np.broadcast_to(np.arange(others.start, others.stop), block.shape)
             best, numbers = np.hstack([best, block]), np.hstack([numbers, candidates])
             if best.shape[1] > k:
-                chosen = np.argpartition(best, k - 1, axis=1)[:, :k]
+                chosen = smallest(best, numbers, k)
                 best, numbers = np.take_along_axis(best, chosen, 1), np.take_along_axis(numbers, chosen, 1)
         found[asking] = numbers
     return found
 
 
+def smallest(distances: Array, numbers: Index, k: int) -> Index:
+    """(n, k) columns of the smallest distances of every row, in any order; of equal ones the lowest numbers.
+
+    `numbers` are those of the columns, or of every entry an own one.
+    """
+    chosen = np.argpartition(distances, k - 1, axis=1)[:, :k]
+    largest = np.take_along_axis(distances, chosen, axis=1).max(axis=1, keepdims=True)
+    tied = np.flatnonzero(((distances <= largest).sum(axis=1) > k) & np.isfinite(largest[:, 0]))
+    if tied.size:
+        among, last = distances[tied], largest[tied]
+        of_equal = np.broadcast_to(numbers, distances.shape)[tied]
+        rank = np.where(among < last, -1, np.where(among == last, of_equal, np.iinfo(np.int64).max))
+        chosen[tied] = np.argpartition(rank, k - 1, axis=1)[:, :k]
+    return np.asarray(chosen)
+
+
 class Search:
     """The nearest of many points by their Euclidean distance, dense or sparse.
 
+    Of points at the same distance, the first are nearest.
     scikit-learn searches, of many columns by products. Their error may spoil what is found for a query that
     is much farther from the centre than from its neighbours: there, distances with a bounded error decide.
     """
@@ -92,22 +109,24 @@ class Search:
         if not queries.shape[0]:
             return np.empty((0, count), dtype=np.int64)
         moved, (n, width) = self._moved(queries), self._points.shape
-        found: Index
         with threads.by_work(float(queries.shape[0]) * n * width):
-            distances, found = self._search.kneighbors(moved, count)
-        if not self._by_products:
-            return found
-        with np.errstate(over="ignore"):
-            # Points more than four times as far from the centre as the query and its neighbours are not near.
-            bound = 17.0 * spoils(width, _ERROR) * squared_lengths(moved)[:, np.newaxis]
-            doubtful = ~(np.square(distances) >= bound)
-        unsorted = np.flatnonzero(doubtful.sum(axis=1) > 1)  # one alone comes first
-        if unsorted.size:
-            found[unsorted] = self._sorted(queries[unsorted], found[unsorted], count)
-        missed = np.flatnonzero(doubtful[:, -1]) if count < n else unsorted[:0]
-        if missed.size:
-            found[missed] = self._in_blocks(queries[missed], count)
-        return found
+            distances, found = self._search.kneighbors(moved, min(count + 1, n))
+        is_tied = distances[:, 1:] == distances[:, :-1]
+        unsorted, missed = is_tied.any(axis=1), is_tied[:, count - 1 :].any(axis=1)
+        if self._by_products:
+            with np.errstate(over="ignore"):
+                # Points four times as far from the centre as the query and its neighbours are not near.
+                bound = 17.0 * spoils(width, _ERROR) * squared_lengths(moved)
+                doubtful = ~(np.square(distances[:, :count]) >= bound[:, np.newaxis])
+            unsorted |= doubtful.sum(axis=1) > 1  # one alone comes first
+            missed |= doubtful[:, -1] & (count < n)
+        nearest = np.array(found[:, :count])
+        if (unsorted & ~missed).any():
+            again = np.flatnonzero(unsorted & ~missed)
+            nearest[again] = self._sorted(queries[again], nearest[again], count)
+        if missed.any():
+            nearest[missed] = self._in_blocks(queries[np.flatnonzero(missed)], count)
+        return nearest
 
     def _moved(self, rows: Any) -> Any:
         return rows if self._centre is None else np.asarray(rows, dtype=np.float64) - self._centre

@@ -239,6 +239,8 @@ def _contradiction(pairs: Index, values: Array, dual: Array, min_eigenvalue: flo
         f"({reading.show(labels[i])}, {reading.show(labels[j])}) = {value:.6g}"
         for (i, j), value in zip(pairs[few], values[few], strict=True)
     ]
+    if len(shown) == 1:
+        return f"The entry {shown[0]} is impossible by itself; free it"
     more = f" and {len(shown) - _NAMED} more" if len(shown) > _NAMED else ""
     return f"The entries {', '.join(shown[:_NAMED])}{more} {verb}; free one of them"
 

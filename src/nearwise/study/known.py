@@ -246,7 +246,8 @@ def known_of(table: Table, sides: tuple[Side, ...] = ()) -> Known:
     count = int((codes >= 0).sum())
     if len(classes) < 2:
         found = "no row has a label" if count == 0 else f"all {count} labels are {classes[0]!r}"
-        raise Refused(f"{table.source}: {found}; two classes or more are needed")
+        why = "".join(f"; {note.removeprefix(f'{table.source}: ')}" for note in notes)
+        raise Refused(f"{table.source}: {found}; two classes or more are needed{why}")
     if len(classes) == count:
         raise Refused(
             f"{table.source}: all {count} labels differ, so no two rows are of one class; name another "

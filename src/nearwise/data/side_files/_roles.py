@@ -56,22 +56,23 @@ _SAYING = {  # words in a name, the clearest first, and what they are about
     "near": (
         "nearer near closer positive pos winner chosen nearest close closest match matching matched same "
         "similar alike like best better preferred selected accepted correct duplicate related linked link "
-        "equal"
+        "equal relevant good liked genuine"
     ),
     "far": (
         "farther far further negative neg loser rejected farthest furthest different dissimilar distinct "
-        "worst worse incorrect wrong odd outlier distractor distant"
+        "worst worse incorrect wrong odd outlier distractor distant "
+        "irrelevant bad impostor imposter difference diff differ differs"
     ),
     "negation": "not non no cannot less least",
     "measure": "distance distances dist dissimilarity",
     "similarity": "similarity sim affinity proximity closeness correlation corr cosine likeness relatedness",
     "bound": "min max minimum maximum lower upper least most",
     "rank": "rank ranking position place order",
-    "square": "squared square sq sqr sqd",
+    "square": "squared square sq sqr sqd sqrd",
     "counter": "id index idx row number no nr trial task question triplet pair tripletid questionid pairid",
 }
 _WORDS_FOR = {meaning: words.split() for meaning, words in _SAYING.items()}
-_PREFIXES = ("not", "non", "un", "dis", "mis", "cannot")
+_PREFIXES = ("not", "non", "no", "un", "dis", "mis", "cannot")
 _NUMBERED: list[Sequence[str]] = [
     "ijkl",
     "ijk",
