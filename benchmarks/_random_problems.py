@@ -17,9 +17,7 @@ from scipy import sparse
 import nearwise as nw
 from nearwise import constraints as c
 from nearwise._common.types import Array
-from nearwise.model.blocks import Constraints
-from nearwise.model.constraints import bounded
-from nearwise.model.relations import RELATIONS, SIGNS, Relation
+from nearwise.model import Constraints, Relation, relations
 
 Rng = np.random.Generator
 
@@ -239,7 +237,8 @@ class _Rows:
             often = self.mode == "feasible" or self.rng.random() < 0.98
             value, relation = self.typical, "<=" if often else relation
         b = self.positive(self._bound(value, relation))
-        return bounded([(i, j)], b, relation)
+        made = {"<=": c.at_most, ">=": c.at_least, "==": c.equal}[relation]
+        return made([(i, j)], b)
 
     def _comparison(self) -> Constraints:
         if self.rng.random() < 0.6 or len(self.G) < 4:
@@ -290,7 +289,7 @@ class _Rows:
     def _relation(self) -> Relation:
         if self.rng.random() < self.equalities:
             return "=="
-        return RELATIONS[int(self.rng.integers(2))]
+        return "<=" if self.rng.integers(2) == 0 else ">="
 
     def _bound(self, value: float, relation: Relation) -> float:
         """A bound for a row with a positive value."""
@@ -303,7 +302,7 @@ class _Rows:
         """A bound for a row whose value may be negative; one that is zero up to rounding is zero."""
         value = 0.0 if abs(value) <= 1e-14 * size else value
         if self.mode == "feasible":
-            sign = -SIGNS[relation]
+            sign = -relations.SIGNS[relation]
             b = value + sign * size * self.rng.exponential(0.3) * (self.rng.random() < 0.8)
         else:
             b = self._bound(value, relation) + self.shift * size * self.rng.normal(scale=0.1)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nearwise.distributed.vectors import Stacked
+from nearwise.distributed import Stacked
 
 
 class Spent(NamedTuple):

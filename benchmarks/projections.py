@@ -19,8 +19,8 @@ import nearwise as nw
 from benchmarks import _tables, _von_neumann, _workload, _yardsticks
 from benchmarks._tables import Row, Table, Target, size, timed
 from benchmarks._workload import SEED, TOL, Data
-from nearwise.model.blocks import Constraints
-from nearwise.solving.driver import Solver
+from nearwise.model import Constraints
+from nearwise.solving import Solver
 from nearwise.solving.logdet import LogDetEngine
 from nearwise.solving.reduction import reduced
 from nearwise.solving.von_neumann import VonNeumannEngine

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import nearwise
+from nearwise import constraints, distributed, solvers
 
 # Each line may import only from the lines above it. A folder is a room: its files may use each other, and of
 # other rooms only what has no leading underscore. "__init__" stands for `import nearwise` itself, so for
@@ -37,6 +38,69 @@ ORDER = (
 # Folders beside the package, which are not installed: the package imports none of them, and each may import
 # the rooms of the package and the folders before it.
 BESIDE = ("benchmarks", "experiments")
+# What outer rooms ask of these three beside what is public. Their `__init__` offers it, and nothing
+# else of them is imported. What is asked of the modules among these names stands below.
+DOORWAY = {
+    "distributed": {
+        "ClusterError",
+        "NotFiniteError",
+        "Stacked",
+        "finite_rows",
+        "is_dask",
+        "is_large",
+        "refuse_not_finite",
+        "titles_of",
+    },
+    "model": {
+        "DiagonalProblem",
+        "Grade",
+        "Measure",
+        "SquaresInPieces",
+        "Stated",
+        "bounds",
+        "constraint_atoms",
+        "drawing",
+        "labelling",
+        "relations",
+        "relative_gap",
+        "unreachable",
+    },
+    "solving": {"CONTRADICTION", "DiagonalResult", "Loop", "Solver", "definite_step", "solve_diagonal"},
+}
+OF_MODULES = {
+    "bounds": {
+        "ALL_EQUAL",
+        "LARGEST_CHANGE",
+        "NO_MARGIN",
+        "OpenBounds",
+        "around",
+        "of_ascending",
+        "of_pairs",
+        "of_sample",
+        "sampled_bounds",
+        "sampled_pairs",
+        "with_margins",
+    },
+    "drawing": {
+        "NO_PAIRS",
+        "N_NEIGHBORS",
+        "SMALL_CLASS",
+        "nearest_of",
+        "nearest_others",
+        "nearest_rows",
+        "neighbors",
+        "pairs_of_classes",
+        "random_pairs",
+    },
+    "labelling": {"cleaned", "coded_objects", "has_label", "in_stream", "is_there", "read", "read_targets"},
+    "relations": {"SIGNS", "sign_written", "signs_of"},
+}
+# What benchmarks measure by itself, which no room offers.
+MEASURED = {
+    "solving.logdet.LogDetEngine",
+    "solving.reduction.reduced",
+    "solving.von_neumann.VonNeumannEngine",
+}
 
 SOURCE = Path(nearwise.__file__).parent
 CHECKOUT = Path(__file__).parents[1]
@@ -133,6 +197,64 @@ def test_the_rule_of_rooms_sees_the_folders_beside_the_package() -> None:
     )
     assert sorted(in_experiments) == ["benchmarks._tables", "learners._side.read"]
     assert in_benchmarks == ["learners._side.read"]
+
+
+def test_the_doorway_is_as_narrow_as_the_list_says() -> None:
+    public = {*nearwise._EXPORTS, *constraints.__all__, *distributed.__all__, *solvers.__all__}
+    assert {room: offered(room) - public for room in DOORWAY} == DOORWAY
+    assert sum(map(len, DOORWAY.values())) <= 26
+
+
+def test_outer_rooms_go_through_the_doorway() -> None:
+    beside = [path for path in FILES if place(path).parts[0] in BESIDE]
+    assert faults(around_the_doorway, [path for path in FILES if path not in beside]) == {}
+    assert {
+        name for path in beside for name in around_the_doorway(path.read_text(encoding="utf-8"), path)
+    } == MEASURED
+
+
+def test_nothing_is_offered_that_nobody_asks_for() -> None:
+    asked = {name for path in FILES for name in _asked_of_rooms(path.read_text(encoding="utf-8"), path)}
+    offers = {f"{room}.{name}" for room in DOORWAY for name in offered(room)}
+    assert offers - asked == set()
+
+
+def test_modules_in_the_doorway_are_asked_for_what_the_list_says() -> None:
+    asked: dict[str, set[str]] = {name: set() for name in (*OF_MODULES, "constraints")}
+    for path in FILES:
+        for name, attribute in asked_of_modules(path.read_text(encoding="utf-8"), path):
+            asked[name].add(attribute)
+    assert asked.pop("constraints") <= set(constraints.__all__)
+    assert asked == OF_MODULES
+
+
+@pytest.mark.parametrize(
+    ("source", "seen"),
+    [
+        ("from nearwise.model.blocks import Block", ["model.blocks.Block"]),
+        ("from nearwise.model import blocks", ["model.blocks"]),
+        ("from nearwise.model import Block, bounds, constraints as c", []),
+        ("from nearwise.model.bounds import of_sample", ["model.bounds.of_sample"]),
+        ("from ..solving import driver", ["solving.driver"]),
+        ("def late():\n    import nearwise.solving.newton", ["solving.newton"]),
+        ("from nearwise import model, solving", ["model", "solving"]),
+        ("import nearwise.solving", ["solving"]),
+        ("from nearwise.distributed import Stacked, on_dask", ["distributed.on_dask"]),
+        ("if TYPE_CHECKING:\n    from nearwise.solving import loop", ["solving.loop"]),
+        ("from nearwise.linalg.dense import spectrum\nfrom nearwise import constraints, distributed", []),
+    ],
+)
+def test_the_rule_of_the_doorway_sees(source: str, seen: list[str]) -> None:
+    assert around_the_doorway(source, SOURCE / "learners" / "a.py") == seen
+    assert around_the_doorway(source, SOURCE / "model" / "a.py") == []
+
+
+def test_the_rule_of_modules_sees_what_is_asked_of_them() -> None:
+    source = (
+        "from nearwise.model import bounds as b, drawing, unreachable\nb.of_sample(drawing.neighbors.x)\n"
+    )
+    seen = set(asked_of_modules(source, SOURCE / "learners" / "a.py"))
+    assert seen == {("bounds", "of_sample"), ("drawing", "neighbors")}
 
 
 def test_no_file_needs_itself_to_be_imported() -> None:
@@ -246,6 +368,54 @@ def private_imports(source: str, path: Path) -> list[str]:
         for name in _imports_of_the_package(source, path)
         if name.partition(".")[0] != home and any(part.startswith("_") for part in name.split(".")[1:])
     ]
+
+
+def around_the_doorway(source: str, path: Path) -> list[str]:
+    """What the file at `path` imports of the rooms of DOORWAY, not being in one, that these do not offer."""
+    return [
+        name
+        for name in _asked_of_rooms(source, path)
+        if (room := name.partition(".")[0]) != name or room not in nearwise._EXPORTS
+        if name.removeprefix(f"{room}.") not in offered(room)
+    ]
+
+
+@cache
+def offered(room: str) -> set[str]:
+    """The names that the `__init__` of a room imports."""
+    source = (SOURCE / room / "__init__.py").read_text(encoding="utf-8")
+    return {alias.asname or alias.name for node in _all_imports(source) for alias in node.names}
+
+
+def asked_of_modules(source: str, path: Path) -> Iterator[tuple[str, str]]:
+    """The modules of the doorway that the file at `path` imports, each with a name that is asked of it."""
+    if place(path).parts[0] in DOORWAY:
+        return
+    modules = {
+        alias.asname or alias.name: alias.name
+        for node in _all_imports(source)
+        if isinstance(node, ast.ImportFrom) and node.module == "nearwise.model"
+        for alias in node.names
+        if alias.name in (*OF_MODULES, "constraints")
+    }
+    for node in ast.walk(parsed(source)) if modules else ():
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
+            yield modules[node.value.id], node.attr
+
+
+def _asked_of_rooms(source: str, path: Path) -> list[str]:
+    """What the file at `path`, in another room, imports of the rooms of DOORWAY, for type checkers too."""
+    if place(path).parts[0] in DOORWAY:
+        return []
+    names = (name for node in _all_imports(source) for name in _imported(node, _package(path)))
+    inside = (name.removeprefix("nearwise.") for name in names if name.startswith("nearwise."))
+    return [name for name in inside if name.partition(".")[0] in DOORWAY]
+
+
+@cache
+def _all_imports(source: str) -> list[ast.Import | ast.ImportFrom]:
+    """The import statements, also those that only type checkers follow."""
+    return [node for node in ast.walk(parsed(source)) if isinstance(node, ast.Import | ast.ImportFrom)]
 
 
 def place(path: Path) -> Path:

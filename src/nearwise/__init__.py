@@ -49,22 +49,21 @@ if TYPE_CHECKING:
     from .learners.neighbor_learner import NeighborLearner as NeighborLearner
     from .learners.online_learner import OnlineLearner as OnlineLearner
     from .learners.selection import SelectedFeedbackWarning as SelectedFeedbackWarning
-    from .model.certificate import (
+    from .model import (
         Certificate as Certificate,
-        InfeasibilityCheck as InfeasibilityCheck,
-        Violation as Violation,
-    )
-    from .model.divergence_check import check_divergence as check_divergence
-    from .model.divergences import (
         Divergence as Divergence,
         Frobenius as Frobenius,
+        InfeasibilityCheck as InfeasibilityCheck,
+        LeftOutWarning as LeftOutWarning,
         LogDet as LogDet,
+        Problem as Problem,
         SpectralDivergence as SpectralDivergence,
+        UnknownIdsWarning as UnknownIdsWarning,
+        Violation as Violation,
         VonNeumann as VonNeumann,
+        check_divergence as check_divergence,
+        check_infeasibility as check_infeasibility,
     )
-    from .model.left_out import LeftOutWarning as LeftOutWarning, UnknownIdsWarning as UnknownIdsWarning
-    from .model.problem import Problem as Problem
-    from .model.proofs import check_infeasibility as check_infeasibility
     from .named import (
         BoostResult as BoostResult,
         BoostStep as BoostStep,
@@ -80,11 +79,11 @@ if TYPE_CHECKING:
         nearest_correlation as nearest_correlation,
         nearest_covariance as nearest_covariance,
     )
-    from .solving.driver import solve as solve
-    from .solving.result import (
+    from .solving import (
         Record as Record,
         Result as Result,
         Status as Status,
+        solve as solve,
     )
     from .study.clustering import kernel_k_means as kernel_k_means
 
@@ -100,21 +99,21 @@ _EXPORTS: dict[str, str | None] = {
     "solvers": None,
     "study": None,
     "tables": None,
-    "Divergence": "model.divergences",
-    "SpectralDivergence": "model.divergences",
-    "LogDet": "model.divergences",
-    "VonNeumann": "model.divergences",
-    "Frobenius": "model.divergences",
-    "check_divergence": "model.divergence_check",
-    "Problem": "model.problem",
-    "check_infeasibility": "model.proofs",
-    "InfeasibilityCheck": "model.certificate",
-    "Result": "solving.result",
-    "Status": "solving.result",
-    "Certificate": "model.certificate",
-    "Record": "solving.result",
-    "Violation": "model.certificate",
-    "solve": "solving.driver",
+    "Divergence": "model",
+    "SpectralDivergence": "model",
+    "LogDet": "model",
+    "VonNeumann": "model",
+    "Frobenius": "model",
+    "check_divergence": "model",
+    "Problem": "model",
+    "check_infeasibility": "model",
+    "InfeasibilityCheck": "model",
+    "Result": "solving",
+    "Status": "solving",
+    "Certificate": "model",
+    "Record": "solving",
+    "Violation": "model",
+    "solve": "solving",
     "threads": "_common.threads",
     "Metric": "learners.metric",
     "KernelMetric": "learners.metric",
@@ -129,11 +128,11 @@ _EXPORTS: dict[str, str | None] = {
     "NeighborLearner": "learners.neighbor_learner",
     "OnlineLearner": "learners.online_learner",
     "KernelReducer": "learners.kernel_reducer",
-    "LeftOutWarning": "model.left_out",
+    "LeftOutWarning": "model",
     "PriorKeptWarning": "learners.base",
     "SelectedFeedbackWarning": "learners.selection",
     "TruncationWarning": "learners.kernel_reducer",
-    "UnknownIdsWarning": "model.left_out",
+    "UnknownIdsWarning": "model",
     "WorseThanEuclideanWarning": "learners.base",
     "nearest_correlation": "named",
     "nearest_covariance": "named",

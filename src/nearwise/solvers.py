@@ -15,12 +15,8 @@ from nearwise.fixed_rank.geometry import Flat, Polar
 from nearwise.fixed_rank.online import Schedule, Stream, pass_over, searched_schedule
 from nearwise.fixed_rank.regression import Regression, constraint_forms, matrix_forms, vector_forms
 from nearwise.fixed_rank.subspace import Grassmann, Projection
-from nearwise.model.formulation import Formulation, Iterate
-from nearwise.solving.approximate import ApproximateProjections
-from nearwise.solving.interior import InteriorPoint
-from nearwise.solving.newton import Newton
-from nearwise.solving.projections import CyclicProjections
-from nearwise.solving.thin import ThinFactor
+from nearwise.model import Formulation, Iterate
+from nearwise.solving import ApproximateProjections, CyclicProjections, InteriorPoint, Newton, ThinFactor
 
 __all__ = [
     "AffineInvariant",

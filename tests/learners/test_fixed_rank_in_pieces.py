@@ -11,10 +11,11 @@ import pytest
 import nearwise as nw
 from nearwise import constraints as c
 from nearwise.distributed.vectors import Stacked
-from nearwise.fixed_rank.in_pieces import RegressionInPieces, Scale, sums_of
+from nearwise.fixed_rank.in_pieces import RegressionInPieces, Scale
 from nearwise.learners import _in_pieces
 from nearwise.model import bound_in_blocks
 from nearwise.model.bound_in_blocks import cut
+from nearwise.model.squares import sums_of
 
 RNG = np.random.default_rng(3)
 N, D = 1500, 6
@@ -54,8 +55,8 @@ def test_a_pass_finds_cost_and_slope_of_the_definition() -> None:
     for constraints in (side, weighed):
         scale = Scale(3.0, 5.0, float(constraints.weights.mean()))
         pieces, _ = cut(constraints.resolve(N), Stacked([X]))
-        found = [sums_of(piece, G, None, scale) for piece in pieces]
-        along = [sums_of(piece, G, other, scale) for piece in pieces]
+        found = [sums_of(piece, G, None, *scale) for piece in pieces]
+        along = [sums_of(piece, G, other, *scale) for piece in pieces]
         cost, slope = 0.0, np.zeros((D, D))
         for block in constraints.resolve(N):
             for ids, bound, count in zip(block.object_ids, block.bounds, block.counts, strict=True):

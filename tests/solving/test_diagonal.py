@@ -10,7 +10,7 @@ from scipy import sparse
 
 import nearwise as nw
 from nearwise import constraints as c
-from nearwise.model.diagonal import diagonal_problem
+from nearwise.model.diagonal import DiagonalProblem
 from nearwise.model.divergences import Divergence, Frobenius, LogDet, VonNeumann
 from nearwise.solving.diagonal import solve_diagonal
 from nearwise.solving.result import Status
@@ -58,7 +58,7 @@ def test_rows_have_the_same_size_whatever_the_structure_of_the_matrix(divergence
     w0 = rng.uniform(0.5, 2.0, 5)
     whole = nw.Problem(X, side, divergence, np.diag(w0)).formulation.losses.sizes
     blocks = nw.Problem(X, side, divergence, np.diag(w0), groups=GROUPS).formulation.losses.sizes
-    weights = diagonal_problem(X, side, divergence, w0).losses.sizes
+    weights = DiagonalProblem.of(X, side, divergence, w0).losses.sizes
     np.testing.assert_allclose(blocks, whole, rtol=1e-10)
     np.testing.assert_allclose(weights, whole, rtol=1e-10)
     swapped = side.blocks[4].ids[0].tolist(), side.blocks[5].ids[0].tolist()
@@ -72,7 +72,7 @@ def test_the_optimum_is_that_of_an_independent_solver(divergence: Divergence, pe
     X, side = data()
     side = c.Constraints(side.blocks[:2])
     w0 = np.random.default_rng(1).uniform(0.5, 2.0, 5)
-    found = solve_diagonal(diagonal_problem(X, side, divergence, w0, penalty), tol=1e-8)
+    found = solve_diagonal(DiagonalProblem.of(X, side, divergence, w0, penalty), tol=1e-8)
     w = cvxpy.Variable(5, nonneg=True)
 
     def cost(x: cvxpy.Expression, y: np.ndarray) -> cvxpy.Expression:
@@ -106,7 +106,7 @@ def test_weights_are_the_full_problem_with_zeros_forced(divergence: Divergence) 
     zeros = c.similarity(off, 0.0, "==")
     penalties = np.concatenate([np.full(len(side), 2.0), np.full(len(zeros), np.inf)])
     full = nw.solve(nw.Problem(stacked, side + zeros, divergence, None, penalties), tol=1e-8)
-    found = solve_diagonal(diagonal_problem(X, side, divergence, None, 2.0), tol=1e-9)
+    found = solve_diagonal(DiagonalProblem.of(X, side, divergence, None, 2.0), tol=1e-9)
     assert full.status is found.status is Status.SOLVED
     assert found.certificate.primal == pytest.approx(full.certificate.primal, rel=1e-6)
     np.testing.assert_allclose(np.diag(found.weights), full.matrix, atol=1e-3)
@@ -118,7 +118,7 @@ def test_every_kind_of_constraint_as_blocks_of_one_column(divergence: Divergence
     w0 = np.array([1.0, 0.5, 2.0, 1.0, 0.7])
     blocks = nw.Problem(X, side, divergence, np.diag(w0), 3.0, groups=np.arange(5))
     expected = nw.solve(blocks, tol=1e-9)
-    found = solve_diagonal(diagonal_problem(X, side, divergence, w0, 3.0), tol=1e-9)
+    found = solve_diagonal(DiagonalProblem.of(X, side, divergence, w0, 3.0), tol=1e-9)
     assert found.certificate.primal == pytest.approx(expected.certificate.primal, rel=1e-7)
     np.testing.assert_allclose(np.diag(found.weights), expected.matrix, atol=2e-5)
     # the certificate's objective is that of the definition, at the weights found
@@ -130,7 +130,7 @@ def test_every_kind_of_constraint_as_blocks_of_one_column(divergence: Divergence
 @pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: type(d).__name__)
 def test_no_direction_leads_lower(divergence: Divergence) -> None:
     X, side = data(3)
-    problem = diagonal_problem(X, side, divergence, None, 2.0)
+    problem = DiagonalProblem.of(X, side, divergence, None, 2.0)
     found = solve_diagonal(problem, tol=1e-10)
     w = found.weights
     for k in range(5):
@@ -143,7 +143,7 @@ def test_no_direction_leads_lower(divergence: Divergence) -> None:
 
 def test_any_multipliers_bound_the_optimum() -> None:
     X, side = data()
-    problem = diagonal_problem(X, side, LogDet(), None, 2.0)
+    problem = DiagonalProblem.of(X, side, LogDet(), None, 2.0)
     best = solve_diagonal(problem, tol=1e-10)
     rng = np.random.default_rng(0)
     for _ in range(20):
@@ -158,8 +158,8 @@ def test_any_multipliers_bound_the_optimum() -> None:
 def test_sparse_rows_give_the_same_weights() -> None:
     X, side = data(d=8)
     X[np.abs(X) < 0.8] = 0.0
-    dense = solve_diagonal(diagonal_problem(X, side, VonNeumann(), None, 1.0), tol=1e-9)
-    found = solve_diagonal(diagonal_problem(sparse.csr_array(X), side, VonNeumann(), None, 1.0), tol=1e-9)
+    dense = solve_diagonal(DiagonalProblem.of(X, side, VonNeumann(), None, 1.0), tol=1e-9)
+    found = solve_diagonal(DiagonalProblem.of(sparse.csr_array(X), side, VonNeumann(), None, 1.0), tol=1e-9)
     np.testing.assert_allclose(found.weights, dense.weights, rtol=1e-6)
 
 
@@ -168,11 +168,11 @@ def test_many_rows_and_columns_go_by_conjugate_gradients(
     divergence: Divergence, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     X, side = data(d=30)
-    problem = diagonal_problem(X, side, divergence, None, 4.0)
+    problem = DiagonalProblem.of(X, side, divergence, None, 4.0)
     direct = solve_diagonal(problem, tol=1e-8)
     monkeypatch.setattr("nearwise.solving.diagonal._DIRECT", 0)
     for features in (X, sparse.csr_array(X)):
-        found = solve_diagonal(diagonal_problem(features, side, divergence, None, 4.0), tol=1e-8)
+        found = solve_diagonal(DiagonalProblem.of(features, side, divergence, None, 4.0), tol=1e-8)
         assert found.status is Status.SOLVED
         assert found.certificate.primal == pytest.approx(direct.certificate.primal, rel=1e-7)
 
@@ -182,7 +182,7 @@ def test_columns_that_nothing_measures_keep_their_weight() -> None:
     X[0, 1], X[1, 1], X[2, 4], X[3, 5] = 1.0, 3.0, 1.0, 9.0
     w0 = np.arange(1.0, 7.0)
     for features in (X, sparse.csr_array(X)):
-        found = solve_diagonal(diagonal_problem(features, c.at_most([(0, 1)], 1.0), LogDet(), w0, 100.0))
+        found = solve_diagonal(DiagonalProblem.of(features, c.at_most([(0, 1)], 1.0), LogDet(), w0, 100.0))
         assert np.array_equal(found.weights[[0, 2, 3, 4, 5]], w0[[0, 2, 3, 4, 5]])
         assert found.weights[1] * 4.0 == pytest.approx(1.0, rel=0.05)
 
@@ -190,13 +190,13 @@ def test_columns_that_nothing_measures_keep_their_weight() -> None:
 def test_a_prior_weight_of_zero_stays_zero() -> None:
     X, side = data()
     w0 = np.array([1.0, 0.0, 1.0, 1.0, 1.0])
-    assert solve_diagonal(diagonal_problem(X, side, LogDet(), w0, 1.0)).weights[1] == 0.0
-    assert solve_diagonal(diagonal_problem(X, side, VonNeumann(), w0, 1.0)).weights[1] == 0.0
+    assert solve_diagonal(DiagonalProblem.of(X, side, LogDet(), w0, 1.0)).weights[1] == 0.0
+    assert solve_diagonal(DiagonalProblem.of(X, side, VonNeumann(), w0, 1.0)).weights[1] == 0.0
 
 
 def test_limits_callbacks_and_starts() -> None:
     X, side = data()
-    problem = diagonal_problem(X, side, LogDet(), None, 50.0)
+    problem = DiagonalProblem.of(X, side, LogDet(), None, 50.0)
     whole = solve_diagonal(problem, tol=1e-9)
     stopped = solve_diagonal(problem, tol=1e-9, max_iter=2)
     assert (stopped.status, stopped.limit, stopped.n_iter) == (Status.LIMIT, "iterations", 2)
@@ -291,7 +291,7 @@ def far_problem(seed: int) -> tuple[np.ndarray, c.Constraints, Divergence, float
 @pytest.mark.parametrize("seed", SEEDS)
 def test_bounds_far_from_the_prior_are_decided(seed: int) -> None:
     X, side, divergence, penalty = far_problem(seed)
-    found = solve_diagonal(diagonal_problem(X, side, divergence, penalty=penalty))
+    found = solve_diagonal(DiagonalProblem.of(X, side, divergence, penalty=penalty))
     matrix = nw.solve(nw.Problem(X, side, divergence, penalty=penalty, groups=np.arange(X.shape[1])))
     assert found.status is matrix.status is Status.SOLVED
     assert found.certificate.primal == pytest.approx(matrix.certificate.primal, rel=3e-6)
@@ -302,7 +302,7 @@ def test_a_stiff_system_that_has_no_cholesky_factor_is_no_error() -> None:
     X = rng.normal(size=(40, 100)) * 10.0 ** rng.uniform(-6, 6, 100)
     pairs = np.stack([np.arange(39), np.arange(1, 40)], axis=1)
     squares = np.square(X[1:] - X[:-1]).sum(axis=1)
-    problem = diagonal_problem(X, c.equal(pairs, squares * 1.05), Frobenius(), penalty=1e3)
+    problem = DiagonalProblem.of(X, c.equal(pairs, squares * 1.05), Frobenius(), penalty=1e3)
     found = solve_diagonal(problem, max_iter=200)
     assert np.isfinite(found.weights).all()
     assert found.certificate.primal <= found.history[0].primal
@@ -312,7 +312,7 @@ def test_a_gap_that_rounding_may_hide_is_none() -> None:
     """Terms of 1e12 that cancel to about 1 leave a value, and a multiplier's sum, of four digits."""
     X = np.array([[1e6, 1.0], [1e6, 2.0], [-1e6, 1.0]])
     side = c.similarity([(0, 1)], 1.0, "<=") + c.similarity([(0, 2)], 1.0, ">=")
-    problem = diagonal_problem(X, side, Frobenius(), penalty=1e-6)
+    problem = DiagonalProblem.of(X, side, Frobenius(), penalty=1e-6)
     balanced = np.array([1.0, -1.0])
     values = problem.measurements.values
     for w, y, is_much in ((np.ones(2), balanced, True), (np.array([0.0, 1.0]), 0 * balanced, False)):

@@ -12,7 +12,7 @@ import pytest
 
 import nearwise as nw
 from nearwise import constraints as c
-from nearwise.model.diagonal import DiagonalProblem, diagonal_problem
+from nearwise.model.diagonal import DiagonalProblem
 from nearwise.model.divergences import Divergence, Frobenius, LogDet, VonNeumann
 from nearwise.solving.diagonal import DiagonalResult, solve_diagonal
 from nearwise.solving.result import Status
@@ -135,7 +135,7 @@ def test_random_problems_are_decided_and_none_is_wrong(seeds: range) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             try:
-                problem = diagonal_problem(case.X, case.side, case.divergence, case.prior, case.penalty)
+                problem = DiagonalProblem.of(case.X, case.side, case.divergence, case.prior, case.penalty)
             except (ValueError, nw.LeftOutWarning):
                 continue
             found = solve_diagonal(problem)

@@ -177,6 +177,18 @@ def answers(y: ArrayLike, length: int, unit: str = "row") -> Array:
     return column(given, length, "y", lambda sign: np.abs(sign) == 1.0, expected, unit)
 
 
+def column_groups(groups: ArrayLike, n_columns: int) -> NDArray[np.int64]:
+    """The group of every column, as numbers from 0."""
+    given = np.asarray(groups)
+    if given.shape != (n_columns,):
+        raise ValueError(
+            f"groups must name the group of each of {n_columns} columns, got shape {given.shape}"
+        )
+    if given.dtype.kind == "f" and np.isnan(given).any():
+        raise ValueError(f"groups: column {int(np.flatnonzero(np.isnan(given))[0])} has no group (NaN)")
+    return np.asarray(np.unique(given, return_inverse=True)[1].ravel(), dtype=np.int64)
+
+
 def regular_array(values: Any, name: str) -> NDArray[Any]:
     """An array of whatever type NumPy finds."""
     try:

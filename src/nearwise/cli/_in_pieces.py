@@ -53,7 +53,7 @@ def wanted(arguments: argparse.Namespace) -> bool:
         return True
     if arguments.pairs is None or Path(arguments.data).suffix not in _FILES or arguments.conflicts:
         return False
-    from nearwise.distributed.pairs import is_large
+    from nearwise.distributed import is_large
 
     with refusing_bad_input():
         return is_large(arguments.pairs)
@@ -178,7 +178,7 @@ def _let_workers_finish(client: Any) -> None:
 @contextlib.contextmanager
 def _refusing_lost_clusters() -> Iterator[None]:
     """Say in one sentence what is wrong with a cluster."""
-    from nearwise.distributed.on_dask import ClusterError
+    from nearwise.distributed import ClusterError
 
     try:
         yield

@@ -30,8 +30,8 @@ from nearwise._common.files import DamagedFile, OtherFormat, read_sealed, to_byt
 from nearwise._common.memory import foresee
 from nearwise._common.warning import warn
 from nearwise.data._storable import SKLEARN, attributes, state as sklearn_state
-from nearwise.model.certificate import Violation
-from nearwise.solving.result import Result
+from nearwise.model import Violation
+from nearwise.solving import Result
 
 SCHEMA = 1
 

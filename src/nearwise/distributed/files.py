@@ -93,6 +93,12 @@ def are_npy(paths: list[Path]) -> bool:
     return count > 0
 
 
+def titles_of(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str] | None:
+    """The names of the columns of Parquet files, as the first has them; None for `.npy` files."""
+    paths = files_of(source)
+    return None if any(path.suffix == ".npy" for path in paths) else opened_parquet(paths[0])[1]
+
+
 def opened_npy(path: Path) -> np.memmap[Any, Any]:
     """A `.npy` file, memory-mapped."""
     try:

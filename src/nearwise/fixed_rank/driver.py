@@ -12,12 +12,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from nearwise._common.types import Array
+from nearwise._common.types import Array, Limit
 from nearwise.fixed_rank.conjugate import ConjugateGradients
 from nearwise.fixed_rank.descent import Armijo, Objective, Step
 from nearwise.fixed_rank.geometry import Flat, Geometry, Polar
-from nearwise.solving.loop import Loop
-from nearwise.solving.result import Limit, Status
+from nearwise.solving import Loop, Status
 
 MAX_ITER = 1000
 

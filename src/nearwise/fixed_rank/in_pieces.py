@@ -15,15 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nearwise._common.digest import digest
-from nearwise._common.types import Array, Index
-from nearwise.distributed.running import Runner
+from nearwise._common.types import Array, Index, Kept
 from nearwise.fixed_rank.descent import Step
 from nearwise.fixed_rank.geometry import Flat, MixingGeometry, inverse_of
 from nearwise.fixed_rank.regression import Regression, newton_directions
-from nearwise.model.blocks import Block
-from nearwise.model.parts import Parts
-from nearwise.model.passes import Kept
-from nearwise.model.pieces import Piece, slices
+from nearwise.model import SquaresInPieces
 
 _SUFFICIENT = 1e-4  # share of the slope that a step must bring
 _SHORTENINGS = 30
@@ -48,32 +44,30 @@ class Sums(NamedTuple):
     slope: Array
 
 
-def added(found: list[Sums]) -> Sums:
-    """The sums of some pieces, in order."""
-    return Sums(float(sum(part.cost for part in found)), np.sum([part.slope for part in found], axis=0))
-
-
 @dataclass(frozen=True, eq=False)
 class RegressionInPieces:
     """An `Objective` over rows in pieces.
 
     Attributes
     ----------
-    runner : the pieces, with bounds as targets
-    n_samples : how many rows they have
+    rows : in pieces, with bounds as targets
     scale : units
     sample : some of the rows, in memory and in the same units
     source : what tells data and constraints from others, for a checkpoint; None where there is none
     passes : None, or where to keep what passes find, by a digest of what they depend on
     """
 
-    runner: Runner
-    n_samples: int
+    rows: SquaresInPieces
     scale: Scale
     sample: Regression
     source: Any = None
     passes: MutableMapping[str, Kept] | None = None
     _latest: dict[str, tuple[Array, Sums]] = field(default_factory=dict)
+
+    @property
+    def n_samples(self) -> int:
+        """How many rows there are."""
+        return self.rows.n_rows
 
     @property
     def cost_of_zero(self) -> float:
@@ -106,7 +100,7 @@ class RegressionInPieces:
             kept = self.passes[key]
             return Sums(float(kept["cost"][0]), np.asarray(kept["slope"], dtype=np.float64))
         along = None if D is factor else D
-        cost, slope = added(self.runner.run(sums_of, factor, along, self.scale, added=added))
+        cost, slope = self.rows.sums(factor, along, *self.scale)
         count = max(self.n_samples, 1)
         found = Sums(cost / (2 * count), slope / count)
         if self.passes is not None:
@@ -208,35 +202,3 @@ class _Search:
             sample, Z, residual, slope, inverse, self.whiten, lambda D: geometry.allowed(self.point, D)
         )
         return found[0][0] if found else geometry.allowed(self.point, -slope)
-
-
-def sums_of(piece: Piece, G: Array, D: Array | None, scale: Scale) -> Sums:
-    """Of a piece: the squares of what rows fail by, and the sum of residual_i sym(X_i) D, by default of G."""
-    B, total = G / scale.feature, 0.0
-    slope = np.zeros(G.shape if D is None else D.shape)
-    for _, block, parts in slices(piece, None):
-        images = parts.in_basis(B, "images")
-        residual, counts = _failing(images.values(), block, scale)
-        total += float(counts @ (residual * residual))
-        seen = images if D is None else parts.in_basis(D / scale.feature, "others")
-        slope += _pulled(parts, seen, counts * residual)
-    return Sums(total, slope / scale.feature)
-
-
-def _failing(values: Array, block: Block, scale: Scale) -> tuple[Array, Array]:
-    """By how much rows fail, and how much each counts."""
-    residual = values - block.bounds / scale.target
-    if block.relation:
-        residual = np.minimum(residual, 0.0) if block.relation > 0 else np.maximum(residual, 0.0)
-    return residual, block.counts / scale.weight
-
-
-def _pulled(parts: Parts, images: Parts, weights: Array) -> Array:
-    """sum_i weights_i sym(X_i) D, for the images of D; only rows with a weight are multiplied out."""
-    per_atom = parts.coefficient * (weights if parts.row is None else weights[parts.row])
-    used = np.flatnonzero(per_atom)
-    own = per_atom[used, None]
-    if parts.y is parts.x:
-        return np.asarray(parts.x[used].T @ (own * images.x[used]))
-    found = parts.x[used].T @ (own * images.y[used]) + parts.y[used].T @ (own * images.x[used])
-    return np.asarray(found / 2)

@@ -14,8 +14,7 @@ from nearwise._common.types import Array, Index
 from nearwise.fixed_rank.forms import Forms, Matrices, Squares
 from nearwise.linalg.conjugate import End, conjugate_gradients
 from nearwise.linalg.magnitudes import largest_entry
-from nearwise.model.atoms import constraint_atoms
-from nearwise.model.blocks import Block
+from nearwise.model import Block, constraint_atoms
 
 _ITERATIONS = 40  # for Newton's direction
 _FORCED = 0.1  # relative residual of its linear system at which it counts as solved

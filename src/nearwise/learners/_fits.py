@@ -26,13 +26,8 @@ from nearwise.learners._space import Outside
 from nearwise.learners._structure import AnyProblem, AnyResult, Structure
 from nearwise.learners._task import Task, are_equal, in_range
 from nearwise.learners.metric import root_of
-from nearwise.model.blocks import Constraints
-from nearwise.model.diagonal import DiagonalProblem
-from nearwise.model.divergences import Divergence
-from nearwise.model.problem import Problem
-from nearwise.solving.diagonal import solve_diagonal
-from nearwise.solving.driver import solve
-from nearwise.solving.result import Record, Status
+from nearwise.model import Constraints, DiagonalProblem, Divergence, Problem
+from nearwise.solving import Record, Status, solve, solve_diagonal
 
 PATH = (0.25, 1.0, 4.0, 16.0, 64.0)  # penalties tried, per degree of freedom
 FIRST_ROUND = 4.0  # the one with which neighbours are chosen again

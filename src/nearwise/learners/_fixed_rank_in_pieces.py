@@ -17,8 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_feature_names
 
 from nearwise._common.types import Array, Codes, Index
-from nearwise.distributed import Vectors, vectors_of
-from nearwise.distributed.vectors import Stacked, is_dask
+from nearwise.distributed import Stacked, Vectors, is_dask, vectors_of
 from nearwise.fixed_rank.cone import LogEuclidean
 from nearwise.fixed_rank.descent import Armijo
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult, minimise
@@ -29,12 +28,8 @@ from nearwise.learners import _in_pieces, _rows, _side, fixed_rank as shared
 from nearwise.learners._checkpoint import open_checkpoint
 from nearwise.learners.metric_learner import MAPPED_NUMBERS
 from nearwise.linalg.directions import turned
-from nearwise.model import bounds, drawing
-from nearwise.model.blocks import Constraints
-from nearwise.model.bound_in_blocks import cut, refuse_linear, surveyed, tell_of_lost
-from nearwise.model.divergences import LogDet
-from nearwise.model.pieces import Terms
-from nearwise.solving.result import Status
+from nearwise.model import Constraints, SquaresInPieces, bounds, drawing
+from nearwise.solving import Status
 
 _LOCAL_PAIRS = 20_000  # drawn between near neighbours, unless n_pairs says how many
 _COARSE = 1e-4  # tol of the run on a sample, which tells no more
@@ -116,7 +111,7 @@ def regression(
 
     `constraints` are the same as they were stated, for messages.
     """
-    refuse_linear(filled)
+    filled.refuse_linear()
     few, named = _in_pieces.few_rows(vectors, filled)
     if named is not None:
         sample = Constraints(filled.resolve(len(named), named))
@@ -126,14 +121,10 @@ def regression(
     in_memory, units = shared.of_constraints(sample, few, len(few), units, bounds.sampled_bounds(filled))
     if named is not None:
         return in_memory, units
-    pieces, _ = cut(filled.blocks, vectors)
-    runner = vectors.runner(pieces)
-    terms = Terms(LogDet(), 1.0, 1.0, None, np.ones(vectors.shape[1]), 1.0)
-    survey = surveyed(runner, constraints, terms, pieces)
-    tell_of_lost(constraints, survey.lost)
-    scale = Scale(units.feature, units.target, survey.weight / len(filled))
+    rows = SquaresInPieces.of(constraints, filled, vectors)
+    scale = Scale(units.feature, units.target, rows.weight / rows.n_rows)
     source = (_in_pieces.fingerprint(vectors), filled.blocks) if with_digest else None
-    return RegressionInPieces(runner, len(filled), scale, in_memory, source), units
+    return RegressionInPieces(rows, scale, in_memory, source), units
 
 
 def batch(
@@ -193,7 +184,7 @@ def partial_fit(
     """One pass over the constraints in parts that name few objects, each with its share of every block."""
     given = _side.read(len(vectors), y, constraints, sample_ids, True, sample_weight, in_files=True)
     side = learner._with_pairs(vectors, given, learner.n_pairs, check_random_state(learner.random_state))
-    refuse_linear(side.constraints)
+    side.constraints.refuse_linear()
     count = max(-(-4 * len(side.constraints) * vectors.shape[1] // _in_pieces.limit()), 1)
     n_used = 0
     for k in range(count):

@@ -27,9 +27,7 @@ from nearwise.learners._rows import rows_of
 from nearwise.learners._side import SideInformation, counting
 from nearwise.learners._space import Outside, Space, mapped
 from nearwise.linalg.distances import centre_of
-from nearwise.model import constraints as c, drawing
-from nearwise.model.blocks import Block, Constraints
-from nearwise.model.problem import Problem
+from nearwise.model import Block, Constraints, Problem, constraints as c, drawing
 
 SCORINGS = ("auto", "neighbors", "accuracy", "balanced_accuracy", "roc_auc")
 NOISE = 0.5  # standard errors by which a score has to be higher than that of something simpler

@@ -16,15 +16,13 @@ from sklearn.utils.random import sample_without_replacement
 
 from nearwise._common.digest import digest
 from nearwise._common.types import Array, Codes, Index
-from nearwise.distributed import Vectors
-from nearwise.distributed.vectors import NotFiniteError, is_dask, refuse_not_finite
+from nearwise.distributed import NotFiniteError, Vectors, is_dask, refuse_not_finite, vectors_of
 from nearwise.learners._rows import row_numbers, rows_of
 from nearwise.learners.coordinate_metrics import DiagonalMetric
 from nearwise.learners.metric import coordinates
 from nearwise.linalg.distances import all_squared_distances, centre_of, squared_distances
 from nearwise.linalg.nearest import smallest
-from nearwise.model.blocks import Constraints
-from nearwise.model.drawing import N_NEIGHBORS, SMALL_CLASS
+from nearwise.model import Constraints, drawing
 
 _TAKEN = 1 << 22  # numbers in rows that are taken here, at most: 32 MB
 _AT_A_TIME = 1 << 22  # distances that are compared at a time
@@ -73,12 +71,12 @@ class SpaceInPieces:
         for kind in (0, 1):
             distance = np.concatenate([part[kind][0] for part in found], axis=1)
             row = np.concatenate([part[kind][1] for part in found], axis=1)
-            order = np.argsort(distance, axis=1, kind="stable")[:, :N_NEIGHBORS]
+            order = np.argsort(distance, axis=1, kind="stable")[:, : drawing.N_NEIGHBORS]
             near = np.take_along_axis(row, order, axis=1)
             place, column = np.nonzero(np.isfinite(np.take_along_axis(distance, order, axis=1)))
             pairs.append(np.stack([asking[place], near[place, column]], axis=1))
         own = codes[pairs[1][:, 0]]
-        is_small = np.bincount(codes[codes >= 0])[own] <= SMALL_CLASS
+        is_small = np.bincount(codes[codes >= 0])[own] <= drawing.SMALL_CLASS
         order = np.lexsort((np.where(is_small, 0, own), is_small))
         return pairs[0][np.argsort(codes[pairs[0][:, 0]], kind="stable")], pairs[1][order]
 
@@ -175,9 +173,7 @@ def pair_distances(pairs: Any, X: Any, metric: Any, n_features: int, squared: bo
             raise ValueError(f"pairs must have shape (m, 2, {n_features}), got {pairs.shape}")
         whole = pairs.rechunk({1: -1, 2: -1})
         return whole.map_blocks(_between, metric, squared, dtype=np.float64, drop_axis=[1, 2])
-    from nearwise.distributed.on_dask import chunked
-
-    vectors = chunked(_checked_array(X, n_features, "the learner"))
+    vectors: Any = vectors_of(_checked_array(X, n_features, "the learner"))
     rows = row_numbers(pairs, len(vectors))
     step = max(_TAKEN // (2 * n_features), 1)
     parts = []
@@ -221,7 +217,7 @@ def _nearest_in(
     refuse_not_finite(rows[labelled], first + labelled)
     labelled = labelled[np.argsort(codes[labelled], kind="stable")]  # so that a class is a run of columns
     others = (rows[labelled] - centre) @ factor
-    count = min(N_NEIGHBORS, len(labelled))
+    count = min(drawing.N_NEIGHBORS, len(labelled))
     found = [
         (np.full((len(asking), count), np.inf), np.zeros((len(asking), count), np.int64)) for _ in range(2)
     ]

@@ -25,7 +25,7 @@ from nearwise.learners.input_kernels import InputKernel, SumKernel, first_equal_
 from nearwise.learners.metric import indefinite
 from nearwise.linalg.directions import with_fixed_signs
 from nearwise.linalg.distances import squared_distances
-from nearwise.model.bounds import sampled_pairs
+from nearwise.model import bounds
 
 # the first of the reduced ones are spanned by some of the objects, and need no n x n matrix
 OF_OBJECTS = ("principal", "leverage", "subset")
@@ -244,7 +244,7 @@ def hidden_share(kernel: InputKernel, X: Any, features: Array) -> float:
     Where objects are far from zero in the space of the kernel, parts of them below the tolerance may be all
     that differs between them.
     """
-    pairs = sampled_pairs(X.shape[0])
+    pairs = bounds.sampled_pairs(X.shape[0])
     i, j = pairs[:: max(len(pairs) // _LOOKED_AT, 1)].T
     lengths = X[i, i] if kernel.is_precomputed else kernel.paired(X[i], X[i])
     lost = float(Outside(kernel, X, features).distances(i, j).mean())

@@ -10,8 +10,7 @@ from scipy import sparse
 
 from nearwise._common.memory import foresee
 from nearwise._common.types import Array, Index
-from nearwise.distributed import Vectors
-from nearwise.distributed.vectors import finite_rows, is_dask
+from nearwise.distributed import Vectors, finite_rows, is_dask
 from nearwise.linalg.magnitudes import largest_entry
 
 # The square of a distance lies between the least and the largest normal number, 2e-308 and 1.8e308.

@@ -23,11 +23,15 @@ from nearwise._common.warning import warn
 from nearwise.distributed import Vectors
 from nearwise.learners._space import Outside
 from nearwise.learners._structure import Structure
-from nearwise.model import labelling
-from nearwise.model.binding import unreachable
-from nearwise.model.blocks import Block, Constraints
-from nearwise.model.divergences import Divergence
-from nearwise.model.left_out import UnknownIdsWarning, left_out
+from nearwise.model import (
+    Block,
+    Constraints,
+    Divergence,
+    LeftOutWarning,
+    UnknownIdsWarning,
+    labelling,
+    unreachable,
+)
 
 _SHOWN = 3  # unknown ids in a message
 _COMPARED = 1 << 22  # numbers of rows that are compared at a time
@@ -182,7 +186,7 @@ def without_unreachable(
         return side
     first = side.constraints.describe(int(np.flatnonzero(lost)[0]))
     same = "whose objects have the same features, or differ only outside the range of the prior or the basis"
-    warn(left_out(side.constraints, np.flatnonzero(lost), f", as in {first}, {same}"))
+    warn(LeftOutWarning.of(side.constraints, np.flatnonzero(lost), f", as in {first}, {same}"))
     starts = np.cumsum([0, *map(len, side.constraints.blocks)])
     parts = [
         block.part(np.flatnonzero(~lost[start : start + len(block)]))
@@ -214,7 +218,7 @@ def tell_of_equal(constraints: Constraints, X: Any, numbered: Constraints | None
     rows = np.concatenate([np.empty(0, np.int64), *lost])
     if len(rows):
         example = constraints.describe(int(rows[0]))
-        warn(left_out(constraints, rows, f", as in {example}, whose objects are equal"))
+        warn(LeftOutWarning.of(constraints, rows, f", as in {example}, whose objects are equal"))
 
 
 def counting(rows: Index, counts: Array, weights: Array | None) -> tuple[Index, Array]:

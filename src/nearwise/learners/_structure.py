@@ -10,16 +10,11 @@ import numpy as np
 from scipy import sparse
 
 from nearwise._common.checks import one_of
-from nearwise._common.reading import finite, show
+from nearwise._common.reading import column_groups, finite, show
 from nearwise._common.types import Array, Index, Mask
-from nearwise.model.binding import RANK_TOLERANCE, lost_rows, unreachable
-from nearwise.model.blocks import Constraints
-from nearwise.model.diagonal import DiagonalProblem, bind_diagonal, diagonal_problem
-from nearwise.model.divergences import Divergence
-from nearwise.model.grouped import checked_groups
-from nearwise.model.problem import Problem
-from nearwise.solving.diagonal import DiagonalResult
-from nearwise.solving.result import Result
+from nearwise.linalg.dense import RANK_TOLERANCE
+from nearwise.model import Constraints, DiagonalProblem, Divergence, Problem, unreachable
+from nearwise.solving import DiagonalResult, Result
 
 AnyProblem: TypeAlias = Problem | DiagonalProblem
 AnyResult: TypeAlias = Result | DiagonalResult
@@ -62,7 +57,7 @@ class Structure:
         if not self.is_diagonal:
             return Problem(features, side, divergence, prior, penalty, groups=self.groups)
         if np.isfinite(penalty):
-            return diagonal_problem(features, side, divergence, prior, penalty)
+            return DiagonalProblem.of(features, side, divergence, prior, penalty)
         n, d = features.shape
         if n * d * d > _WRITTEN_OUT:
             raise ValueError(
@@ -79,11 +74,7 @@ class Structure:
         """Which constraints have the same value for every M, and do not allow it."""
         if not self.is_diagonal:
             return unreachable(features, constraints, divergence, prior)
-        largest = float(abs(features).max()) if 0 not in features.shape else 0.0
-        scale = np.exp2(-np.frexp(largest)[1])  # squares neither overflow nor vanish
-        weights = np.ones(features.shape[1]) if prior is None else prior
-        _, sizes = bind_diagonal(features * scale, constraints, weights)
-        return lost_rows(constraints.relations, np.nan_to_num(constraints.bounds, nan=1.0), sizes)
+        return DiagonalProblem.unreachable(features, constraints, prior)
 
     def without_rounding(self, root: Array) -> Array:
         """A symmetric root of M, with exact zeros between groups."""
@@ -107,7 +98,7 @@ def structure_of(
     elif len(groups) and all(isinstance(group, list | tuple | np.ndarray) for group in groups):
         lists, names = list(groups), ()
     else:
-        return Structure(checked_groups(groups, n_columns), is_diagonal=False)
+        return Structure(column_groups(groups, n_columns), is_diagonal=False)
     found = np.full(n_columns, -1, dtype=np.int64)
     for number, columns in enumerate(lists):
         for column in columns:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from nearwise._common.types import Array, Codes
+from nearwise._common.types import Array, Codes, Index
 from nearwise.distributed import Vectors
 from nearwise.learners._grading import Trial
 from nearwise.learners._in_pieces import SpaceInPieces, few_rows
@@ -27,11 +27,7 @@ from nearwise.learners._side import weighed
 from nearwise.learners._space import Outside, Space, mapped
 from nearwise.learners._structure import AnyProblem, Structure
 from nearwise.linalg.distances import squared_distances
-from nearwise.model import bounds, constraints as c, drawing
-from nearwise.model.blocks import Block, Constraints
-from nearwise.model.divergences import Divergence
-from nearwise.model.drawing import Pairs
-from nearwise.model.problem import Problem
+from nearwise.model import Block, Constraints, Divergence, Problem, bounds, constraints as c, drawing
 
 _LEAST_SHARE = 1e-2  # of the learned part of a distance, for which penalties make up
 _LARGEST_SCALE = 1e60  # of the features, beyond which they are rescaled
@@ -240,7 +236,7 @@ def _open_rows(constraints: Constraints, relation: int, most: int | None) -> Blo
     return Block("distance", relation, ids, np.full(len(ids), np.nan), weights=counts)
 
 
-def _own_thresholds(space: Space | SpaceInPieces, near: Pairs, far: Pairs, n_objects: int) -> Array:
+def _own_thresholds(space: Space | SpaceInPieces, near: Index, far: Index, n_objects: int) -> Array:
     """The threshold of every object, from the pairs in which it is the first."""
     below = _medians(near[:, 0], space.distances(near), n_objects)
     above = _medians(far[:, 0], space.distances(far), n_objects)
@@ -250,7 +246,7 @@ def _own_thresholds(space: Space | SpaceInPieces, near: Pairs, far: Pairs, n_obj
     return np.maximum(threshold, _LEAST * np.median(threshold[threshold > 0]))
 
 
-def _apart(near: Pairs, far: Pairs, prior: Space | SpaceInPieces) -> tuple[Pairs, Pairs]:
+def _apart(near: Index, far: Index, prior: Space | SpaceInPieces) -> tuple[Index, Index]:
     """Those of objects with different coordinates, without which nothing can be learned."""
     distances = prior.inside.distances(np.concatenate([near, far]))
     found = distances[distances > 0]
@@ -269,5 +265,5 @@ def _medians(group: NDArray[np.int64], values: Array, n_groups: int) -> Array:
     return out
 
 
-def _at_most(pairs: Pairs, count: int, rng: np.random.RandomState) -> Pairs:
+def _at_most(pairs: Index, count: int, rng: np.random.RandomState) -> Index:
     return pairs if len(pairs) <= count else pairs[np.sort(rng.permutation(len(pairs))[:count])]

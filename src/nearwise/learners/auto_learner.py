@@ -26,9 +26,8 @@ from nearwise.learners.base import Learner
 from nearwise.learners.coordinate_metrics import JoinedMetric
 from nearwise.learners.metric import Metric, euclidean, symmetric_root
 from nearwise.learners.metric_learner import MetricLearner
-from nearwise.model.blocks import Constraints
-from nearwise.model.divergences import Divergence
-from nearwise.solving.result import Record
+from nearwise.model import Constraints, Divergence
+from nearwise.solving import Record
 
 LINEAR, KERNEL, SUM = "linear", "rbf", "linear+rbf"
 BEFORE = "euclidean"  # the name of the prior of the linear kind

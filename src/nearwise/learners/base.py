@@ -23,8 +23,7 @@ from nearwise._common.errors import RowsError
 from nearwise._common.memory import foresee
 from nearwise._common.types import Array, Index
 from nearwise._common.warning import warn
-from nearwise.distributed import Vectors
-from nearwise.distributed.vectors import is_dask
+from nearwise.distributed import Vectors, is_dask
 from nearwise.learners import _grading, _in_pieces, _rows, _side
 from nearwise.learners._export import Exports
 from nearwise.learners._fits import Learned, learn
@@ -35,9 +34,8 @@ from nearwise.learners.coordinate_metrics import DiagonalMetric
 from nearwise.learners.decisions import PairDecisions
 from nearwise.learners.metric import KernelMetric, coordinates
 from nearwise.learners.selection import tell_of_selection
-from nearwise.model.blocks import Constraints
-from nearwise.model.divergences import Divergence, Frobenius, LogDet, VonNeumann
-from nearwise.solving.result import CONTRADICTION, Status
+from nearwise.model import Constraints, Divergence, Frobenius, LogDet, VonNeumann
+from nearwise.solving import CONTRADICTION, Status
 
 DIVERGENCES: dict[str, Divergence] = {
     "logdet": LogDet(),

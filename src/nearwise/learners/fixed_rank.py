@@ -30,9 +30,8 @@ from nearwise.learners.coordinate_metrics import KernelFeatures
 from nearwise.learners.input_kernels import InputKernel, scale_gamma
 from nearwise.linalg.directions import turned, with_fixed_signs
 from nearwise.linalg.magnitudes import largest_entry
-from nearwise.model.binding import LARGEST_CHANGE
-from nearwise.model.blocks import Constraints
-from nearwise.solving.result import Status
+from nearwise.model import Constraints, bounds
+from nearwise.solving import Status
 
 GEOMETRIES = ("flat", "polar", "affine_invariant", "log_euclidean")
 STARTS = ("principal", "identity", "random")
@@ -332,15 +331,15 @@ def refuse_incomparable(constraints: Constraints, filled: Constraints, typical: 
         return
     start = 0
     for block in filled.blocks:
-        for low, bounds in block.bound_chunks():
-            ratio = np.abs(bounds) / typical
-            far = (ratio > LARGEST_CHANGE) | ((bounds != 0.0) & (ratio < 1.0 / LARGEST_CHANGE))
+        for low, own in block.bound_chunks():
+            ratio = np.abs(own) / typical
+            far = (ratio > bounds.LARGEST_CHANGE) | ((own != 0.0) & (ratio < 1.0 / bounds.LARGEST_CHANGE))
             if far.any():
                 place = int(np.flatnonzero(far)[0])
                 raise RowsError(
                     [constraints.stated(start + low + place)],
                     after=f": its bound is {ratio[place]:.0e} times the median squared distance, and double "
-                    f"precision bears a factor of {LARGEST_CHANGE:.0e}; is the unit of the bounds that of "
-                    "the features squared?",
+                    f"precision bears a factor of {bounds.LARGEST_CHANGE:.0e}; is the unit of the bounds "
+                    "that of the features squared?",
                 )
         start += len(block)

@@ -28,10 +28,8 @@ from nearwise.learners.base import PriorKeptWarning
 from nearwise.linalg.directions import with_fixed_signs
 from nearwise.linalg.distances import all_squared_distances
 from nearwise.linalg.scaling import inner_products
-from nearwise.model.blocks import Block, Constraints
-from nearwise.model.bounds import of_sample, sampled_pairs, with_margins
-from nearwise.model.kinds import DISTANCE
-from nearwise.solving.result import Status
+from nearwise.model import Block, Constraints, bounds
+from nearwise.solving import Status
 
 _MORE_DIMENSIONS = 3  # of the first embedding where distances are unknown
 _ROUGH_TOL = 1e-4  # to which it is found
@@ -140,7 +138,8 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
         self.margin_ = _typical(matrix, self.input)
         if self.input == "distances":
             _tell_parts(len(matrix), side, sample_ids)
-        problem, units = shared.of_constraints(with_margins(side, self.margin_), None, len(matrix), None)
+        stated = bounds.with_margins(side, self.margin_)
+        problem, units = shared.of_constraints(stated, None, len(matrix), None)
         start = self._start(matrix, chosen.rank, problem, units, rng, side)
         if not len(side):
             return self._keep_start(start, units)
@@ -178,7 +177,7 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
         side = self._side(matrix, constraints, sample_ids)
         if not len(side):
             raise ValueError("nothing to learn from: there are no constraints on these objects")
-        problem, units = shared.of_constraints(with_margins(side, self.margin_), None, n, self.units_)
+        problem, units = shared.of_constraints(bounds.with_margins(side, self.margin_), None, n, self.units_)
         found, self.schedule_, self.n_seen_ = shared.epochs(
             problem, units.inward(self.embedding_), chosen, self.schedule_, self.n_seen_, rng, None, 1
         )
@@ -247,7 +246,7 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
             known = np.isfinite(matrix[i, j])
             pairs, squares = np.stack([i, j], axis=1)[known], matrix[i, j][known]
             # a bound of 0 is a target like any other here, though no constraint on a metric
-            side = Constraints((Block(DISTANCE, 0, pairs, squares),)) + side
+            side = Constraints((Block("distance", 0, pairs, squares),)) + side
             if not len(side):
                 raise ValueError(
                     "nothing to learn from: X has no known distance, and there are no constraints"
@@ -355,11 +354,11 @@ def _tell_parts(n: int, side: Constraints, sample_ids: Any) -> None:
 
 def _typical(matrix: Array, kind: str) -> float:
     """The median of the squared distances that are known and not 0; 1 where there are none."""
-    i, j = sampled_pairs(len(matrix)).T
+    i, j = bounds.sampled_pairs(len(matrix)).T
     squares = matrix[i, j]
     if kind == "kernel":
         squares = matrix[i, i] + matrix[j, j] - 2 * squares
-    found = of_sample(squares[np.isfinite(squares)])
+    found = bounds.of_sample(squares[np.isfinite(squares)])
     return 1.0 if found is None else found.threshold
 
 

@@ -15,8 +15,7 @@ from nearwise._common.checks import one_of
 from nearwise._common.threads import LARGE_MATRIX, one_blas_thread
 from nearwise._common.types import Array
 from nearwise._common.warning import warn
-from nearwise.distributed import Vectors
-from nearwise.distributed.vectors import Stacked
+from nearwise.distributed import Stacked, Vectors
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
 from nearwise.fixed_rank.in_pieces import RegressionInPieces
 from nearwise.fixed_rank.online import Schedule
@@ -30,9 +29,8 @@ from nearwise.learners.base import METADATA, Learner, PriorKeptWarning, WorseTha
 from nearwise.learners.coordinate_metrics import LowRankKernelMetric
 from nearwise.learners.input_kernels import InputKernel, first_equal_rows
 from nearwise.learners.metric import Metric, euclidean
-from nearwise.model import bounds, constraints as c
-from nearwise.model.blocks import Constraints
-from nearwise.solving.result import Status
+from nearwise.model import Constraints, bounds, constraints as c
+from nearwise.solving import Status
 
 _COARSE = 1e-3  # tol of a run that only shows whether learning helps
 

@@ -18,7 +18,7 @@ from nearwise.fixed_rank.online import Schedule
 from nearwise.fixed_rank.regression import Regression, matrix_forms, root_mean_square, vector_forms
 from nearwise.learners import _rows, _side, fixed_rank as shared
 from nearwise.learners._progress import Callbacks, progress, whole, with_callbacks
-from nearwise.model.relations import signs_of
+from nearwise.model import relations
 
 _ACCEPTED: dict[str, Any] = {"dtype": np.float64, "allow_nd": True}
 
@@ -179,7 +179,7 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
         return np.asarray(self.factor_ @ self.factor_.T)
 
     def _stated(
-        self, X: Any, y: Any, sample_weight: Any, relations: Any, rng: np.random.RandomState, first: bool
+        self, X: Any, y: Any, sample_weight: Any, given: Any, rng: np.random.RandomState, first: bool
     ) -> tuple[Regression, Array, shared.Units, shared.Settings]:
         """The cost, where to begin, and the units of both; `first` makes features, units and a start."""
         _rows.refuse(X, self)
@@ -190,7 +190,7 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
         if weights is not None and not weights.any():
             raise ValueError("sample_weight is 0 for every row: none of them counts")
         X, targets = self._with_known_shape(X, tiny=True), y.astype(np.float64)
-        signs = None if relations is None else signs_of(relations, len(targets))
+        signs = None if given is None else relations.signs_of(given, len(targets))
         if first:
             self.features_ = shared.kernel_features(self, X, rng)
         rows = X if self.features_ is None else self.features_(X)

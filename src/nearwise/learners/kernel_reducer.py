@@ -20,14 +20,8 @@ from nearwise.learners.coordinate_metrics import KernelMap
 from nearwise.learners.input_kernels import InputKernel
 from nearwise.learners.kernel_learner import KernelLearner
 from nearwise.linalg.directions import with_fixed_signs
-from nearwise.model import bounds, constraints as c, drawing
-from nearwise.model.blocks import Constraints
-from nearwise.model.divergences import Frobenius
-from nearwise.model.losses import SATISFIED
-from nearwise.model.problem import Problem
-from nearwise.solving.driver import solve
-from nearwise.solving.result import Record, Result, Status
-from nearwise.solving.thin import ThinFactor
+from nearwise.model import Constraints, Frobenius, Problem, bounds, constraints as c, drawing
+from nearwise.solving import Record, Result, Status, ThinFactor, solve
 
 _ROUNDING = 1e-14  # differences of features, relative to these, that rounding makes
 _THIN = 200  # from this order of W on, its leading eigenpairs take less time than all of W
@@ -207,11 +201,11 @@ class KernelReducer(KernelLearner):
 
     def _grade(self, problem: Problem, B: Array) -> None:
         """What holds for the coordinates themselves."""
-        violations = problem.formulation.losses.violations(problem.values(B @ B.T))
-        broken = violations > SATISFIED
+        losses, values = problem.formulation.losses, problem.values(B @ B.T)
+        broken = losses.broken(values)
         self.satisfied_ = 1.0 - float(np.mean(broken))
         if self.penalty_ == np.inf and broken.any():
-            worst = problem.describe(int(np.argmax(violations)))
+            worst = problem.describe(int(np.argmax(losses.violations(values))))
             warn(
                 f"KernelReducer: {int(broken.sum())} of {len(broken)} constraints do not hold in "
                 f"{B.shape[1]} coordinates, {worst} least of all; W meets them with "

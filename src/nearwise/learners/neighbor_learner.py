@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from nearwise._common.checks import one_of, whole_number, whole_number_or_none
-from nearwise._common.types import Array, Index
+from nearwise._common.types import Array, Index, Limit
 from nearwise._common.warning import warn
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
 from nearwise.learners import _side, _soft_neighbors
@@ -20,10 +20,8 @@ from nearwise.learners._progress import progress, whole, with_callbacks
 from nearwise.learners._soft_neighbors import SoftNeighbors, descended
 from nearwise.learners.base import LinearLearner, PriorKeptWarning, rank_wanted
 from nearwise.learners.metric import Metric, euclidean
-from nearwise.model import drawing
-from nearwise.model.blocks import Constraints
-from nearwise.model.drawn import read_targets
-from nearwise.solving.result import Limit, Status
+from nearwise.model import Constraints, drawing, labelling
+from nearwise.solving import Status
 
 _FEWEST = 8  # rows from which on a half is held out
 
@@ -167,7 +165,7 @@ class NeighborLearner(LinearLearner):
             )
         if constraints is not None or sample_weight is not None or y is None:
             raise ValueError("with target='numbers' a score is of numbers y alone")
-        Z, targets = self.transform(X), read_targets(y)
+        Z, targets = self.transform(X), labelling.read_targets(y)
         known = np.flatnonzero(~np.isnan(targets))
         count = min(drawing.N_NEIGHBORS, len(known) - 1)
         near = drawing.nearest_others(drawing.nearest_rows(Z), known, known, count)
@@ -190,7 +188,7 @@ class NeighborLearner(LinearLearner):
             if side.codes is None:
                 return np.zeros(n), np.empty(0, np.int64), side.weights, side.nothing_known
             return side.codes.astype(np.float64), np.flatnonzero(side.codes >= 0), side.weights, useless
-        targets, weights = read_targets(y), _side.read_weights(sample_weight, n)
+        targets, weights = labelling.read_targets(y), _side.read_weights(sample_weight, n)
         if len(targets) != n:
             raise ValueError(f"X has {n} rows, but there are {len(targets)} targets")
         counts = np.ones(n) if weights is None else weights

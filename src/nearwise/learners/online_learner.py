@@ -20,8 +20,7 @@ from nearwise.learners._progress import whole
 from nearwise.learners.base import METADATA, LinearLearner, PriorKeptWarning
 from nearwise.learners.metric import Metric, euclidean, symmetric_root
 from nearwise.linalg.distances import squared_distances
-from nearwise.model import bounds, drawing
-from nearwise.model.blocks import Constraints
+from nearwise.model import Constraints, bounds, drawing
 from nearwise.online import feedback
 from nearwise.online.feedback import Pieces
 from nearwise.online.streams import UPDATES, State, Stream, Update

@@ -12,6 +12,8 @@ from scipy.linalg import lapack
 
 from nearwise._common.types import Array
 
+RANK_TOLERANCE = 1e-12  # relative size below which an eigenvalue of a prior or kernel counts as zero
+
 
 def spectrum(A: Array) -> tuple[Array, Array]:
     """Eigenvalues of a symmetric matrix in ascending order, and their vectors."""

@@ -15,21 +15,26 @@ from nearwise._common.errors import RowsError
 from nearwise._common.reading import finite, numbers, symmetric
 from nearwise._common.types import Array, Index, Mask
 from nearwise._common.warning import warn
-from nearwise.linalg.dense import spectrum
+from nearwise.linalg.dense import RANK_TOLERANCE, spectrum
 from nearwise.linalg.eigenpairs import eigenpairs
 from nearwise.linalg.magnitudes import median
 from nearwise.model.atoms import is_rounding, lengths
 from nearwise.model.blocks import Constraints, Stated
-from nearwise.model.bounds import ALL_EQUAL, NO_MARGIN, OpenBounds, of_sample, sampled_pairs
+from nearwise.model.bounds import (
+    ALL_EQUAL,
+    LARGEST_CHANGE,
+    NO_MARGIN,
+    OpenBounds,
+    of_sample,
+    sampled_pairs,
+)
 from nearwise.model.divergence_check import check_own
 from nearwise.model.divergences import Divergence
-from nearwise.model.left_out import left_out
+from nearwise.model.left_out import LeftOutWarning
 from nearwise.model.losses import Losses
 from nearwise.model.measurements import InMemory, bind
 
-RANK_TOLERANCE = 1e-12  # relative size below which an eigenvalue of a prior or kernel counts as zero
 _NEGATIVE_TOLERANCE = 1e-8  # relative size of a negative eigenvalue that is an error, not rounding
-LARGEST_CHANGE = 1e25  # of a row's value under the prior that its bound may ask for
 _COMPARABLE, _SMALLEST = 1e30, 1e-300  # how much larger than the divergence a cost may be, and how small
 _SMALLEST_SIZE, _LARGEST_SIZE = 1e-305, 1e305  # of a row: multipliers, and sums of values, are finite
 _NEEDED = ("scalar", "gradient", "gradient_inverse", "gradient_inverse_slope", "curvature")
@@ -98,7 +103,7 @@ class BoundProblem:
         """Warn of soft rows that nothing can meet."""
         if np.count_nonzero(self.lost):
             sentence = self._always_zero(int(np.flatnonzero(self.lost)[0]))
-            warn(left_out(self.constraints, np.flatnonzero(self.lost), f" ({sentence})"))
+            warn(LeftOutWarning.of(self.constraints, np.flatnonzero(self.lost), f" ({sentence})"))
 
     def _always_zero(self, row: int) -> RowsError:
         G, stated = self.features, self.constraints.stated(row)

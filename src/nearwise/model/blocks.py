@@ -141,6 +141,17 @@ class Constraints:
                 "them, 24 bytes a pair"
             )
 
+    def refuse_linear(self) -> None:
+        """An error for constraints that speak of all objects at once, where data are in pieces."""
+        first = 0
+        for block in self.blocks:
+            if block.matrices:
+                raise ValueError(
+                    f"{self.stated(first)}: general linear constraints need data in memory; distances, "
+                    "comparisons and inner products can be in pieces"
+                )
+            first += len(block)
+
     def loaded(self) -> Constraints:
         """The same in memory, 16 bytes for a pair and 8 for its bound."""
         return Constraints(tuple(block.loaded() for block in self.blocks)) if self.is_stored else self

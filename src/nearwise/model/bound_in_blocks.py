@@ -25,7 +25,7 @@ from nearwise.model.blocks import Block, Constraints
 from nearwise.model.bounds import sampled_pairs
 from nearwise.model.divergences import Divergence
 from nearwise.model.in_blocks import InBlocks, LossesInBlocks
-from nearwise.model.left_out import left_out
+from nearwise.model.left_out import LeftOutWarning
 from nearwise.model.pieces import Piece, Terms, slices
 
 _PIECES = 256  # about as many are cut, within these limits of their rows
@@ -112,7 +112,7 @@ def bind_in_blocks(
         raise ValueError("a fixed part of the values needs data in memory: give the features as one array")
     if 0 in vectors.shape:
         raise ValueError(f"features must be a non-empty (n, r) array, got shape {vectors.shape}")
-    refuse_linear(constraints)
+    constraints.refuse_linear()
     values, basis = binding.checked_prior(prior, vectors.shape[1], divergence)
     reference = binding.reference_of(values, divergence)
     names = vectors.ids if sample_ids is None else sample_ids
@@ -169,22 +169,11 @@ class Survey(NamedTuple):
     wrong: int
 
 
-def refuse_linear(constraints: Constraints) -> None:
-    """An error for constraints that speak of all objects at once."""
-    first = 0
-    for block in constraints.blocks:
-        if block.matrices:
-            raise ValueError(
-                f"{constraints.stated(first)}: general linear constraints need data in memory; distances, "
-                "comparisons and inner products can be in pieces"
-            )
-        first += len(block)
-
-
 def tell_of_lost(constraints: Constraints, lost: Index) -> None:
     """Warn of rows that nothing can meet, as a survey finds them."""
     if len(lost):
-        warn(left_out(constraints, lost, f" ({constraints.stated(int(lost[0]))}: its value is always 0)"))
+        reason = f" ({constraints.stated(int(lost[0]))}: its value is always 0)"
+        warn(LeftOutWarning.of(constraints, lost, reason))
 
 
 def surveyed(runner: Runner, constraints: Constraints, terms: Terms, pieces: list[Piece]) -> Survey:

@@ -33,6 +33,7 @@ from nearwise.model.blocks import Block, Constraints
 
 MARGIN = 2.0  # of learners: similar pairs come below half the threshold, dissimilar ones above twice that
 NO_MARGIN = 1.0  # the percentiles alone
+LARGEST_CHANGE = 1e25  # of a row's value under the prior that its bound may ask for
 ALL_EQUAL = "all objects have the same features, so no bound can be filled from their distances"
 _TAILS = (0.05, 0.95)
 _SAMPLED_PAIRS = 10_000

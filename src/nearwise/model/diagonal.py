@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
@@ -71,7 +71,7 @@ class _Bound(binding.BoundProblem):
 
 @dataclass(frozen=True, eq=False)
 class DiagonalProblem:
-    """Find the weights nearest to prior ones that respect the constraints; made by `diagonal_problem`.
+    """Find the weights nearest to prior ones that respect the constraints; made by `of`.
 
     Attributes
     ----------
@@ -87,6 +87,51 @@ class DiagonalProblem:
     measurements: DiagonalMeasurements
     losses: Losses
     _bound: _Bound
+
+    @classmethod
+    def of(
+        cls,
+        features: Any,
+        constraints: Constraints,
+        divergence: Divergence,
+        prior: Array | None = None,
+        penalty: float = 1.0,
+    ) -> Self:
+        """State the problem.
+
+        Parameters
+        ----------
+        features : (n, d), dense or sparse
+        constraints : by row number, with bounds; linear functions of all objects need dense features
+        divergence : D
+        prior : d weights >= 0; all 1 by default. Where D confines M to the range of the prior, a weight of 0
+            stays 0.
+        penalty : gamma > 0 of soft constraints, as in `Problem`
+        """
+        gamma = binding.check_arguments(constraints, divergence, penalty)
+        weights = np.ones(features.shape[1]) if prior is None else prior
+        reference = binding.reference_of(weights, divergence) if divergence.indefinite_prior else weights
+        measured, sizes = bind_diagonal(features, constraints, reference)
+        relations, bounds = constraints.relations, constraints.bounds
+        lost = binding.lost_rows(relations, bounds, sizes)
+        rows: Any = measured  # of which a bound problem asks only what is definite
+        whole = binding.reference_of(weights, divergence)
+        found = (weights, None, rows, sizes, whole, relations, bounds, lost)
+        bound = _Bound(features, constraints, divergence, *found, None)
+        bound.tell_of_lost()
+        return cls(divergence, weights[measured.columns], len(weights), measured, bound.losses(gamma), bound)
+
+    @staticmethod
+    def unreachable(features: Any, constraints: Constraints, prior: Array | None) -> Mask:
+        """Which constraints, by row number, have the same value for all weights, and do not allow it.
+
+        Open bounds are meant to be > 0.
+        """
+        largest = float(abs(features).max()) if 0 not in features.shape else 0.0
+        scale = np.exp2(-np.frexp(largest)[1])  # squares neither overflow nor vanish
+        weights = np.ones(features.shape[1]) if prior is None else prior
+        _, sizes = bind_diagonal(features * scale, constraints, weights)
+        return binding.lost_rows(constraints.relations, np.nan_to_num(constraints.bounds, nan=1.0), sizes)
 
     @property
     def constraints(self) -> Constraints:
@@ -182,41 +227,6 @@ class DiagonalProblem:
         stopped = mirror == _SMALLEST
         lacking = np.where(stopped, np.minimum(theta - self.divergence.gradient(mirror), 0.0), 0.0)
         return float(np.sum(self.divergence.scalar(w, mirror))) - float(w @ lacking)
-
-
-def diagonal_problem(
-    features: Any,
-    constraints: Constraints,
-    divergence: Divergence,
-    prior: Array | None = None,
-    penalty: float = 1.0,
-) -> DiagonalProblem:
-    """State the problem.
-
-    Parameters
-    ----------
-    features : (n, d), dense or sparse
-    constraints : by row number, with bounds; linear functions of all objects need dense features
-    divergence : D
-    prior : d weights >= 0; all 1 by default. Where D confines M to the range of the prior, a weight of 0
-        stays 0.
-    penalty : gamma > 0 of soft constraints, as in `Problem`
-    """
-    gamma = binding.check_arguments(constraints, divergence, penalty)
-    weights = np.ones(features.shape[1]) if prior is None else prior
-    reference = binding.reference_of(weights, divergence) if divergence.indefinite_prior else weights
-    measured, sizes = bind_diagonal(features, constraints, reference)
-    relations, bounds = constraints.relations, constraints.bounds
-    lost = binding.lost_rows(relations, bounds, sizes)
-    rows: Any = measured  # of which a bound problem asks only what is definite
-    whole = binding.reference_of(weights, divergence)
-    bound = _Bound(
-        features, constraints, divergence, weights, None, rows, sizes, whole, relations, bounds, lost, None
-    )
-    bound.tell_of_lost()
-    return DiagonalProblem(
-        divergence, weights[measured.columns], len(weights), measured, bound.losses(gamma), bound
-    )
 
 
 def bind_diagonal(

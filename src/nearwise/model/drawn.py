@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nearwise._common.checks import whole_number, whole_number_or_none
-from nearwise._common.types import Array, Index
+from nearwise._common.types import Index
 from nearwise.model import drawing, labelling
 from nearwise.model.blocks import Constraints
 from nearwise.model.constraints import closer, similar
@@ -122,7 +122,7 @@ def triplets_from_targets(
     >>> c.triplets_from_targets([0.0, 5.0, 0.1], np.array([[0.0], [1.0], [2.0]])).describe(0)
     'row 0: d(0, 2) <= d(0, 1)'
     """
-    targets = read_targets(y)
+    targets = labelling.read_targets(y)
     X = drawing.checked_data(X, targets.size)
     known = np.flatnonzero(~np.isnan(targets))
     count = min(whole_number(n_neighbors, "n_neighbors", 2), len(known) - 1)
@@ -138,22 +138,6 @@ def triplets_from_targets(
     row, place = np.nonzero(off[:, low] < off[:, high])
     triplets = np.stack([known[row], near[:, low][row, place], near[:, high][row, place]], axis=1)
     return closer(_some(triplets, n_triplets, "n_triplets", random_state), margin)
-
-
-def read_targets(y: ArrayLike) -> Array:
-    """Numbers, one per object, NaN for none."""
-    try:
-        targets = np.asarray(y, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError("y must hold one number per object; texts are labels: from_labels") from None
-    if targets.ndim != 1:
-        raise ValueError(f"y must hold one number per object, got shape {targets.shape}")
-    infinite = np.flatnonzero(np.isinf(targets))
-    if len(infinite):
-        raise ValueError(
-            f"y must be finite, or NaN for no target, got {targets[infinite[0]]} at row {infinite[0]}"
-        )
-    return targets
 
 
 def _joined(near: Index, far: Index) -> Index:

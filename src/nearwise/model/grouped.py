@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nearwise._common.memory import foresee
-from nearwise._common.reading import finite, symmetric
+from nearwise._common.reading import column_groups, finite, symmetric
 from nearwise._common.types import Array, Index
 from nearwise.model import binding
 from nearwise.model.atoms import Atoms
@@ -33,7 +33,7 @@ def bind_in_groups(
 ) -> binding.BoundProblem:
     """As `binding.bind_problem`, for a matrix in blocks."""
     G = finite(features, "features", ndim=2)
-    labels = checked_groups(groups, G.shape[1])
+    labels = column_groups(groups, G.shape[1])
     if prior is None:
         values, basis, of_values = np.ones(G.shape[1]), None, labels
     else:
@@ -45,18 +45,6 @@ def bind_in_groups(
     sizes = np.where(measured, bound.sizes, 0.0)
     lost = binding.lost_rows(bound.relations, bound.bounds, sizes)
     return replace(bound, measurements=measurements, sizes=sizes, lost=lost, groups=labels)
-
-
-def checked_groups(groups: ArrayLike, n_columns: int) -> Index:
-    """The group of every column, as numbers from 0."""
-    given = np.asarray(groups)
-    if given.shape != (n_columns,):
-        raise ValueError(
-            f"groups must name the group of each of {n_columns} columns, got shape {given.shape}"
-        )
-    if given.dtype.kind == "f" and np.isnan(given).any():
-        raise ValueError(f"groups: column {int(np.flatnonzero(np.isnan(given))[0])} has no group (NaN)")
-    return np.asarray(np.unique(given, return_inverse=True)[1].ravel(), dtype=np.int64)
 
 
 def by_groups(measurements: InMemory, groups: Index) -> InMemory:

@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 
 from nearwise._common.digest import digest
-from nearwise._common.types import Array, Index
+from nearwise._common.types import Array, Index, Kept
 from nearwise.distributed.running import Runner
 from nearwise.model import pieces
 from nearwise.model.local import SINGLE, LocalAtoms, drawn_rows
 from nearwise.model.losses import Violated
 from nearwise.model.parts import joined_atoms
-from nearwise.model.passes import Kept, kept, restored
+from nearwise.model.passes import kept, restored
 from nearwise.model.pieces import Slopes, Sums, Terms
 
 

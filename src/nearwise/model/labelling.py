@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nearwise._common.reading import MISSING, regular_array
-from nearwise._common.types import Codes, Mask
+from nearwise._common.types import Array, Codes, Mask
 from nearwise._common.warning import warn
 
 UNLABELLED = -1  # the code of a row without a label
@@ -131,6 +131,22 @@ def read(
     if doubt:
         notes += (f"{name} holds {doubt}: each is taken for a class; if they are measurements, {advice}",)
     return Labels(codes, tuple(classes), notes)
+
+
+def read_targets(y: ArrayLike) -> Array:
+    """Numbers, one per object, NaN for none."""
+    try:
+        targets = np.asarray(y, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError("y must hold one number per object; texts are labels: from_labels") from None
+    if targets.ndim != 1:
+        raise ValueError(f"y must hold one number per object, got shape {targets.shape}")
+    infinite = np.flatnonzero(np.isinf(targets))
+    if len(infinite):
+        raise ValueError(
+            f"y must be finite, or NaN for no target, got {targets[infinite[0]]} at row {infinite[0]}"
+        )
+    return targets
 
 
 def _doubt(codes: Codes, numbers: list[float | None], complete: bool) -> tuple[str, bool]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from nearwise._common.types import Index
 from nearwise.model.blocks import Constraints, Stated
 
@@ -19,17 +21,17 @@ class LeftOutWarning(UserWarning):
         super().__init__(message)
         self._constraints, self._places = constraints, places
 
+    @classmethod
+    def of(cls, constraints: Constraints, places: Index, reason: str) -> Self:
+        """The warning of some rows of the constraints; `reason` ends its sentence."""
+        count = len(places)
+        subject, them = ("1 constraint is", "it") if count == 1 else (f"{count} constraints are", "them")
+        message = f"{subject} left out, because no matrix can meet {them}{reason}"
+        return cls(message, constraints, places)
+
     @property
     def rows(self) -> tuple[Stated, ...]:
         """Which ones."""
         if self._constraints is None or self._places is None:
             return ()
         return tuple(self._constraints.stated(int(row)) for row in self._places)
-
-
-def left_out(constraints: Constraints, places: Index, reason: str) -> LeftOutWarning:
-    """The warning of some rows of the constraints; `reason` ends its sentence."""
-    count = len(places)
-    subject, them = ("1 constraint is", "it") if count == 1 else (f"{count} constraints are", "them")
-    message = f"{subject} left out, because no matrix can meet {them}{reason}"
-    return LeftOutWarning(message, constraints, places)

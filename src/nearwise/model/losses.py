@@ -106,6 +106,10 @@ class Losses:
         """`excess` relative to `references`."""
         return self.excess(p) / self.references
 
+    def broken(self, p: Array) -> Mask:
+        """The rows that do not count as satisfied."""
+        return self.violations(p) > SATISFIED
+
     def violated(self, p: Array) -> Violated:
         """What certificates report of the violations."""
         found = self.violations(p)

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearwise._common.types import Array, Index
+from nearwise._common.types import Kept
 from nearwise.model.pieces import Sums
-
-Kept = dict[str, Array | Index]
 
 
 def kept(sums: Sums) -> Kept:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from nearwise._common.markup import fact_table
 from nearwise._common.reading import finite
-from nearwise._common.types import Array, Index
+from nearwise._common.types import Array, Index, Kept
 from nearwise.distributed.vectors import Stacked, vectors_of
 from nearwise.linalg.magnitudes import median
 from nearwise.model import binding
@@ -25,7 +25,6 @@ from nearwise.model.divergences import Divergence, LogDet
 from nearwise.model.formulation import Formulation, Iterate
 from nearwise.model.grouped import bind_in_groups, within_groups
 from nearwise.model.in_blocks import AtPoint, Multipliers
-from nearwise.model.passes import Kept
 
 _WORST = 10  # constraints named in a certificate
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 Relation = Literal["<=", ">=", "=="]
 
-RELATIONS: tuple[Relation, ...] = get_args(Relation)
 SIGNS: dict[str, int] = {"<=": -1, ">=": 1, "==": 0}
 SYMBOLS: dict[int, str] = {sign: symbol for symbol, sign in SIGNS.items()}
 _ALSO_WRITTEN = {"≤": "<=", "≥": ">=", "=": "=="}

@@ -25,10 +25,8 @@ from scipy.optimize import brentq
 from nearwise._common import checks, reading
 from nearwise._common.reading import stacked
 from nearwise._common.types import Array
-from nearwise.model.certificate import Certificate, Violation
-from nearwise.solving.approximate import definite_step
-from nearwise.solving.loop import Loop
-from nearwise.solving.result import Status
+from nearwise.model import Certificate, Violation
+from nearwise.solving import Loop, Status, definite_step
 
 _EXPANSIONS = 200  # doublings of a step until the constraint is met
 _ROUNDING = 1e-12  # of the dual objective, which may end at the highest that a singular W has

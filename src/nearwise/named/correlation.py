@@ -18,13 +18,10 @@ from scipy import sparse
 from nearwise._common import reading
 from nearwise._common.types import Array, Index, Mask
 from nearwise._common.warning import warn
-from nearwise.model import constraints
-from nearwise.model.divergences import Divergence, Frobenius
-from nearwise.model.problem import Problem
+from nearwise.model import Divergence, Frobenius, Problem, constraints
 from nearwise.named import _correlation_dual, _correlation_weights, _given, _unit_rows
 from nearwise.named._result import NearestMatrix, certified, message
-from nearwise.solving.driver import solve
-from nearwise.solving.result import Status
+from nearwise.solving import Status, solve
 
 _MAX_ITER = 200
 _LARGEST_VARIANCE = 1e200  # and one over the smallest: multipliers are divided by it

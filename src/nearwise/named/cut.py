@@ -24,9 +24,8 @@ from scipy.sparse.csgraph import connected_components
 from nearwise._common import checks, reading
 from nearwise._common.types import Array
 from nearwise.linalg.regularised import ROUNDING, factored
-from nearwise.model.certificate import Certificate
-from nearwise.solving.loop import Loop
-from nearwise.solving.result import Status
+from nearwise.model import Certificate
+from nearwise.solving import Loop, Status
 
 Sides = NDArray[np.bool_]
 

@@ -20,11 +20,8 @@ from nearwise._common import checks, reading
 from nearwise._common.types import Array, Index
 from nearwise.linalg.directions import with_fixed_signs
 from nearwise.linalg.scaling import inner_products
-from nearwise.model import constraints, drawing
-from nearwise.model.divergences import Divergence, LogDet, VonNeumann
-from nearwise.model.problem import Problem
-from nearwise.solving.driver import solve
-from nearwise.solving.result import Result
+from nearwise.model import Divergence, LogDet, Problem, VonNeumann, constraints, drawing
+from nearwise.solving import Result, solve
 
 _DIVERGENCES: dict[str, Divergence] = {"logdet": LogDet(), "vonneumann": VonNeumann()}
 

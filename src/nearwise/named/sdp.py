@@ -16,16 +16,9 @@ from numpy.typing import ArrayLike
 from nearwise._common import checks, reading
 from nearwise._common.reading import stacked
 from nearwise._common.types import Array
-from nearwise.model import constraints
-from nearwise.model.blocks import Constraints
-from nearwise.model.certificate import Certificate
-from nearwise.model.divergences import LogDet
-from nearwise.model.losses import SATISFIED
-from nearwise.model.problem import Problem
+from nearwise.model import Certificate, Constraints, LogDet, Problem, constraints
 from nearwise.named import _logdet_program
-from nearwise.solving.driver import solve
-from nearwise.solving.loop import Loop
-from nearwise.solving.result import Status
+from nearwise.solving import Loop, Status, solve
 
 _SEARCH_STEPS = 60
 # The next theta as a share of the interval, first near its lower end because lower bounds are sharper, and
@@ -236,7 +229,7 @@ def _graded(C0: Array, plain: Problem, found: _logdet_program.Point, penalty: fl
     gap = (upper - lower) / size if upper < math.inf else upper
     order = np.argsort(-violations, kind="stable")[:_WORST]
     worst = plain.violations_of(values, [int(row) for row in order if violations[row] > 0])
-    satisfied = float(np.mean(violations <= SATISFIED)) if len(violations) else 1.0
+    satisfied = losses.violated(values).satisfied
     certificate = Certificate(upper, lower, gap, violation, hard_violation, satisfied, worst)
     status = Status.SOLVED if found.converged and upper < math.inf else Status.LIMIT
     message = f"Stopped after {found.steps} Newton steps; the largest relative violation is {violation:.1e}."

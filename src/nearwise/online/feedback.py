@@ -17,11 +17,7 @@ from nearwise._common import reading
 from nearwise._common.errors import RowsError
 from nearwise._common.types import Array, Index
 from nearwise._common.warning import warn
-from nearwise.model import labelling
-from nearwise.model.blocks import Block, Constraints, Stated
-from nearwise.model.bounds import of_ascending
-from nearwise.model.kinds import COMPARISON, DISTANCE
-from nearwise.model.left_out import LeftOutWarning
+from nearwise.model import Block, Constraints, LeftOutWarning, bounds, labelling
 
 _MOST_REPEATED = 10_000_000  # pieces that weights may make
 CALIBRATED = 200  # distances from which open bounds are filled
@@ -97,7 +93,7 @@ class Pieces:
         starts = np.flatnonzero(np.diff(2 * relation + compares, prepend=99))
         blocks = []
         for low, high in zip(starts, [*starts[1:], len(rows)], strict=True):
-            kind, width = (COMPARISON, 4) if compares[low] else (DISTANCE, 2)
+            kind, width = ("comparison", 4) if compares[low] else ("distance", 2)
             ids = rows[low:high, :width].copy()
             counts = None if weight is None else weight[low:high].copy()
             blocks.append(Block(kind, int(relation[low]), ids, bound[low:high].copy(), weights=counts))
@@ -148,7 +144,7 @@ def of_blocks(blocks: tuple[Block, ...]) -> Pieces:
     for block in blocks:
         if block.of_kind.n_distances == 0:
             hint = "an online learner learns from distances and comparisons"
-            raise RowsError([Stated(first, block)], after=f" is no bound on distances; {hint}")
+            raise RowsError([Constraints(blocks).stated(first)], after=f" is no bound on distances; {hint}")
         assert block.ids is not None
         rows = np.full((len(block), 4), -1, np.int64)
         rows[:, : block.ids.shape[1]] = block.ids
@@ -206,10 +202,10 @@ def calibrated(distances: Array, known: Array) -> tuple[Array, Array]:
     while k < len(distances) and len(known) < CALIBRATED:
         if distances[k] > 0.0:
             known = np.insert(known, np.searchsorted(known, distances[k]), distances[k])
-        if (filling := of_ascending(known)) is not None:
+        if (filling := bounds.of_ascending(known)) is not None:
             found[k] = filling.upper, filling.threshold, filling.lower
         k += 1
-    if k < len(distances) and (filling := of_ascending(known)) is not None:
+    if k < len(distances) and (filling := bounds.of_ascending(known)) is not None:
         found[k:] = filling.upper, filling.threshold, filling.lower
     return found, known
 

@@ -23,7 +23,7 @@ from scipy import linalg, sparse
 
 from nearwise._common import checks
 from nearwise._common.markup import fact_table
-from nearwise._common.types import Array, Mask
+from nearwise._common.types import Array, Limit, Mask
 from nearwise.linalg.conjugate import conjugate_gradients
 from nearwise.model.certificate import Certificate
 from nearwise.model.diagonal import DiagonalProblem
@@ -31,7 +31,7 @@ from nearwise.model.formulation import Formulation
 from nearwise.solving.automatic import LARGEST_ORDER, decides, stages
 from nearwise.solving.loop import Loop, quiet
 from nearwise.solving.reduction import reduced
-from nearwise.solving.result import Limit, Record, Status, outcome_message
+from nearwise.solving.result import Record, Status, outcome_message
 
 _MAX_ITER = 1000
 _DIRECT = 1000  # rows or columns up to which Newton's system is factored

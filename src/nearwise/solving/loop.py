@@ -13,7 +13,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
-from nearwise.solving.result import Limit, Status
+from nearwise._common.types import Limit
+from nearwise.solving.result import Status
 
 P = TypeVar("P")  # a point, as the method makes it
 G = TypeVar("G")  # a point with what was measured at it

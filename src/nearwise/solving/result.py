@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import Literal
 
 from nearwise._common.markup import fact_table
-from nearwise._common.types import Array
+from nearwise._common.types import Array, Limit
 from nearwise.model.certificate import Certificate
 
 CONTRADICTION = "No matrix meets these hard constraints together: "
-
-Limit = Literal["time", "iterations"]
 
 
 class Status(enum.Enum):

@@ -28,8 +28,8 @@ from nearwise.data.tables import Table
 from nearwise.learners.base import PriorKeptWarning
 from nearwise.learners.coordinate_metrics import JoinedMetric
 from nearwise.learners.metric import KernelMetric
-from nearwise.model.blocks import Constraints
-from nearwise.solving.result import Status
+from nearwise.model import Constraints
+from nearwise.solving import Status
 
 CHOOSING, LEARNING = "choosing the penalty", "learning"
 FIXED_RANK, HIGHEST_RANK = 10, 30  # of the method "fixed-rank", unless a rank is given

@@ -16,11 +16,8 @@ from nearwise._common.types import Array
 from nearwise.data.memory import Memory
 from nearwise.data.side_files import READERS, Objects, Reading, read_many_pairs
 from nearwise.data.steps import with_names
-from nearwise.distributed.files import files_of, open_vectors
-from nearwise.distributed.pairs import is_large
-from nearwise.distributed.vectors import NotFiniteError, Stacked, refuse_not_finite
-from nearwise.model import labelling
-from nearwise.model.blocks import Constraints
+from nearwise.distributed import NotFiniteError, Stacked, is_large, open_vectors, refuse_not_finite, titles_of
+from nearwise.model import Constraints, labelling
 from nearwise.study.fitted import Fitted
 from nearwise.study.fitting import Fit, Settings, Watch, estimator, facts_of, forget_times, watched
 
@@ -41,8 +38,7 @@ def open_files(
     Of Parquet files, the columns are `features`, or those that a model knows, or all.
     """
     try:
-        named = any(path.suffix != ".npy" for path in files_of(list(paths)))
-        columns = list(features) or (list(known) if named else []) or None
+        columns = list(features) or (list(known) if titles_of(list(paths)) else []) or None
         return open_vectors(list(paths), ids=ids, labels=labels, columns=columns, client=client)
     except (ValueError, OSError) as error:
         raise Refused(str(error)) from error

@@ -19,8 +19,7 @@ from nearwise.data import tables
 from nearwise.data.side_files import CONFLICTS, READERS, Answers, Objects, Reading, Side, whole
 from nearwise.data.tables import CATEGORY, Table
 from nearwise.data.tables.numerals import Numerals, number
-from nearwise.model import labelling
-from nearwise.model.blocks import Block, Constraints, Stated
+from nearwise.model import Block, Constraints, Stated, labelling
 
 _LARGEST = 1e150  # numbers beyond it, or all below its inverse, have no squared distances
 _ADVICE = (
@@ -269,7 +268,7 @@ def class_codes(labels: NDArray[np.object_], source: str) -> tuple[Index, tuple[
     except ValueError as error:
         raise Refused(f"{source}: {error}") from error
     order = np.argsort(np.array(found.classes, dtype=str))
-    codes = np.append(np.argsort(order), labelling.UNLABELLED)[found.codes]
+    codes = np.append(np.argsort(order), -1)[found.codes]
     notes += found.notes
     return codes, tuple(str(found.classes[k]) for k in order), tuple(f"{source}: {note}" for note in notes)
 

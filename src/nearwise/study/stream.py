@@ -21,8 +21,7 @@ from nearwise.data.models import load, save
 from nearwise.learners.base import PriorKeptWarning
 from nearwise.learners.online_learner import OnlineLearner
 from nearwise.learners.selection import tell_of_selection
-from nearwise.model import constraints as c
-from nearwise.model.blocks import Constraints
+from nearwise.model import Constraints, constraints as c
 from nearwise.online.feedback import of_blocks
 
 if TYPE_CHECKING:

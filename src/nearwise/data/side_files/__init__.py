@@ -17,9 +17,7 @@ from nearwise.data.side_files._roles import DISTANCES, PAIRS, ROLES, TRIPLETS, a
 from nearwise.data.tables import TableError
 from nearwise.data.tables._table import shown
 from nearwise.data.tables.numerals import Numerals, is_numeral, number, wanted
-from nearwise.model import constraints as c
-from nearwise.model.blocks import Constraints
-from nearwise.model.relations import RELATIONS, SIGNS, sign_written
+from nearwise.model import Constraints, constraints as c, relations
 
 __all__ = [
     "CONFLICTS",
@@ -107,19 +105,19 @@ def read_distances(source: str, objects: Objects, how: Reading = AS_IS) -> Side:
     squared = how.squared or is_squared(file.titles["distance"])
     cells = enumerate(file.cells["distance"])
     bounds = np.array([_squared_distance(file, row, cell, squared, numerals) for row, cell in cells])
-    signs = np.full(len(pairs), SIGNS["=="])
+    signs = np.full(len(pairs), relations.SIGNS["=="])
     if "relation" in file.cells:
         signs[:] = each(file.cells["relation"], lambda row, cell: _sign(file, row, cell))
     bounds, signs, told = _without_zeros(file, bounds, signs)
-    exact = np.flatnonzero((signs == SIGNS["=="]) & told)
+    exact = np.flatnonzero((signs == relations.SIGNS["=="]) & told)
     questions, _ = questions_of(pairs[exact])
     counts, both = _part(weights, exact), "at two distances"
     kept, answers = settle(file, DISTANCES.what, questions, bounds[exact], counts, how.conflicts, both, exact)
     told[exact[~kept]] = False
     found, orders = Constraints(), []
-    for relation in RELATIONS:
-        chosen = np.flatnonzero((signs == SIGNS[relation]) & told)
-        found += c.bounded(pairs[chosen], bounds[chosen], relation, _part(weights, chosen))
+    for relation, made in (("<=", c.at_most), (">=", c.at_least), ("==", c.equal)):
+        chosen = np.flatnonzero((signs == relations.SIGNS[relation]) & told)
+        found += made(pairs[chosen], bounds[chosen], _part(weights, chosen))
         orders.append(chosen)
     return _side(file, found, np.concatenate(orders), answers, how)
 
@@ -208,17 +206,17 @@ def _without_zeros(file: File, bounds: Array, signs: Index) -> tuple[Array, Inde
             "--pairs"
         )
     smallest = float(bounds[~zero].min())
-    told[zero & (signs == SIGNS[">="])] = False
+    told[zero & (signs == relations.SIGNS[">="])] = False
     count = int(zero.sum())
     distances = "1 distance is 0, and" if count == 1 else f"{count:,} distances are 0, and"
     file.notices.append(
         f"{file.source}: {distances} read as at most the smallest other one, {np.sqrt(smallest):.6g}"
     )
-    return np.where(zero, smallest, bounds), np.where(zero, SIGNS["<="], signs), told
+    return np.where(zero, smallest, bounds), np.where(zero, relations.SIGNS["<="], signs), told
 
 
 def _sign(file: File, row: int, cell: str | None) -> int:
-    sign = sign_written(cell)
+    sign = relations.sign_written(cell)
     if sign is None:
         raise TableError(f"{file.at(row)}: {shown(cell or '')} is not a relation; <=, >= and == are")
     return sign

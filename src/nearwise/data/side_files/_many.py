@@ -12,10 +12,8 @@ from nearwise.data.side_files._file import AS_IS, Objects, Reading, Side
 from nearwise.data.side_files._roles import PAIRS, Assigned, answer, asked_for, by_title, turns, unknown_value
 from nearwise.data.tables import TableError
 from nearwise.data.tables._table import shown
-from nearwise.distributed.files import files_of, opened_parquet
-from nearwise.distributed.pairs import PairTable, open_pairs
-from nearwise.model import constraints as c
-from nearwise.model.blocks import Constraints
+from nearwise.distributed import PairTable, open_pairs, titles_of
+from nearwise.model import Constraints, constraints as c
 
 
 def read_many_pairs(source: str, objects: Objects, how: Reading = AS_IS) -> Side:
@@ -24,13 +22,12 @@ def read_many_pairs(source: str, objects: Objects, how: Reading = AS_IS) -> Side
     Parameters as in `read_pairs`. Repetitions and answers that differ are not looked for.
     """
     try:
-        paths = files_of(source)
-        if any(path.suffix == ".npy" for path in paths):
+        titles = titles_of(source)
+        if titles is None:
             raise TableError(f"{source}: several .npy files of pairs cannot be read; Parquet files can")
-        titles = opened_parquet(paths[0])[1]
         asked = asked_for(titles, how.roles)
         roles = by_title(source, titles, PAIRS, asked)
-        table = open_pairs(paths, [titles[roles.columns[role]] for role in ("first", "second")])
+        table = open_pairs(source, [titles[roles.columns[role]] for role in ("first", "second")])
         weights = titles[roles.columns["weight"]] if "weight" in roles.columns else None
         near, far = _sides(source, table, titles, roles, how)
         found = Constraints() if near is None else c.similar(near, weights)
