@@ -17,7 +17,7 @@ from scipy import sparse
 import nearwise as nw
 from nearwise import constraints as c
 from nearwise._common.types import Array
-from nearwise.model import Constraints, Relation, relations
+from nearwise.side import Constraints, Relation, relations
 
 Rng = np.random.Generator
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import nearwise as nw
 from benchmarks import _tables
 from benchmarks._tables import peak_bytes, size
-from nearwise.model import Constraints
+from nearwise.side import Constraints
 
 SEED = 0  # of the pairs and of the order in which the compiled loop visits them
 GAPS = (1e-4, 1e-6)

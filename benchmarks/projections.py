@@ -19,7 +19,7 @@ import nearwise as nw
 from benchmarks import _tables, _von_neumann, _workload, _yardsticks
 from benchmarks._tables import Row, Table, Target, size, timed
 from benchmarks._workload import SEED, TOL, Data
-from nearwise.model import Constraints
+from nearwise.side import Constraints
 from nearwise.solving import Solver
 from nearwise.solving.logdet import LogDetEngine
 from nearwise.solving.reduction import reduced

@@ -30,7 +30,7 @@ from benchmarks._tables import Row, Table, Target, exponents, in_fresh_process, 
 from benchmarks._timed_rows import Spent, TimedRows, mean_of, spent_so_far
 from benchmarks.baselines import Unavailable
 from nearwise.distributed import open_pairs, open_vectors, vectors_of
-from nearwise.model import Constraints
+from nearwise.side import Constraints
 
 TARGETS = {
     "peak memory, GB": Target(4),

@@ -21,7 +21,7 @@ import nearwise as nw
 from benchmarks import _tables, _yardsticks
 from benchmarks._tables import Row, Table, Target, exponents, in_fresh_process, least, ratio
 from benchmarks._workload import GAPS, QUICK, SEED, TOL, Data, Sizes, load, measure, solve, warmed_up
-from nearwise.model import Constraints
+from nearwise.side import Constraints
 
 TARGETS = {
     "sweeps to 0.0001": Target(6),

@@ -15,7 +15,7 @@ from experiments import _data
 from experiments._outcome import Curve, Sample, curve, timed
 from nearwise import constraints as c
 from nearwise._common.types import Array, Labels
-from nearwise.model import drawing
+from nearwise.side import drawing
 
 DIVERGENCES: dict[str, nw.Divergence] = {"LogDet": nw.LogDet(), "von Neumann": nw.VonNeumann()}
 MARGIN = (0.75, 1.25)  # KSD09 7.1: epsilon = 0.25

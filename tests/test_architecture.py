@@ -22,6 +22,7 @@ ORDER = (
     ("_common",),
     ("linalg",),
     ("distributed",),
+    ("side",),
     ("model",),
     ("solving",),
     ("fixed_rank",),
@@ -51,20 +52,8 @@ DOORWAY = {
         "refuse_not_finite",
         "titles_of",
     },
-    "model": {
-        "DiagonalProblem",
-        "Grade",
-        "Measure",
-        "SquaresInPieces",
-        "Stated",
-        "bounds",
-        "constraint_atoms",
-        "drawing",
-        "labelling",
-        "relations",
-        "relative_gap",
-        "unreachable",
-    },
+    "side": {"Grade", "Measure", "Stated", "bounds", "drawing", "labelling", "relations"},
+    "model": {"DiagonalProblem", "SquaresInPieces", "constraint_atoms", "relative_gap", "unreachable"},
     "solving": {"CONTRADICTION", "DiagonalResult", "Loop", "Solver", "definite_step", "solve_diagonal"},
 }
 OF_MODULES = {
@@ -231,10 +220,10 @@ def test_modules_in_the_doorway_are_asked_for_what_the_list_says() -> None:
 @pytest.mark.parametrize(
     ("source", "seen"),
     [
-        ("from nearwise.model.blocks import Block", ["model.blocks.Block"]),
-        ("from nearwise.model import blocks", ["model.blocks"]),
-        ("from nearwise.model import Block, bounds, constraints as c", []),
-        ("from nearwise.model.bounds import of_sample", ["model.bounds.of_sample"]),
+        ("from nearwise.side.blocks import Block", ["side.blocks.Block"]),
+        ("from nearwise.side import blocks", ["side.blocks"]),
+        ("from nearwise.side import Block, bounds, constraints as c", []),
+        ("from nearwise.side.bounds import of_sample", ["side.bounds.of_sample"]),
         ("from ..solving import driver", ["solving.driver"]),
         ("def late():\n    import nearwise.solving.newton", ["solving.newton"]),
         ("from nearwise import model, solving", ["model", "solving"]),
@@ -250,9 +239,7 @@ def test_the_rule_of_the_doorway_sees(source: str, seen: list[str]) -> None:
 
 
 def test_the_rule_of_modules_sees_what_is_asked_of_them() -> None:
-    source = (
-        "from nearwise.model import bounds as b, drawing, unreachable\nb.of_sample(drawing.neighbors.x)\n"
-    )
+    source = "from nearwise.side import bounds as b, drawing, Grade\nb.of_sample(drawing.neighbors.x)\n"
     seen = set(asked_of_modules(source, SOURCE / "learners" / "a.py"))
     assert seen == {("bounds", "of_sample"), ("drawing", "neighbors")}
 
@@ -394,7 +381,7 @@ def asked_of_modules(source: str, path: Path) -> Iterator[tuple[str, str]]:
     modules = {
         alias.asname or alias.name: alias.name
         for node in _all_imports(source)
-        if isinstance(node, ast.ImportFrom) and node.module == "nearwise.model"
+        if isinstance(node, ast.ImportFrom) and node.module == "nearwise.side"
         for alias in node.names
         if alias.name in (*OF_MODULES, "constraints")
     }

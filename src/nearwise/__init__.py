@@ -54,11 +54,9 @@ if TYPE_CHECKING:
         Divergence as Divergence,
         Frobenius as Frobenius,
         InfeasibilityCheck as InfeasibilityCheck,
-        LeftOutWarning as LeftOutWarning,
         LogDet as LogDet,
         Problem as Problem,
         SpectralDivergence as SpectralDivergence,
-        UnknownIdsWarning as UnknownIdsWarning,
         Violation as Violation,
         VonNeumann as VonNeumann,
         check_divergence as check_divergence,
@@ -79,6 +77,7 @@ if TYPE_CHECKING:
         nearest_correlation as nearest_correlation,
         nearest_covariance as nearest_covariance,
     )
+    from .side import LeftOutWarning as LeftOutWarning, UnknownIdsWarning as UnknownIdsWarning
     from .solving import (
         Record as Record,
         Result as Result,
@@ -128,11 +127,11 @@ _EXPORTS: dict[str, str | None] = {
     "NeighborLearner": "learners.neighbor_learner",
     "OnlineLearner": "learners.online_learner",
     "KernelReducer": "learners.kernel_reducer",
-    "LeftOutWarning": "model",
+    "LeftOutWarning": "side",
     "PriorKeptWarning": "learners.base",
     "SelectedFeedbackWarning": "learners.selection",
     "TruncationWarning": "learners.kernel_reducer",
-    "UnknownIdsWarning": "model",
+    "UnknownIdsWarning": "side",
     "WorseThanEuclideanWarning": "learners.base",
     "nearest_correlation": "named",
     "nearest_covariance": "named",

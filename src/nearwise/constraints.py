@@ -1,6 +1,6 @@
 """Side information: what is known about some objects, by their ids."""
 
-from nearwise.model import (
+from nearwise.side import (
     Block,
     Constraints,
     Kind,

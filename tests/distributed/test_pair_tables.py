@@ -19,7 +19,7 @@ from nearwise.distributed import open_pairs, pair_sources, pairs as tables
 from nearwise.distributed.vectors import Stacked
 from nearwise.learners import _in_pieces
 from nearwise.model import bound_in_blocks, rows
-from nearwise.model.blocks import Constraints
+from nearwise.side.blocks import Constraints
 
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")

@@ -14,7 +14,7 @@ from nearwise import constraints as c
 from nearwise.learners._side import SideInformation
 from nearwise.learners._space import Outside
 from nearwise.learners.input_kernels import InputKernel
-from nearwise.model.kinds import KINDS
+from nearwise.side.kinds import KINDS
 
 Array = NDArray[np.float64]
 

@@ -12,8 +12,8 @@ import nearwise as nw
 from nearwise import constraints as c
 from nearwise.learners._grading import share_in_order
 from nearwise.learners._side import SideInformation
-from nearwise.model.kinds import KINDS
 from nearwise.online.feedback import of_blocks
+from nearwise.side.kinds import KINDS
 
 RNG = np.random.default_rng(3)
 N, D, M = 8, 3, 24

@@ -11,7 +11,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 import nearwise as nw
 from nearwise import constraints as c
 from nearwise.learners._grading import Grade, area_under_roc, by_neighbors, first_as_good, hold_out, together
-from nearwise.model.blocks import Constraints
+from nearwise.side.blocks import Constraints
 
 rng = np.random.default_rng(3)
 

@@ -8,7 +8,7 @@ from scipy.spatial.distance import pdist
 
 import nearwise as nw
 from nearwise import constraints as c
-from nearwise.model import bounds
+from nearwise.side import bounds
 
 rng = np.random.default_rng(11)
 

@@ -20,7 +20,7 @@ from sklearn.model_selection import cross_validate
 from sklearn.utils import check_array
 
 from nearwise import constraints as c
-from nearwise.model import blocks, constraints, drawing, labelling
+from nearwise.side import blocks, constraints, drawing, labelling
 
 DISTANCES = [(c.at_most, -1), (c.at_least, 1), (c.equal, 0)]
 

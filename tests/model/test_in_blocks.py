@@ -12,9 +12,9 @@ from nearwise.distributed.running import InThreads
 from nearwise.distributed.vectors import Stacked
 from nearwise.model import bound_in_blocks, pieces
 from nearwise.model.formulation import prior_point
-from nearwise.model.left_out import LeftOutWarning
 from nearwise.model.loaded import loaded
 from nearwise.model.local import drawn_rows
+from nearwise.side.left_out import LeftOutWarning
 from nearwise.solving import newton
 
 RNG = np.random.default_rng(3)

@@ -15,7 +15,7 @@ from sklearn.datasets import load_diabetes, load_iris
 import nearwise as nw
 from nearwise import cli, constraints as c
 from nearwise.learners import base
-from nearwise.model import labelling
+from nearwise.side import labelling
 from nearwise.study import inspection
 
 X, y = load_iris(return_X_y=True)

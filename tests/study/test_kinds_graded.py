@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 import nearwise as nw
 from nearwise import constraints as c
-from nearwise.model.kinds import KINDS, Grade, Kind, Part
+from nearwise.side.kinds import KINDS, Grade, Kind, Part
 from nearwise.study import evaluation
 from nearwise.study.before_after import Measured, Missing, measures
 from nearwise.study.resampling import Figure
 
 if TYPE_CHECKING:
-    from nearwise.model.blocks import Block
+    from nearwise.side.blocks import Block
 
 Array = NDArray[np.float64]
 

@@ -14,7 +14,8 @@ from nearwise._common.types import Array, Index
 from nearwise.fixed_rank.forms import Forms, Matrices, Squares
 from nearwise.linalg.conjugate import End, conjugate_gradients
 from nearwise.linalg.magnitudes import largest_entry
-from nearwise.model import Block, constraint_atoms
+from nearwise.model import constraint_atoms
+from nearwise.side import Block
 
 _ITERATIONS = 40  # for Newton's direction
 _FORCED = 0.1  # relative residual of its linear system at which it counts as solved

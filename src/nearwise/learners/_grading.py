@@ -27,7 +27,8 @@ from nearwise.learners._rows import rows_of
 from nearwise.learners._side import SideInformation, counting
 from nearwise.learners._space import Outside, Space, mapped
 from nearwise.linalg.distances import centre_of
-from nearwise.model import Block, Constraints, Problem, constraints as c, drawing
+from nearwise.model import Problem
+from nearwise.side import Block, Constraints, constraints as c, drawing
 
 SCORINGS = ("auto", "neighbors", "accuracy", "balanced_accuracy", "roc_auc")
 NOISE = 0.5  # standard errors by which a score has to be higher than that of something simpler

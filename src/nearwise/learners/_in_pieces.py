@@ -22,7 +22,7 @@ from nearwise.learners.coordinate_metrics import DiagonalMetric
 from nearwise.learners.metric import coordinates
 from nearwise.linalg.distances import all_squared_distances, centre_of, squared_distances
 from nearwise.linalg.nearest import smallest
-from nearwise.model import Constraints, drawing
+from nearwise.side import Constraints, drawing
 
 _TAKEN = 1 << 22  # numbers in rows that are taken here, at most: 32 MB
 _AT_A_TIME = 1 << 22  # distances that are compared at a time

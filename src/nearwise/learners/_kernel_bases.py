@@ -25,7 +25,7 @@ from nearwise.learners.input_kernels import InputKernel, SumKernel, first_equal_
 from nearwise.learners.metric import indefinite
 from nearwise.linalg.directions import with_fixed_signs
 from nearwise.linalg.distances import squared_distances
-from nearwise.model import bounds
+from nearwise.side import bounds
 
 # the first of the reduced ones are spanned by some of the objects, and need no n x n matrix
 OF_OBJECTS = ("principal", "leverage", "subset")

@@ -16,7 +16,7 @@ from nearwise._common.types import Array, Index
 from nearwise.learners.coordinate_metrics import scaled
 from nearwise.learners.input_kernels import InputKernel, in_parts, paired_products
 from nearwise.linalg.distances import all_squared_distances, centre_of, squared_distances
-from nearwise.model import Block, Constraints, drawing
+from nearwise.side import Block, Constraints, drawing
 
 _AT_A_TIME = 2**23  # distances that are compared at a time
 

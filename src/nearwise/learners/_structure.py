@@ -13,7 +13,8 @@ from nearwise._common.checks import one_of
 from nearwise._common.reading import column_groups, finite, show
 from nearwise._common.types import Array, Index, Mask
 from nearwise.linalg.dense import RANK_TOLERANCE
-from nearwise.model import Constraints, DiagonalProblem, Divergence, Problem, unreachable
+from nearwise.model import DiagonalProblem, Divergence, Problem, unreachable
+from nearwise.side import Constraints
 from nearwise.solving import DiagonalResult, Result
 
 AnyProblem: TypeAlias = Problem | DiagonalProblem

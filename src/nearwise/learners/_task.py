@@ -27,7 +27,8 @@ from nearwise.learners._side import weighed
 from nearwise.learners._space import Outside, Space, mapped
 from nearwise.learners._structure import AnyProblem, Structure
 from nearwise.linalg.distances import squared_distances
-from nearwise.model import Block, Constraints, Divergence, Problem, bounds, constraints as c, drawing
+from nearwise.model import Divergence, Problem
+from nearwise.side import Block, Constraints, bounds, constraints as c, drawing
 
 _LEAST_SHARE = 1e-2  # of the learned part of a distance, for which penalties make up
 _LARGEST_SCALE = 1e60  # of the features, beyond which they are rescaled

@@ -26,7 +26,8 @@ from nearwise.learners.base import Learner
 from nearwise.learners.coordinate_metrics import JoinedMetric
 from nearwise.learners.metric import Metric, euclidean, symmetric_root
 from nearwise.learners.metric_learner import MetricLearner
-from nearwise.model import Constraints, Divergence
+from nearwise.model import Divergence
+from nearwise.side import Constraints
 from nearwise.solving import Record
 
 LINEAR, KERNEL, SUM = "linear", "rbf", "linear+rbf"

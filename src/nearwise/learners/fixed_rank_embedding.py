@@ -28,7 +28,7 @@ from nearwise.learners.base import PriorKeptWarning
 from nearwise.linalg.directions import with_fixed_signs
 from nearwise.linalg.distances import all_squared_distances
 from nearwise.linalg.scaling import inner_products
-from nearwise.model import Block, Constraints, bounds
+from nearwise.side import Block, Constraints, bounds
 from nearwise.solving import Status
 
 _MORE_DIMENSIONS = 3  # of the first embedding where distances are unknown

@@ -18,7 +18,7 @@ from nearwise.fixed_rank.online import Schedule
 from nearwise.fixed_rank.regression import Regression, matrix_forms, root_mean_square, vector_forms
 from nearwise.learners import _rows, _side, fixed_rank as shared
 from nearwise.learners._progress import Callbacks, progress, whole, with_callbacks
-from nearwise.model import relations
+from nearwise.side import relations
 
 _ACCEPTED: dict[str, Any] = {"dtype": np.float64, "allow_nd": True}
 

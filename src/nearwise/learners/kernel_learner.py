@@ -24,7 +24,8 @@ from nearwise.learners._space import Outside
 from nearwise.learners.base import Learner, rank_wanted
 from nearwise.learners.input_kernels import InputKernel, SumKernel, scale_gamma
 from nearwise.learners.metric import KernelMetric, ObjectSpan, symmetric_root
-from nearwise.model import Constraints, Divergence
+from nearwise.model import Divergence
+from nearwise.side import Constraints
 from nearwise.solving import Record
 
 FULL_OBJECTS = 100  # the largest number of objects for which the whole kernel is learned by default

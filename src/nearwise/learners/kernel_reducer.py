@@ -20,7 +20,8 @@ from nearwise.learners.coordinate_metrics import KernelMap
 from nearwise.learners.input_kernels import InputKernel
 from nearwise.learners.kernel_learner import KernelLearner
 from nearwise.linalg.directions import with_fixed_signs
-from nearwise.model import Constraints, Frobenius, Problem, bounds, constraints as c, drawing
+from nearwise.model import Frobenius, Problem
+from nearwise.side import Constraints, bounds, constraints as c, drawing
 from nearwise.solving import Record, Result, Status, ThinFactor, solve
 
 _ROUNDING = 1e-14  # differences of features, relative to these, that rounding makes

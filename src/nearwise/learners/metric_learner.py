@@ -33,7 +33,8 @@ from nearwise.learners.base import LinearLearner, rank_wanted
 from nearwise.learners.coordinate_metrics import DiagonalMetric
 from nearwise.learners.input_kernels import InputKernel, first_equal_rows
 from nearwise.learners.metric import Metric, dense_product, euclidean, root_of, symmetric_root
-from nearwise.model import Constraints, Divergence, LogDet
+from nearwise.model import Divergence, LogDet
+from nearwise.side import Constraints
 from nearwise.solving import Record
 
 FULL_FEATURES = 256  # the largest number of features for which all d x d entries of M are learned by default

@@ -20,10 +20,10 @@ from nearwise.learners._progress import whole
 from nearwise.learners.base import METADATA, LinearLearner, PriorKeptWarning
 from nearwise.learners.metric import Metric, euclidean, symmetric_root
 from nearwise.linalg.distances import squared_distances
-from nearwise.model import Constraints, bounds, drawing
 from nearwise.online import feedback
 from nearwise.online.feedback import Pieces
 from nearwise.online.streams import UPDATES, State, Stream, Update
+from nearwise.side import Constraints, bounds, drawing
 
 _SETTLING = 100.0  # pieces of feedback after which the learning rate falls
 _ORDINARY = 200  # exponents of two up to which fourth powers of entries are in range

@@ -21,7 +21,7 @@ from sklearn.utils.random import sample_without_replacement
 
 from nearwise._common.types import Array, Index, Mask
 from nearwise._common.warning import warn
-from nearwise.model import Constraints
+from nearwise.side import Constraints
 
 _PAIRS = 300  # of a kind, that are compared
 _LOOKED_AT = 20_000  # of a kind, among which they are searched

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise._common.types import Array, Index, Mask
-from nearwise.model.blocks import Bindable, Merged, merged
-from nearwise.model.kinds import Part
-from nearwise.model.kinds.kind import NO_ROWS
+from nearwise.side.blocks import Bindable, Merged, merged
+from nearwise.side.kinds import Part
+from nearwise.side.kinds.kind import NO_ROWS
 
 _ROUNDING = 8 * np.finfo(float).eps
 _WRITTEN_OUT = 200_000  # numbers in all differences, up to which they may be written out

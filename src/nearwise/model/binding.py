@@ -19,8 +19,12 @@ from nearwise.linalg.dense import RANK_TOLERANCE, spectrum
 from nearwise.linalg.eigenpairs import eigenpairs
 from nearwise.linalg.magnitudes import median
 from nearwise.model.atoms import is_rounding, lengths
-from nearwise.model.blocks import Constraints, Stated
-from nearwise.model.bounds import (
+from nearwise.model.divergence_check import check_own
+from nearwise.model.divergences import Divergence
+from nearwise.model.losses import Losses
+from nearwise.model.measurements import InMemory, bind
+from nearwise.side.blocks import Constraints, Stated
+from nearwise.side.bounds import (
     ALL_EQUAL,
     LARGEST_CHANGE,
     NO_MARGIN,
@@ -28,11 +32,7 @@ from nearwise.model.bounds import (
     of_sample,
     sampled_pairs,
 )
-from nearwise.model.divergence_check import check_own
-from nearwise.model.divergences import Divergence
-from nearwise.model.left_out import LeftOutWarning
-from nearwise.model.losses import Losses
-from nearwise.model.measurements import InMemory, bind
+from nearwise.side.left_out import LeftOutWarning
 
 _NEGATIVE_TOLERANCE = 1e-8  # relative size of a negative eigenvalue that is an error, not rounding
 _COMPARABLE, _SMALLEST = 1e30, 1e-300  # how much larger than the divergence a cost may be, and how small

@@ -21,12 +21,12 @@ from nearwise.distributed.vectors import Vectors, finite_rows
 from nearwise.linalg.magnitudes import median
 from nearwise.model import binding
 from nearwise.model.binding import Weighed
-from nearwise.model.blocks import Block, Constraints
-from nearwise.model.bounds import sampled_pairs
 from nearwise.model.divergences import Divergence
 from nearwise.model.in_blocks import InBlocks, LossesInBlocks
-from nearwise.model.left_out import LeftOutWarning
 from nearwise.model.pieces import Piece, Terms, slices
+from nearwise.side.blocks import Block, Constraints
+from nearwise.side.bounds import sampled_pairs
+from nearwise.side.left_out import LeftOutWarning
 
 _PIECES = 256  # about as many are cut, within these limits of their rows
 _FEWEST, _MOST = 1 << 13, 1 << 20

@@ -10,8 +10,8 @@ import numpy as np
 
 from nearwise._common.markup import fact_table, listing
 from nearwise._common.types import Array
-from nearwise.model.blocks import Stated
 from nearwise.model.losses import Losses
+from nearwise.side.blocks import Stated
 
 _HALVINGS = 40  # of multipliers that lie outside the dual's domain, until they lie inside
 

@@ -24,12 +24,12 @@ from nearwise._common.types import Array, Index, Mask
 from nearwise.linalg.magnitudes import median
 from nearwise.model import binding
 from nearwise.model.atoms import Atoms
-from nearwise.model.blocks import Block, Constraints
 from nearwise.model.certificate import Certificate, certified, named_violations, relative_gap
 from nearwise.model.divergences import Divergence
 from nearwise.model.formulation import Formulation
 from nearwise.model.losses import Losses
 from nearwise.model.measurements import InMemory, bind
+from nearwise.side.blocks import Block, Constraints
 
 _SMALLEST = 1e-300  # weight of a mirror point
 _WORST = 10  # constraints named in a certificate

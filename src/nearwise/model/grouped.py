@@ -18,9 +18,9 @@ from nearwise._common.reading import column_groups, finite, symmetric
 from nearwise._common.types import Array, Index
 from nearwise.model import binding
 from nearwise.model.atoms import Atoms
-from nearwise.model.blocks import Constraints
 from nearwise.model.divergences import Divergence
 from nearwise.model.measurements import InMemory
+from nearwise.side.blocks import Constraints
 
 
 def bind_in_groups(

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from nearwise._common.types import Array, Index, Mask
 from nearwise.model.atoms import Atoms, SignedSquares, constraint_atoms
-from nearwise.model.blocks import Bindable
 from nearwise.model.local import (
     SINGLE,
     LocalAtoms,
@@ -29,6 +28,7 @@ from nearwise.model.local import (
     turned,
 )
 from nearwise.model.sizes import size_of_both_signs
+from nearwise.side.blocks import Bindable
 
 _BLOCK = 1 << 17  # numbers in a block of gathered rows: small enough to stay in the cache
 _TRIED, _ROUGH = 1000, 1e-4  # differences tried in single precision, and the error that they may have

@@ -19,11 +19,11 @@ from nearwise._common.memory import scratch
 from nearwise._common.types import Array, Index
 from nearwise.distributed.vectors import Stacked, Vectors
 from nearwise.model.atoms import is_rounding
-from nearwise.model.blocks import Block
 from nearwise.model.divergences import Divergence
 from nearwise.model.local import LocalAtoms
 from nearwise.model.losses import SATISFIED, Losses
 from nearwise.model.parts import Parts, joined, rows_of
+from nearwise.side.blocks import Block
 
 WORST = 10  # rows of the largest violations that an evaluation names
 _NUMBERS = 1 << 18  # of a slice of vectors: small enough to stay in the cache

@@ -18,13 +18,13 @@ from nearwise._common.types import Array, Index, Kept
 from nearwise.distributed.vectors import Stacked, vectors_of
 from nearwise.linalg.magnitudes import median
 from nearwise.model import binding
-from nearwise.model.blocks import Block, Constraints, Stated
 from nearwise.model.bound_in_blocks import BoundInBlocks, bind_in_blocks
 from nearwise.model.certificate import Certificate, Violation, named_violations
 from nearwise.model.divergences import Divergence, LogDet
 from nearwise.model.formulation import Formulation, Iterate
 from nearwise.model.grouped import bind_in_groups, within_groups
 from nearwise.model.in_blocks import AtPoint, Multipliers
+from nearwise.side.blocks import Block, Constraints, Stated
 
 _WORST = 10  # constraints named in a certificate
 

@@ -17,12 +17,12 @@ from nearwise._common.types import Array, Index
 from nearwise.linalg.directions import evened
 from nearwise.linalg.eigenpairs import eigenpairs
 from nearwise.linalg.pairs import PRECISION, Pair, product, squared_lengths, two_sum, weighted
-from nearwise.model.blocks import Block
 from nearwise.model.certificate import Certificate, InfeasibilityCheck
 from nearwise.model.formulation import PROOF, Iterate, spectrum_of_factor
-from nearwise.model.matrices import Linear
 from nearwise.model.measurements import InMemory
 from nearwise.model.problem import Problem
+from nearwise.side.blocks import Block
+from nearwise.side.matrices import Linear
 
 _MOST_NUMBERS = 2_000_000  # in the rows, written out
 _MOST_SQUARES = 20_000

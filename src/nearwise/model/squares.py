@@ -14,11 +14,11 @@ import numpy as np
 from nearwise._common.types import Array
 from nearwise.distributed.running import Runner
 from nearwise.distributed.vectors import Vectors
-from nearwise.model.blocks import Block, Constraints
 from nearwise.model.bound_in_blocks import cut, surveyed, tell_of_lost
 from nearwise.model.divergences import LogDet
 from nearwise.model.parts import Parts
 from nearwise.model.pieces import Piece, Terms, slices
+from nearwise.side.blocks import Block, Constraints
 
 
 class Sums(NamedTuple):

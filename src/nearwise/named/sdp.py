@@ -16,8 +16,9 @@ from numpy.typing import ArrayLike
 from nearwise._common import checks, reading
 from nearwise._common.reading import stacked
 from nearwise._common.types import Array
-from nearwise.model import Certificate, Constraints, LogDet, Problem, constraints
+from nearwise.model import Certificate, LogDet, Problem
 from nearwise.named import _logdet_program
+from nearwise.side import Constraints, constraints
 from nearwise.solving import Loop, Status, solve
 
 _SEARCH_STEPS = 60

@@ -17,7 +17,7 @@ from nearwise._common import reading
 from nearwise._common.errors import RowsError
 from nearwise._common.types import Array, Index
 from nearwise._common.warning import warn
-from nearwise.model import Block, Constraints, LeftOutWarning, bounds, labelling
+from nearwise.side import Block, Constraints, LeftOutWarning, bounds, labelling
 
 _MOST_REPEATED = 10_000_000  # pieces that weights may make
 CALIBRATED = 200  # distances from which open bounds are filled

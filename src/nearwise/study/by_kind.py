@@ -12,7 +12,7 @@ from nearwise._common import checks
 from nearwise._common.types import Array, Index
 from nearwise.learners.coordinate_metrics import DiagonalMetric
 from nearwise.learners.metric import Metric
-from nearwise.model import Constraints
+from nearwise.side import Constraints
 from nearwise.study.before_after import Missing, learner_of, measures, start_metric
 from nearwise.study.evaluation import LARGEST_SAMPLE, Distance, best_multiple, nearest_outcomes, sample
 from nearwise.study.inspection import input_names

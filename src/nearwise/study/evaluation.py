@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from nearwise._common.types import Array, Index
 from nearwise.linalg.nearest import nearest
 from nearwise.linalg.scaling import principal_coordinates
-from nearwise.model import Block, Constraints, Grade, Measure, drawing
+from nearwise.side import Block, Constraints, Grade, Measure, drawing
 from nearwise.study.resampling import Figure, Statistic, figure, mean, share
 
 NEIGHBORS = 5

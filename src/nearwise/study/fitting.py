@@ -28,7 +28,7 @@ from nearwise.data.tables import Table
 from nearwise.learners.base import PriorKeptWarning
 from nearwise.learners.coordinate_metrics import JoinedMetric
 from nearwise.learners.metric import KernelMetric
-from nearwise.model import Constraints
+from nearwise.side import Constraints
 from nearwise.solving import Status
 
 CHOOSING, LEARNING = "choosing the penalty", "learning"

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from nearwise._common.types import Index, Mask
 from nearwise.data.side_files import equal_rows, questions_of
-from nearwise.model import Block, Constraints
+from nearwise.side import Block, Constraints
 from nearwise.study.evaluation import LARGEST_SAMPLE
 
 SHARE = 0.2  # held out by default, and at most as many as are measured

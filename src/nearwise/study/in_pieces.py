@@ -17,7 +17,7 @@ from nearwise.data.memory import Memory
 from nearwise.data.side_files import READERS, Objects, Reading, read_many_pairs
 from nearwise.data.steps import with_names
 from nearwise.distributed import NotFiniteError, Stacked, is_large, open_vectors, refuse_not_finite, titles_of
-from nearwise.model import Constraints, labelling
+from nearwise.side import Constraints, labelling
 from nearwise.study.fitted import Fitted
 from nearwise.study.fitting import Fit, Settings, Watch, estimator, facts_of, forget_times, watched
 

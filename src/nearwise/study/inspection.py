@@ -23,7 +23,7 @@ from nearwise.learners.coordinate_metrics import DiagonalMetric
 from nearwise.learners.metric import Metric, dense_product
 from nearwise.linalg.directions import turned
 from nearwise.linalg.scaling import principal_coordinates
-from nearwise.model import labelling
+from nearwise.side import labelling
 from nearwise.study.before_after import Missing, learner_of, measures, rows_of, start_metric
 from nearwise.study.evaluation import PAIRS, labelled_pairs
 

@@ -12,7 +12,7 @@ from nearwise._common.errors import Refused
 from nearwise._common.types import Index
 from nearwise.data.memory import Seen
 from nearwise.data.tables import Table, some_of
-from nearwise.model import Constraints
+from nearwise.side import Constraints
 from nearwise.study import evaluation
 from nearwise.study.before_after import StartUnknownWarning, measures, start_note
 from nearwise.study.fitted import Fitted

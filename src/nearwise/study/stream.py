@@ -21,8 +21,8 @@ from nearwise.data.models import load, save
 from nearwise.learners.base import PriorKeptWarning
 from nearwise.learners.online_learner import OnlineLearner
 from nearwise.learners.selection import tell_of_selection
-from nearwise.model import Constraints, constraints as c
 from nearwise.online.feedback import of_blocks
+from nearwise.side import Constraints, constraints as c
 
 if TYPE_CHECKING:
     from nearwise.study.fitting import Settings, Watch

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise._common.types import Array, Index
-from nearwise.model import Block, Constraints
+from nearwise.side import Block, Constraints
 from nearwise.study.before_after import Measured, measures
 from nearwise.study.by_kind import relative_margins
 from nearwise.study.evaluation import LARGEST_SAMPLE, Distance, nearest_rows

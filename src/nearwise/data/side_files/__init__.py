@@ -17,7 +17,7 @@ from nearwise.data.side_files._roles import DISTANCES, PAIRS, ROLES, TRIPLETS, a
 from nearwise.data.tables import TableError
 from nearwise.data.tables._table import shown
 from nearwise.data.tables.numerals import Numerals, is_numeral, number, wanted
-from nearwise.model import Constraints, constraints as c, relations
+from nearwise.side import Constraints, constraints as c, relations
 
 __all__ = [
     "CONFLICTS",

@@ -28,7 +28,7 @@ from nearwise.data.tables import TableError, open_file
 from nearwise.data.tables._table import shown
 from nearwise.data.tables._text import TextFile
 from nearwise.data.tables.numerals import PLAIN, Numerals, Wanted, decide, number
-from nearwise.model import Constraints
+from nearwise.side import Constraints
 
 Cells = NDArray[np.object_]
 Read = TypeVar("Read")

@@ -13,7 +13,7 @@ from nearwise.data.side_files._roles import PAIRS, Assigned, answer, asked_for, 
 from nearwise.data.tables import TableError
 from nearwise.data.tables._table import shown
 from nearwise.distributed import PairTable, open_pairs, titles_of
-from nearwise.model import Constraints, constraints as c
+from nearwise.side import Constraints, constraints as c
 
 
 def read_many_pairs(source: str, objects: Objects, how: Reading = AS_IS) -> Side:

@@ -13,11 +13,11 @@ from nearwise._common.types import Array, Mask
 from nearwise.linalg.dense import eigenvalues, spectrum
 from nearwise.linalg.eigenpairs import eigenpairs
 from nearwise.linalg.pairs import Pair, product
-from nearwise.model.kinds.kind import Grade, Kind, Measure, Names, Part, RowsOfKind, bounded, by_relation
+from nearwise.side.kinds.kind import Grade, Kind, Measure, Names, Part, RowsOfKind, bounded, by_relation
 
 if TYPE_CHECKING:
-    from nearwise.model.blocks import Block
-    from nearwise.model.matrices import Linear
+    from nearwise.side.blocks import Block
+    from nearwise.side.matrices import Linear
 
 _BOUNDS = Grade("linear constraints", "linear constraints that hold", "share")
 _MEASURED = Grade("linear constraints", "error of linear constraints", "error")

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from nearwise._common.types import Array, Index, Mask
 
 if TYPE_CHECKING:
-    from nearwise.model.blocks import Block
-    from nearwise.model.matrices import Linear
+    from nearwise.side.blocks import Block
+    from nearwise.side.matrices import Linear
 
 Names = Callable[[Any], str]  # an id -> how it is written
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 from nearwise._common.types import Index
-from nearwise.model.blocks import Constraints, Stated
+from nearwise.side.blocks import Constraints, Stated
 
 
 class UnknownIdsWarning(UserWarning):

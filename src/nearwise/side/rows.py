@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from nearwise._common.columns import ROWS_AT_A_TIME, ColumnWriter, Constant, Stored
 from nearwise._common.reading import Ids
 from nearwise._common.types import Array
-from nearwise.model.kinds import KINDS, Kind
-from nearwise.model.matrices import Linear, ReadOnly
+from nearwise.side.kinds import KINDS, Kind
+from nearwise.side.matrices import Linear, ReadOnly
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from nearwise._common.types import Array, Mask
-from nearwise.model.kinds.kind import (
+from nearwise.side.kinds.kind import (
     Grade,
     Kind,
     Names,
@@ -20,7 +20,7 @@ from nearwise.model.kinds.kind import (
 )
 
 if TYPE_CHECKING:
-    from nearwise.model.blocks import Block
+    from nearwise.side.blocks import Block
 
 _BOUNDS = Grade("inner products", "inner products in bounds", "share")
 _MEASURED = Grade("inner products", "error of inner products", "error")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from nearwise._common.types import Array, Mask
-from nearwise.model.kinds.kind import Grade, Kind, Names, Part, RowsOfKind, rows_of, shown_pair
+from nearwise.side.kinds.kind import Grade, Kind, Names, Part, RowsOfKind, rows_of, shown_pair
 
 if TYPE_CHECKING:
-    from nearwise.model.blocks import Block
+    from nearwise.side.blocks import Block
 
 _TRIPLETS = Grade("triplets", "triplets in order", "share")
 

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from nearwise._common.columns import Constant
 from nearwise._common.types import Array, Index
 from nearwise.linalg.magnitudes import median
-from nearwise.model.blocks import Block, Constraints
+from nearwise.side.blocks import Block, Constraints
 
 MARGIN = 2.0  # of learners: similar pairs come below half the threshold, dissimilar ones above twice that
 NO_MARGIN = 1.0  # the percentiles alone

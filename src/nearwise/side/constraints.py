@@ -34,11 +34,11 @@ from nearwise._common.reading import Ids, Rows
 from nearwise._common.types import Array
 from nearwise.distributed.pairs import Batch, PairTable, Texts, table_of
 from nearwise.linalg.distances import squared_distances
-from nearwise.model import drawing, labelling
-from nearwise.model.blocks import Block, Constraints
-from nearwise.model.kinds.kind import shown_pair
-from nearwise.model.matrices import Linear
-from nearwise.model.relations import Relation, sign_of
+from nearwise.side import drawing, labelling
+from nearwise.side.blocks import Block, Constraints
+from nearwise.side.kinds.kind import shown_pair
+from nearwise.side.matrices import Linear
+from nearwise.side.relations import Relation, sign_of
 
 Table = Rows | PairTable | os.PathLike[str]
 Made = Callable[[Ids, Any, Any], Constraints]  # of ids, bounds and weights of some rows

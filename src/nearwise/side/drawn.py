@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike
 
 from nearwise._common.checks import whole_number, whole_number_or_none
 from nearwise._common.types import Index
-from nearwise.model import drawing, labelling
-from nearwise.model.blocks import Constraints
-from nearwise.model.constraints import closer, similar
+from nearwise.side import drawing, labelling
+from nearwise.side.blocks import Constraints
+from nearwise.side.constraints import closer, similar
 
 
 def triplets_from_labels(

@@ -19,11 +19,11 @@ from nearwise._common.errors import RowsError
 from nearwise._common.markup import fact_table, listing
 from nearwise._common.reading import Ids
 from nearwise._common.types import Array, Index, Mask
-from nearwise.model.kinds import KINDS
-from nearwise.model.kinds.kind import Kind, Names, RowsOfKind
-from nearwise.model.matrices import Linear
-from nearwise.model.relations import SYMBOLS
-from nearwise.model.rows import Rows
+from nearwise.side.kinds import KINDS
+from nearwise.side.kinds.kind import Kind, Names, RowsOfKind
+from nearwise.side.matrices import Linear
+from nearwise.side.relations import SYMBOLS
+from nearwise.side.rows import Rows
 
 T = TypeVar("T", bound=np.generic)
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from nearwise.model.kinds.comparison import Comparison
-from nearwise.model.kinds.distance import Distance
-from nearwise.model.kinds.kind import Grade, Kind, Measure, Part
-from nearwise.model.kinds.linear import LinearFunction
-from nearwise.model.kinds.similarity import Similarity
+from nearwise.side.kinds.comparison import Comparison
+from nearwise.side.kinds.distance import Distance
+from nearwise.side.kinds.kind import Grade, Kind, Measure, Part
+from nearwise.side.kinds.linear import LinearFunction
+from nearwise.side.kinds.similarity import Similarity
 
 __all__ = ["COMPARISON", "DISTANCE", "KINDS", "Grade", "Kind", "KindName", "Measure", "Part"]
 
