@@ -19,7 +19,6 @@ from scipy.optimize import minimize
 import nearwise as nw
 from nearwise import constraints as c
 from nearwise.constraints import Constraints
-from nearwise.model.divergences import SpectralDivergence
 
 Array = NDArray[np.float64]
 
@@ -27,7 +26,7 @@ DIVERGENCES = (nw.LogDet(), nw.VonNeumann(), nw.Frobenius())
 PENALTIES = (1e-2, 1.0, 100.0, math.inf)
 
 
-class ThreeHalves(SpectralDivergence):
+class ThreeHalves(nw.SpectralDivergence):
     """A user's divergence, phi(x) = x^1.5: finite for every pair."""
 
     degree = 1.5

@@ -1,4 +1,4 @@
-"""What every test file shares: hypothesis profile, header, the fast tier, data sets that skip when absent."""
+"""What all test files share: hypothesis profile, header, fast tier, data sets, thresholds, rows in files."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Callable
 from importlib import import_module
 
 import numba
+import numpy as np
 import pytest
 from hypothesis import settings
 from threadpoolctl import threadpool_info
 
-from nearwise import datasets
+from nearwise import datasets, distributed
 
 settings.register_profile("nearwise", deadline=None, derandomize=True)
 settings.load_profile("nearwise")
@@ -59,3 +60,43 @@ def load_dataset() -> Callable[[str], datasets.Dataset]:
             pytest.skip(str(error))
 
     return load
+
+
+# What only much more data would cross. This is the only place that knows how the thresholds are called.
+THRESHOLDS = {
+    "rows_of_a_piece": ["nearwise.model.bound_in_blocks._FEWEST"],
+    "numbers_of_a_slice": ["nearwise.model.pieces._NUMBERS"],
+    "numbers_that_learners_take": ["nearwise.learners._in_pieces._TAKEN"],
+    "numbers_of_vectors_at_a_time": ["nearwise.distributed.vectors._ROWS_AT_A_TIME"],
+    "rows_of_a_table_at_a_time": [
+        "nearwise._common.columns.ROWS_AT_A_TIME",
+        "nearwise.side.rows.ROWS_AT_A_TIME",
+        "nearwise.distributed.pair_sources.ROWS_AT_A_TIME",
+    ],
+    "rows_of_a_large_map": ["nearwise.distributed.pairs._LARGE"],
+}
+
+
+@pytest.fixture
+def set_thresholds(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Make thresholds so small that few data cross them, by the names above."""
+
+    def chosen(**sizes: int) -> None:
+        for name, size in sizes.items():
+            for place in THRESHOLDS[name]:
+                monkeypatch.setattr(place, size)
+
+    return chosen
+
+
+@pytest.fixture
+def in_files(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., distributed.Vectors]:
+    """The rows of several arrays, one after the other, each array in a file of its own."""
+
+    def opened(*parts: np.ndarray) -> distributed.Vectors:
+        folder = tmp_path_factory.mktemp("vectors")
+        for k, part in enumerate(parts):
+            np.save(folder / f"{k:02}.npy", part)
+        return distributed.open_vectors(folder)
+
+    return opened

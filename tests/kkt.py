@@ -193,17 +193,20 @@ def written_out(problem: nw.Problem, prior: Array | None = None, sample_ids: lis
     beyond = singular and not phi_of(problem.divergence).confines
     reference = np.eye(r) * mean if beyond else M0
     K0 = G @ reference @ G.T
-    own = problem.formulation.losses.sizes  # taken on trust for linear rows; test_problem says what they are
-    sizes = np.array([_size(row, K0, own[k]) for k, row in enumerate(rows)])
+    root = spectral(lambda x: np.sqrt(np.maximum(x, 0)), reference)
+    sizes = np.array([_size(row, K0, root @ Ar @ root) for row, Ar in zip(rows, A, strict=True)])
     definite = np.array([np.linalg.eigvalsh(Ar)[0] >= -1e-12 * np.abs(Ar).max() for Ar in A], dtype=bool)
     bregman = np.isfinite(penalties) & (bounds > 0) & ((relations < 0) | definite)
     return Dense(problem.divergence, M0, A, bounds, relations, penalties, sizes, bregman)
 
 
-def _size(row: Row, K0: Array, linear: float) -> float:
-    """The size of a row's parts under the prior: d + d' of a comparison, sqrt(K_ii K_jj) of a similarity."""
+def _size(row: Row, K0: Array, inside: Array) -> float:
+    """The size of a row's parts under the prior: d + d' of a comparison, sqrt(K_ii K_jj) of a similarity.
+
+    Of a linear row it is the sum of the magnitudes of its eigenvalues there, in `inside`.
+    """
     if row.kind == "linear":
-        return float(linear)
+        return float(np.abs(np.linalg.eigvalsh(inside)).sum())
     if row.kind == "similarity":
         i, j = row.objects
         return float(np.sqrt(K0[i, i] * K0[j, j]))

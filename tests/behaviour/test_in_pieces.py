@@ -13,20 +13,16 @@ import pytest
 import nearwise as nw
 from crossing import crossed
 from nearwise import constraints as c
-from nearwise.learners import _in_pieces
-from nearwise.model import bound_in_blocks
 
 N = 360
 COLUMNS = [1, 2, 8, 12, 13, 16, 17, 33, 80]
 
 
 @pytest.fixture
-def small_pieces(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, columns: int) -> None:
-    """Thresholds that only much more data would cross: rows of a piece, and numbers that learners take."""
-    if request.node.callspec.params.get("pieces") == "three":
-        return
-    monkeypatch.setattr(bound_in_blocks, "_FEWEST", 200)
-    monkeypatch.setattr(_in_pieces, "_TAKEN", columns * N * 9 // 10)
+def small_pieces(set_thresholds: Callable[..., None], request: pytest.FixtureRequest, columns: int) -> None:
+    """Pieces of few rows, and learners that take few."""
+    if request.node.callspec.params.get("pieces") != "three":
+        set_thresholds(rows_of_a_piece=200, numbers_that_learners_take=columns * N * 9 // 10)
 
 
 def data(columns: int, dtype: str) -> tuple[np.ndarray, np.ndarray]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,6 @@ import pytest
 import nearwise as nw
 from benchmarks import scale
 from benchmarks._timed_rows import TimedRows, spent_so_far
-from nearwise.distributed.vectors import Stacked
 
 
 def test_options_make_every_part_smaller() -> None:
@@ -36,7 +36,9 @@ def test_a_part_runs_alone_and_tells_of_its_iterations(
     assert printed.err.count("iteration ") == row["iterations"] > 1
 
 
-def test_timed_rows_change_nothing_and_tell_what_jobs_take() -> None:
+def test_timed_rows_change_nothing_and_tell_what_jobs_take(
+    in_files: Callable[..., nw.distributed.Vectors],
+) -> None:
     rng = np.random.default_rng(0)
     X, pairs = rng.normal(size=(200, 5)), rng.integers([0, 100], [100, 200], (3000, 2))
     side = nw.constraints.at_most(pairs, 5.0)
@@ -45,7 +47,7 @@ def test_timed_rows_change_nothing_and_tell_what_jobs_take() -> None:
     with nw.threads(1):
         found = nw.solve(nw.Problem(rows, side, penalty=0.01))
     spent = spent_so_far(rows).since(before)
-    expected = nw.solve(nw.Problem(Stacked([X]), side, penalty=0.01))
+    expected = nw.solve(nw.Problem(in_files(X), side, penalty=0.01))
     np.testing.assert_array_equal(found.matrix, expected.matrix)
     assert 0.0 < spent.job <= spent.all * 1.05  # two clocks of the processor
     assert spent.job >= 0.5 * spent.all  # nothing but this thread works

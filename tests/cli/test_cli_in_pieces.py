@@ -21,7 +21,7 @@ import nearwise as nw
 from nearwise.cli import main
 from nearwise.distributed import on_dask, pairs as tables
 from nearwise.learners import _in_pieces
-from nearwise.model import rows as block_rows
+from nearwise.side import rows as block_rows
 
 pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,15 +12,14 @@ import pytest
 
 import nearwise as nw
 from nearwise import constraints as c
-from nearwise.distributed import on_dask, open_pairs, open_vectors, vectors_of
-from nearwise.distributed.vectors import Stacked
-from nearwise.model import bound_in_blocks
+from nearwise.distributed import Vectors, open_pairs, open_vectors, vectors_of
 
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 
 pytestmark = pytest.mark.slow
 
+InFiles, SetThresholds = Callable[..., Vectors], Callable[..., None]
 RNG = np.random.default_rng(1)
 X = RNG.normal(size=(2000, 10)) * np.linspace(1, 3, 10)
 PAIRS = np.array([pair for pair in RNG.integers(0, 2000, (20_000, 2)) if pair[0] != pair[1]])
@@ -28,8 +27,8 @@ SIDE = c.at_most(PAIRS[:8000], 30.0) + c.at_least(PAIRS[8000:], 150.0)
 
 
 @pytest.fixture(autouse=True)
-def cut_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bound_in_blocks, "_FEWEST", 1024)
+def cut_small(set_thresholds: SetThresholds) -> None:
+    set_thresholds(rows_of_a_piece=1024)
 
 
 @pytest.fixture
@@ -43,8 +42,8 @@ def client() -> Iterator[Any]:
         yield found
 
 
-def test_a_killed_worker_costs_its_pieces_and_not_the_run(client: Any) -> None:
-    expected = nw.solve(nw.Problem(Stacked([X]), SIDE, penalty=0.01), tol=1e-8)
+def test_a_killed_worker_costs_its_pieces_and_not_the_run(client: Any, in_files: InFiles) -> None:
+    expected = nw.solve(nw.Problem(in_files(X), SIDE, penalty=0.01), tol=1e-8)
     problem = nw.Problem(vectors_of(da.from_array(X, chunks=(300, 10)), client), SIDE, penalty=0.01)
     killed: list[int] = []
 
@@ -61,7 +60,7 @@ def test_a_killed_worker_costs_its_pieces_and_not_the_run(client: Any) -> None:
 
 
 def test_a_lost_scheduler_is_named_and_the_fit_goes_on_from_its_checkpoint(
-    client: Any, tmp_path: Any
+    client: Any, tmp_path: Any, set_thresholds: SetThresholds, in_files: InFiles
 ) -> None:
     settings: dict[str, Any] = {"penalty": 0.01, "tol": 1e-8, "random_state": 0}
 
@@ -69,18 +68,15 @@ def test_a_lost_scheduler_is_named_and_the_fit_goes_on_from_its_checkpoint(
         if record.iteration == 3:
             client.cluster.close()
 
-    from nearwise.learners import _in_pieces
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_in_pieces, "_TAKEN", 1000)
-        learner = nw.MetricLearner(callback=lose, checkpoint=tmp_path / "fit", **settings)
-        with pytest.raises(on_dask.LostSchedulerError, match=r"the Dask scheduler at \S+ does not answer"):
-            learner.fit(vectors_of(da.from_array(X, chunks=(300, 10)), client), constraints=SIDE)
-        assert (tmp_path / "fit").exists()
-        again = nw.MetricLearner(checkpoint=tmp_path / "fit", **settings)
-        again.fit(Stacked([X]), constraints=SIDE)
-        whole = nw.MetricLearner(checkpoint=tmp_path / "other", **settings)
-        whole.fit(Stacked([X]), constraints=SIDE)
+    set_thresholds(numbers_that_learners_take=1000)
+    learner = nw.MetricLearner(callback=lose, checkpoint=tmp_path / "fit", **settings)
+    with pytest.raises(RuntimeError, match=r"the Dask scheduler at \S+ does not answer"):
+        learner.fit(vectors_of(da.from_array(X, chunks=(300, 10)), client), constraints=SIDE)
+    assert (tmp_path / "fit").exists()
+    again = nw.MetricLearner(checkpoint=tmp_path / "fit", **settings)
+    again.fit(in_files(X), constraints=SIDE)
+    whole = nw.MetricLearner(checkpoint=tmp_path / "other", **settings)
+    whole.fit(in_files(X), constraints=SIDE)
     assert again.n_iter_ == whole.n_iter_
     np.testing.assert_array_equal(again.metric_.matrix, whole.metric_.matrix)
 
@@ -97,40 +93,36 @@ def test_a_worker_of_another_version_is_refused_by_its_address(client: Any) -> N
     other = sorted(client.run(os.getpid))[0]
 
     def become_old() -> None:
-        from nearwise.distributed import on_dask as theirs
+        import nearwise as theirs
 
-        theirs._theirs = lambda: "0.0.1"
+        theirs.__version__ = "0.0.1"
 
     client.run(become_old, workers=[other])
-    with pytest.raises(
-        on_dask.VersionError, match=f"worker {other} has nearwise 0\\.0\\.1, and the client has"
-    ):
+    with pytest.raises(RuntimeError, match=f"worker {other} has nearwise 0\\.0\\.1, and the client has"):
         nw.Problem(vectors_of(da.from_array(X, chunks=(300, 10)), client), SIDE, penalty=0.01)
 
 
-def test_a_file_that_workers_do_not_see_is_named(
-    client: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_workers_do_not_see_is_named(client: Any, tmp_path: Any) -> None:
     np.save(tmp_path / "x.npy", X)
-    vectors = nw.distributed.open_vectors(tmp_path / "x.npy", client=client)
-    monkeypatch.setattr(on_dask, "_first_unseen", lambda files: files[0])
-    with pytest.raises(on_dask.UnseenFileError, match=r"worker \S+://\S+ does not see \S+x\.npy"):
+    vectors = open_vectors(tmp_path / "x.npy", client=client)
+    (tmp_path / "x.npy").rename(tmp_path / "gone.npy")
+    with pytest.raises(RuntimeError, match=r"worker \S+://\S+ does not see \S+x\.npy"):
         nw.Problem(vectors, SIDE, penalty=0.01)
 
 
-def test_fixed_rank_and_von_neumann_on_two_workers(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fixed_rank_and_von_neumann_on_two_workers(
+    client: Any, set_thresholds: SetThresholds, in_files: InFiles
+) -> None:
     """The same bits as in threads of this process."""
-    from nearwise.learners import _in_pieces
-
-    monkeypatch.setattr(_in_pieces, "_TAKEN", 5000)
+    set_thresholds(numbers_that_learners_take=5000)
     lazy = vectors_of(da.from_array(X, chunks=((0, 700, 1, 1299), 10)), client)
     fixed = nw.FixedRankLearner(rank=2, random_state=0, check=False)
     found = fixed.fit(lazy, constraints=SIDE).metric_.matrix
     assert fixed.result_.solver == "SampledNewton"
-    np.testing.assert_array_equal(found, fixed.fit(Stacked([X]), constraints=SIDE).metric_.matrix)
+    np.testing.assert_array_equal(found, fixed.fit(in_files(X), constraints=SIDE).metric_.matrix)
     results = [
         nw.solve(nw.Problem(vectors, SIDE, nw.VonNeumann(), penalty=0.001), tol=1e-6)
-        for vectors in (lazy, Stacked([X]))
+        for vectors in (lazy, in_files(X))
     ]
     assert all(result.status is nw.Status.SOLVED for result in results)
     np.testing.assert_array_equal(results[0].matrix, results[1].matrix)
@@ -152,7 +144,9 @@ def test_the_client_stays_small(client: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["on Dask", "in files"])
-def test_pairs_in_files_are_read_by_the_workers(client: Any, tmp_path: Any, kind: str) -> None:
+def test_pairs_in_files_are_read_by_the_workers(
+    client: Any, tmp_path: Any, kind: str, in_files: InFiles
+) -> None:
     np.save(tmp_path / "x.npy", X)
     np.save(tmp_path / "near.npy", PAIRS[:8000])
     np.save(tmp_path / "far.npy", PAIRS[8000:])
@@ -174,8 +168,8 @@ def test_pairs_in_files_are_read_by_the_workers(client: Any, tmp_path: Any, kind
 
     found = nw.solve(problem, tol=1e-8, callback=kill_one)
     assert len(killed) == 1
-    expected = nw.solve(nw.Problem(Stacked([X]), SIDE, penalty=0.01), tol=1e-8)
+    expected = nw.solve(nw.Problem(in_files(X), SIDE, penalty=0.01), tol=1e-8)
     np.testing.assert_array_equal(found.matrix, expected.matrix)
     (tmp_path / "near.npy").rename(tmp_path / "gone.npy")
-    with pytest.raises(on_dask.UnseenFileError, match=r"does not see \S+near\.npy"):
+    with pytest.raises(RuntimeError, match=r"does not see \S+near\.npy"):
         nw.Problem(vectors, side, penalty=0.01)

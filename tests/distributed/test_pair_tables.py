@@ -10,20 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 import nearwise as nw
 from nearwise import constraints as c
-from nearwise._common import columns
-from nearwise._common.digest import digest
-from nearwise.distributed import open_pairs, pair_sources, pairs as tables
-from nearwise.distributed.vectors import Stacked
-from nearwise.learners import _in_pieces
-from nearwise.model import bound_in_blocks, rows
-from nearwise.side.blocks import Constraints
+from nearwise.constraints import Constraints
+from nearwise.distributed import Vectors, open_pairs
 
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
 
+InFiles, SetThresholds = Callable[..., Vectors], Callable[..., None]
 RNG = np.random.default_rng(5)
 N, M = 400, 900
 X = RNG.normal(size=(N, 4)) * [1.0, 2.0, 3.0, 1.0]
@@ -34,11 +31,9 @@ NAMES = np.array([f"object {k}" for k in RNG.permutation(N)])
 
 
 @pytest.fixture(autouse=True)
-def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_parts(set_thresholds: SetThresholds) -> None:
     """Many parts and pieces even of few rows, which stay in files."""
-    for module in (columns, rows, pair_sources):
-        monkeypatch.setattr(module, "ROWS_AT_A_TIME", 64)
-    monkeypatch.setattr(bound_in_blocks, "_FEWEST", 100)
+    set_thresholds(rows_of_a_table_at_a_time=64, rows_of_a_piece=100)
 
 
 def written(
@@ -71,7 +66,9 @@ CUTS = {
 
 @pytest.mark.parametrize("by_name", [False, True])
 @pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS)
-def test_tables_and_arrays_have_one_solution(tmp_path: Path, cut: Any, by_name: bool) -> None:
+def test_tables_and_arrays_have_one_solution(
+    tmp_path: Path, cut: Any, by_name: bool, in_files: InFiles
+) -> None:
     table = open_pairs(written(tmp_path, cut[0], by_name, **cut[1]), ["left", "right"])
     side = c.similar(table.where("same", 1)) + c.at_least(table.where("same", 0), "limit", "weight")
     ids, near = NAMES[PAIRS] if by_name else PAIRS, SAME == 1
@@ -82,7 +79,7 @@ def test_tables_and_arrays_have_one_solution(tmp_path: Path, cut: Any, by_name: 
     problem = nw.Problem(X, side, penalty=0.01, sample_ids=names)
     assert "0.01 times weights" in problem._repr_html_()
     found = nw.solve(problem, tol=1e-9)
-    expected = nw.solve(nw.Problem(Stacked([X]), given, penalty=0.01, sample_ids=names), tol=1e-9)
+    expected = nw.solve(nw.Problem(in_files(X), given, penalty=0.01, sample_ids=names), tol=1e-9)
     np.testing.assert_array_equal(found.matrix, expected.matrix)
     np.testing.assert_array_equal(np.asarray(found.dual), np.asarray(expected.dual))
     assert found.certificate == expected.certificate
@@ -109,7 +106,7 @@ def arrays(tmp_path: Path) -> dict[str, Callable[[], Any]]:
 @pytest.mark.parametrize(
     "kind", ["in place", "by its name", "by columns", "several", "mapped", "a part of a map"]
 )
-def test_arrays_in_files(tmp_path: Path, kind: str) -> None:
+def test_arrays_in_files(tmp_path: Path, kind: str, in_files: InFiles) -> None:
     source = arrays(tmp_path)[kind]()
     side = c.at_most(source if kind == "by its name" else open_pairs(source), 10.0, 2.0)
     expected = c.at_most(PAIRS, 10.0, 2.0)
@@ -118,11 +115,31 @@ def test_arrays_in_files(tmp_path: Path, kind: str) -> None:
     np.testing.assert_array_equal(loaded.bounds, expected.bounds)
     np.testing.assert_array_equal(loaded.weights, expected.weights)
     assert side.describe(700) == expected.describe(700)
-    assert digest(side.blocks) == digest(expected.blocks)  # a checkpoint knows them as the same
     assert side.total_weight == expected.total_weight == 2.0 * M
 
 
-def test_comparisons_and_inner_products(tmp_path: Path) -> None:
+def test_a_checkpoint_knows_a_table_and_an_array_as_the_same(
+    tmp_path: Path, in_files: InFiles, set_thresholds: SetThresholds
+) -> None:
+    set_thresholds(numbers_that_learners_take=3 * N)
+    np.save(tmp_path / "p.npy", PAIRS)
+    stored, given, other = (
+        c.at_most(open_pairs(tmp_path / "p.npy"), 10.0),
+        *(c.at_most(pairs, 10.0) for pairs in (PAIRS, PAIRS[::-1])),
+    )
+    learner = nw.MetricLearner(
+        penalty=0.05, random_state=0, checkpoint=tmp_path / "fit", max_iter=1, tol=1e-9
+    )
+    rows = in_files(X)
+    with pytest.warns(ConvergenceWarning, match="limit of 1 iterations"):
+        learner.fit(rows, constraints=stored)
+    with pytest.warns(ConvergenceWarning, match="limit of 1 iterations"):
+        learner.fit(rows, constraints=given)
+    with pytest.raises(ValueError, match="belongs to another fit"):
+        learner.fit(rows, constraints=other)
+
+
+def test_comparisons_and_inner_products(tmp_path: Path, in_files: InFiles) -> None:
     triplets = np.column_stack([PAIRS, (PAIRS[:, 0] + 1 + (PAIRS[:, 1] == PAIRS[:, 0] + 1)) % N])
     triplets = triplets[(triplets[:, 2] != triplets[:, 0]) & (triplets[:, 2] != triplets[:, 1])]
     np.save(tmp_path / "t.npy", triplets)
@@ -132,13 +149,15 @@ def test_comparisons_and_inner_products(tmp_path: Path) -> None:
     )
     given = c.closer(triplets, 0.5) + c.similarity(PAIRS, 1.0, ">=")
     found = nw.solve(nw.Problem(X, side, penalty=0.01))
-    expected = nw.solve(nw.Problem(Stacked([X]), given, penalty=0.01))
+    expected = nw.solve(nw.Problem(in_files(X), given, penalty=0.01))
     np.testing.assert_array_equal(found.matrix, expected.matrix)
 
 
 @pytest.mark.parametrize("penalty", [0.01, "auto"])
-def test_a_learner_learns_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, penalty: Any) -> None:
-    monkeypatch.setattr(_in_pieces, "_TAKEN", 3 * N)  # so few that those in memory are in pieces too
+def test_a_learner_learns_the_same(
+    tmp_path: Path, set_thresholds: SetThresholds, penalty: Any, in_files: InFiles
+) -> None:
+    set_thresholds(numbers_that_learners_take=3 * N)  # so few that those in memory are in pieces too
     distances = np.square((X[PAIRS[:, 0]] - X[PAIRS[:, 1]])[:, [0, 3]]).sum(axis=1)
     near = distances < np.median(distances)
     for name, chosen in (("near", near), ("far", ~near)):
@@ -146,7 +165,7 @@ def test_a_learner_learns_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     side = c.similar(open_pairs(tmp_path / "near.npy")) + c.dissimilar(open_pairs(tmp_path / "far.npy"))
     given = c.similar(PAIRS[near]) + c.dissimilar(PAIRS[~near])
     learner = nw.MetricLearner(penalty=penalty, random_state=0, tol=1e-8).fit(X, constraints=side)
-    other = nw.MetricLearner(penalty=penalty, random_state=0, tol=1e-8).fit(Stacked([X]), constraints=given)
+    other = nw.MetricLearner(penalty=penalty, random_state=0, tol=1e-8).fit(in_files(X), constraints=given)
     assert learner.penalty_scores_ == other.penalty_scores_
     assert learner.n_constraints_used_ == M
     assert not learner.kept_prior_
@@ -264,11 +283,11 @@ def test_a_file_that_becomes_shorter_is_told(tmp_path: Path) -> None:
         nw.Problem(X, side)
 
 
-def test_large_maps_are_not_read_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_maps_are_not_read_into_memory(tmp_path: Path, set_thresholds: SetThresholds) -> None:
     np.save(tmp_path / "p.npy", PAIRS)
     mapped = np.load(tmp_path / "p.npy", mmap_mode="r")
     assert not c.similar(mapped).is_stored
-    monkeypatch.setattr(tables, "_LARGE", M)
+    set_thresholds(rows_of_a_large_map=M)
     assert c.similar(mapped).is_stored
 
 
@@ -287,21 +306,21 @@ class TestOnDask:
     """Pairs, and vectors too, that Dask computes."""
 
     @pytest.mark.parametrize("chunks", [(250, 2), ((0, 1, 0, M - 1), (1, 1))])
-    def test_arrays(self, chunks: Any) -> None:
+    def test_arrays(self, chunks: Any, in_files: InFiles) -> None:
         da = pytest.importorskip("dask.array")
         side = c.at_most(da.from_array(PAIRS, chunks=chunks), 10.0)
         assert side.is_stored
         for vectors in (X, da.from_array(X, chunks=(50, 4))):
             found = nw.solve(nw.Problem(vectors, side, penalty=0.01))
-            expected = nw.solve(nw.Problem(Stacked([X]), c.at_most(PAIRS, 10.0), penalty=0.01))
+            expected = nw.solve(nw.Problem(in_files(X), c.at_most(PAIRS, 10.0), penalty=0.01))
             np.testing.assert_array_equal(found.matrix, expected.matrix)
 
-    def test_dataframes_of_unknown_length(self) -> None:
+    def test_dataframes_of_unknown_length(self, in_files: InFiles) -> None:
         pd, dd = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
         frame = pd.DataFrame({"a": NAMES[PAIRS[:, 0]], "b": NAMES[PAIRS[:, 1]], "limit": LIMIT})
         lazy = dd.from_pandas(frame, npartitions=5)
         lazy = lazy[lazy["limit"] > 0]
         side = c.at_most(open_pairs(lazy, ["a", "b"]), "limit")
         found = nw.solve(nw.Problem(X, side, penalty=0.01, sample_ids=NAMES))
-        expected = nw.solve(nw.Problem(Stacked([X]), c.at_most(PAIRS, LIMIT), penalty=0.01))
+        expected = nw.solve(nw.Problem(in_files(X), c.at_most(PAIRS, LIMIT), penalty=0.01))
         np.testing.assert_array_equal(found.matrix, expected.matrix)

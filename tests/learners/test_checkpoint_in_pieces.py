@@ -15,7 +15,8 @@ import pytest
 import nearwise as nw
 from nearwise.distributed.vectors import Stacked
 from nearwise.learners import _in_pieces
-from nearwise.model import bound_in_blocks, in_blocks, pieces, rows
+from nearwise.model import bound_in_blocks, in_blocks, pieces
+from nearwise.side import rows
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(3000, 4)) * np.linspace(1, 3, 4)

@@ -18,7 +18,8 @@ from nearwise.distributed import open_pairs, pair_sources
 from nearwise.distributed.vectors import Stacked
 from nearwise.fixed_rank.in_pieces import RegressionInPieces
 from nearwise.learners import _in_pieces
-from nearwise.model import bound_in_blocks, rows
+from nearwise.model import bound_in_blocks
+from nearwise.side import rows
 
 RNG = np.random.default_rng(3)
 N, D = 400, 5

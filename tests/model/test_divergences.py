@@ -9,19 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from numpy.testing import assert_allclose
-from scipy.linalg import expm, expm_frechet, logm
+from scipy.linalg import logm
 from scipy.special import xlogy
 
 from cases import ThreeHalves
-from nearwise.model import divergences
-from nearwise.model.divergences import (
-    Frobenius,
-    LogDet,
-    SpectralDivergence,
-    VonNeumann,
-    divided_differences,
-    spectral_value,
-)
+from nearwise import Divergence, Frobenius, LogDet, SpectralDivergence, VonNeumann
 
 
 class MinusRoot(SpectralDivergence):
@@ -101,8 +93,6 @@ def test_value_is_the_definition(divergence, n):
     expected = by_definition(divergence, X, Y)
     assert_allclose(divergence.value(X, Y), expected, rtol=1e-10)
     assert_allclose(divergence.value_of_factors(np.linalg.cholesky(X), power(Y, 0.5)), expected, rtol=1e-10)
-    (x, V), (y, U) = np.linalg.eigh(X), np.linalg.eigh(Y)
-    assert_allclose(spectral_value(divergence, x, V, y, U), expected, rtol=1e-10)
 
 
 @every_divergence
@@ -234,8 +224,6 @@ def test_frobenius_is_finite_for_every_symmetric_pair():
     rng = np.random.default_rng(5)
     X, Y = (A + A.T for A in rng.normal(size=(2, 4, 4)))
     assert_allclose(Frobenius().value(X, Y), np.linalg.norm(X - Y) ** 2, rtol=1e-14)
-    (x, V), (y, U) = np.linalg.eigh(X), np.linalg.eigh(Y)
-    assert_allclose(spectral_value(Frobenius(), x, V, y, U), np.linalg.norm(X - Y) ** 2, rtol=1e-13)
     assert Frobenius().value_of_vectors([1.0, -2.0], [0.0, 1.0]) == 10.0
 
 
@@ -470,63 +458,6 @@ def test_scalar_keeps_its_digits(divergence, y, change):
         assert error <= Decimal("3e-14") * expected + Decimal("1e-322")  # the last: below the smallest number
 
 
-@every_divergence
-def test_divided_differences_are_symmetric_and_at_least_zero(divergence):
-    rng = np.random.default_rng(12)
-    t = divergence.gradient(np.r_[rng.uniform(0.1, 3, 20), 1.0, 1.0, 1.0 + 1e-15, 1.0 + 1e-9, 1.0 + 1e-5])
-    table = divided_differences(divergence, t)
-    assert table.shape == (25, 25)
-    assert np.all(table >= 0)
-    assert_allclose(table, table.T, rtol=1e-15)
-    assert_allclose(np.diag(table), divergence.gradient_inverse_slope(t), rtol=1e-15)
-    g, (a, b) = divergence.gradient_inverse(t), np.ix_(t, t)
-    apart = np.abs(a - b) > 1e-2
-    quotient = ((g[:, None] - g)[apart]) / (a - b)[apart]
-    assert_allclose(table[apart], quotient, rtol=1e-9)
-
-
-@pytest.mark.parametrize("divergence", [LogDet(), VonNeumann()])
-@pytest.mark.parametrize("center", [-1e-3, -0.7, -1.0, -40.0])
-def test_divided_differences_of_coalescing_points(divergence, center):
-    steps = np.r_[0.0, np.geomspace(1e-16, 0.5, 150)]
-    t = center * (1 + steps) if isinstance(divergence, LogDet) else center + steps
-    table = divided_differences(divergence, t)
-    with localcontext() as context:
-        context.prec = 80
-        for i in range(0, len(t), 5):
-            for j in range(0, len(t), 7):
-                a, b = Decimal(t[i]), Decimal(t[j])
-                if isinstance(divergence, LogDet):
-                    expected = 1 / (a * b)
-                else:
-                    expected = (a.exp() - b.exp()) / (a - b) if a != b else a.exp()
-                assert abs(Decimal(table[i, j]) - expected) <= Decimal("1e-10") * expected, (t[i], t[j])
-
-
-def test_divided_differences_at_the_kink_and_at_infinity():
-    t = np.array([-2.0, -1e-30, 1e-30, 1.0])
-    expected = [[0, 0, 0, 1 / 6], [0, 0, 0.25, 0.5], [0, 0.25, 0.5, 0.5], [1 / 6, 0.5, 0.5, 0.5]]
-    assert_allclose(divided_differences(Frobenius(), t), expected, rtol=1e-14, atol=1e-29)
-    assert_allclose(divided_differences(LogDet(), np.array([-1.0, 0.5])), [[1, np.inf], [np.inf, np.inf]])
-    assert_allclose(divided_differences(VonNeumann(), np.array([-1000.0, 0.0])), [[0, 1e-3], [1e-3, 1]])
-
-
-def test_divided_differences_are_the_derivative_of_the_matrix_exponential():
-    rng = np.random.default_rng(13)
-    T, E = (A + A.T for A in rng.normal(size=(2, 5, 5)))
-    t, V = np.linalg.eigh(T)
-    derivative = V @ (divided_differences(VonNeumann(), t) * (V.T @ E @ V)) @ V.T
-    assert_allclose(derivative, expm_frechet(T, E, compute_expm=False), rtol=1e-9, atol=1e-9)
-    assert_allclose(V @ np.diag(VonNeumann().gradient_inverse(t)) @ V.T, expm(T), rtol=1e-9, atol=1e-12)
-
-
-def test_spectral_value_drops_infinite_terms_only_where_the_overlap_is_exactly_zero():
-    x, y = np.array([0.0, 2.0]), np.array([0.0, 1.0])
-    assert_allclose(spectral_value(LogDet(), x, np.eye(2), y, np.eye(2)), 1 - np.log(2))
-    turn = np.array([[np.cos(1e-9), -np.sin(1e-9)], [np.sin(1e-9), np.cos(1e-9)]])
-    assert spectral_value(LogDet(), x, turn, y, np.eye(2)) == np.inf
-
-
 # --- the interface ------------------------------------------------------------------------------------------
 
 
@@ -547,7 +478,8 @@ def test_attributes_and_identity():
 
 
 def test_the_example_in_the_documentation_runs():
-    result = doctest.testmod(divergences)
+    (example,) = (found for found in doctest.DocTestFinder().find(Divergence) if found.examples)
+    result = doctest.DocTestRunner().run(example)
     assert result.attempted >= 2
     assert result.failed == 0
 

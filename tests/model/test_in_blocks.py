@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from nearwise import Divergence, Frobenius, LogDet, Problem, VonNeumann, constraints as c, solve, solvers
-from nearwise.distributed.running import InThreads
-from nearwise.distributed.vectors import Stacked
-from nearwise.model import bound_in_blocks, pieces
-from nearwise.model.formulation import prior_point
-from nearwise.model.loaded import loaded
-from nearwise.model.local import drawn_rows
-from nearwise.side.left_out import LeftOutWarning
-from nearwise.solving import newton
+from nearwise import (
+    Divergence,
+    Frobenius,
+    LeftOutWarning,
+    LogDet,
+    Problem,
+    VonNeumann,
+    constraints as c,
+    solve,
+    solvers,
+)
+from nearwise.distributed import Vectors, open_vectors
 
+InFiles = Callable[..., Vectors]
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(60, 5)) * np.arange(1, 6)
 PAIRS = np.array([pair for pair in RNG.integers(0, 60, (700, 2)) if pair[0] != pair[1]])
@@ -34,31 +39,13 @@ SIDES = {
 
 
 @pytest.fixture
-def cut_small(monkeypatch: pytest.MonkeyPatch) -> None:
+def cut_small(set_thresholds: Callable[..., None]) -> None:
     """Many pieces and slices even of few rows."""
-    monkeypatch.setattr(bound_in_blocks, "_FEWEST", 97)
-    monkeypatch.setattr(pieces, "_NUMBERS", 5 * 80)
-
-
-@pytest.mark.usefixtures("cut_small")
-@pytest.mark.parametrize("kind", SIDES)
-def test_rows_that_are_brought_to_memory_are_those_of_data_in_memory(kind: str) -> None:
-    root = RNG.normal(size=(5, 3))
-    prior = root @ root.T  # whose range is a part of the columns
-    expected = Problem(X, SIDES[kind], LogDet(), prior, 3.0).formulation
-    found = loaded(Problem(Stacked([X[:25], X[25:]]), SIDES[kind], LogDet(), prior, 3.0).formulation)
-    B, y = RNG.normal(size=(3, 3)), RNG.normal(size=len(SIDES[kind]))
-    for of_one, of_other in (
-        (found.measurements.values_of_factor(B), expected.measurements.values_of_factor(B)),
-        (found.measurements.adjoint(y), expected.measurements.adjoint(y)),
-        (found.losses.slopes(np.abs(y)), expected.losses.slopes(np.abs(y))),
-    ):
-        np.testing.assert_allclose(of_one, of_other, rtol=0, atol=1e-11 * np.abs(of_other).max())
-    np.testing.assert_array_equal(found.measurements.is_definite, expected.measurements.is_definite)
+    set_thresholds(rows_of_a_piece=97, numbers_of_a_slice=5 * 80)
 
 
 @pytest.mark.parametrize("divergence", [LogDet(), VonNeumann(), Frobenius()], ids=repr)
-def test_few_rows_in_pieces_with_bounds_far_from_the_prior(divergence: Divergence) -> None:
+def test_few_rows_in_pieces_with_bounds_far_from_the_prior(divergence: Divergence, in_files: InFiles) -> None:
     rng = np.random.default_rng(0 if isinstance(divergence, LogDet) else 4)
     G = rng.integers(-4, 5, size=(12, 6)).astype(float)
     pairs = [rng.choice(12, 2, replace=False) for _ in range(40)]
@@ -66,7 +53,7 @@ def test_few_rows_in_pieces_with_bounds_far_from_the_prior(divergence: Divergenc
     side = c.at_most(pairs[:20], b[:20]) + c.at_least(pairs[20:35], b[20:35])
     side += c.similarity(pairs[35:], b[35:], "==") + c.closer([(0, 1, 2), (3, 4, 5)], 1e3)
     penalty = 1.0 if isinstance(divergence, Frobenius) else 100.0
-    whole, parts = (Problem(data, side, divergence, None, penalty) for data in (G, Stacked([G[:5], G[5:]])))
+    whole, parts = (Problem(data, side, divergence, None, penalty) for data in (G, in_files(G[:5], G[5:])))
     found, expected = solve(parts), solve(whole)
     assert found.status.name == expected.status.name == "SOLVED", found.message
     assert found.n_iter < 100  # Newton's method alone took hundreds, or never ended
@@ -78,9 +65,9 @@ def test_few_rows_in_pieces_with_bounds_far_from_the_prior(divergence: Divergenc
 @pytest.mark.usefixtures("cut_small")
 @pytest.mark.parametrize("kind", SIDES)
 @pytest.mark.parametrize("divergence", [LogDet(), VonNeumann(), Frobenius()], ids=repr)
-def test_solutions_are_those_of_data_in_memory(kind: str, divergence: object) -> None:
+def test_solutions_are_those_of_data_in_memory(kind: str, divergence: object, in_files: InFiles) -> None:
     whole = Problem(X, SIDES[kind], divergence)
-    parts = Problem(Stacked([X[:25], X[25:]]), SIDES[kind], divergence)
+    parts = Problem(in_files(X[:25], X[25:]), SIDES[kind], divergence)
     penalty = 0.1 * whole.penalty_unit
     expected = solve(whole.with_penalty(penalty), solvers.Newton(), tol=1e-9)
     found = solve(parts.with_penalty(penalty), tol=1e-9)
@@ -96,8 +83,8 @@ def test_solutions_are_those_of_data_in_memory(kind: str, divergence: object) ->
 
 @pytest.mark.usefixtures("cut_small")
 @pytest.mark.parametrize("kind", SIDES)
-def test_what_a_problem_tells_is_that_of_data_in_memory(kind: str) -> None:
-    whole, parts = Problem(X, SIDES[kind]), Problem(Stacked([X]), SIDES[kind])
+def test_what_a_problem_tells_is_that_of_data_in_memory(kind: str, in_files: InFiles) -> None:
+    whole, parts = Problem(X, SIDES[kind]), Problem(in_files(X), SIDES[kind])
     M = np.diag([1.0, 2.0, 0.5, 3.0, 1.0])
     np.testing.assert_allclose(parts.values(M), whole.values(M), rtol=1e-12)
     np.testing.assert_allclose(parts.values(M - np.eye(5)), whole.values(M - np.eye(5)), rtol=1e-9, atol=1e-9)
@@ -115,96 +102,23 @@ def test_what_a_problem_tells_is_that_of_data_in_memory(kind: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.usefixtures("cut_small")
-def test_how_the_data_are_stored_changes_no_bit(tmp_path: Path) -> None:
+def test_how_the_data_are_stored_changes_no_bit(tmp_path: Path, in_files: InFiles) -> None:
     single = X.astype(np.float32)
     np.save(tmp_path / "x.npy", single)
     stored = [
         np.load(tmp_path / "x.npy", mmap_mode="r"),
-        Stacked([single]),
-        Stacked([single[:1], single[1:1], single[1:40], single[40:]]),
+        in_files(single),
+        in_files(single[:1], single[1:1], single[1:40], single[40:]),
     ]
     found = [solve(Problem(data, SIDES["pairs"]), tol=1e-6).matrix for data in stored]
     np.testing.assert_array_equal(found[0], found[1])
     np.testing.assert_array_equal(found[0], found[2])
 
 
-@pytest.mark.usefixtures("cut_small")
-def test_a_sampled_hessian_is_a_sample_of_the_rows_that_are_curved() -> None:
-    problem = Problem(Stacked([X]), SIDES["pairs"], penalty=0.1)
-    form = problem.formulation
-    at = form.measurements.values_of_factor(np.eye(5))
-    curvature = form.losses.curvatures(at)
-    every, weights, sampled = form.measurements.curved(
-        curvature, 10_000, np.random.default_rng(0), np.eye(5), single=False
-    )
-    assert not sampled
-    whole = Problem(X, SIDES["pairs"], penalty=0.1).formulation
-    exact = whole.losses.curvatures(whole.measurements.values_of_factor(np.eye(5)))
-    assert every.n_rows == np.count_nonzero(exact)
-    np.testing.assert_allclose(weights, exact[exact > 0], rtol=1e-12)
-    some, weights, sampled = form.measurements.curved(
-        curvature, 100, np.random.default_rng(0), np.eye(5), single=False
-    )
-    assert sampled
-    m, n_curved = len(exact), np.count_nonzero(exact)
-    asked = -(-100 * m // n_curved)
-    drawn = exact[drawn_rows(m, asked, np.random.default_rng(0))]
-    assert some.n_rows == np.count_nonzero(drawn)
-    np.testing.assert_allclose(weights, drawn[drawn > 0] * m / asked, rtol=1e-12)
-    assert solve(problem, solvers.Newton(hessian_rows=100), tol=1e-6).status.name == "SOLVED"
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("divergence", [LogDet(), VonNeumann()], ids=repr)
-def test_first_points_come_from_some_of_many_pieces(
-    divergence: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bound_in_blocks, "_FEWEST", 10)
-    problem = Problem(Stacked([X]), SIDES["bounds"], divergence)
-    problem = problem.with_penalty(0.02 * problem.penalty_unit)
-    assert len(problem.formulation.measurements.sizes) >= newton._MANY_PIECES
-    passes: list[int] = []
-    evaluate = pieces.evaluate
-    monkeypatch.setattr(
-        pieces, "evaluate", lambda piece, *rest: passes.append(len(piece)) or evaluate(piece, *rest)
-    )
-    found = solve(problem, tol=1e-9)
-    rows = sum(passes)
-    passes.clear()
-    monkeypatch.setattr(newton, "_WEIGHTY", 0.0)
-    expected = solve(problem, tol=1e-9)
-    assert rows < sum(passes)
-    assert found.n_iter < expected.n_iter
-    assert found.status.name == expected.status.name == "SOLVED"
-    np.testing.assert_allclose(found.matrix, expected.matrix, rtol=0, atol=1e-4 * expected.matrix.max())
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("cut_small")
-def test_multipliers_outside_the_domain_of_the_dual_cost_no_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They prove nothing; the bound of a point without them is that of multipliers 0, the number 0."""
-    jobs: list[str] = []
-    run = InThreads.run
-
-    def counted(self: InThreads, job: object, *arguments: object, **more: object) -> list[object]:
-        jobs.append(job.__name__)  # type: ignore[attr-defined]
-        return run(self, job, *arguments, **more)  # type: ignore[arg-type]
-
-    problem = Problem(Stacked([X]), c.at_least(PAIRS, 1e5), penalty=1.0)  # far from the prior
-    monkeypatch.setattr(InThreads, "run", counted)
-    form = problem.formulation
-    point = prior_point(form)
-    assert not np.isfinite(form.distance_to_mirror(point.factor, point.pullback))
-    found = form.certificate(point)
-    assert found.gap == 1.0
-    assert found.dual == pytest.approx(0.0, abs=1e-12 * found.primal)
-    assert jobs == ["evaluate"]
-
-
-def test_priors_and_starts() -> None:
+def test_priors_and_starts(in_files: InFiles) -> None:
     prior = np.diag([1.0, 0.5, 2.0, 0.0, 1.0])
     side = c.at_most(PAIRS[:200], 20.0) + c.at_least(PAIRS[200:], 40.0)
-    whole, parts = Problem(X, side, prior=prior), Problem(Stacked([X]), side, prior=prior)
+    whole, parts = Problem(X, side, prior=prior), Problem(in_files(X), side, prior=prior)
     expected = solve(whole, solvers.Newton(), tol=1e-9)
     np.testing.assert_allclose(solve(parts, tol=1e-9).matrix, expected.matrix, rtol=0, atol=1e-9)
     again = solve(parts, tol=1e-6, start=expected.factor)
@@ -214,28 +128,31 @@ def test_priors_and_starts() -> None:
     np.testing.assert_allclose(other, expected.matrix, rtol=0, atol=1e-9)
 
 
-def test_ids_may_be_those_of_the_data() -> None:
+def test_ids_may_be_those_of_the_data(in_files: InFiles, tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
     names = np.array([f"object {k}" for k in range(60)])
+    pd.DataFrame(X, columns=[*"abcde"]).assign(key=names).to_parquet(tmp_path / "x.parquet")
+    named = open_vectors(tmp_path / "x.parquet", ids="key")
     side = c.similar(names[PAIRS[:300]]) + c.dissimilar(names[PAIRS[300:]])
-    found = solve(Problem(Stacked([X], ids=names), side), tol=1e-6)
-    expected = solve(Problem(Stacked([X]), SIDES["pairs"]), tol=1e-6)
+    found = solve(Problem(named, side), tol=1e-6)
+    expected = solve(Problem(in_files(X), SIDES["pairs"]), tol=1e-6)
     np.testing.assert_array_equal(found.matrix, expected.matrix)
     assert "object" in found.certificate.worst[0].name
 
 
-def test_rows_that_nothing_can_meet_are_left_out_and_counted() -> None:
+def test_rows_that_nothing_can_meet_are_left_out_and_counted(in_files: InFiles) -> None:
     twins = np.vstack([X, X[:2]])
     side = c.at_least(np.vstack([PAIRS[:100], [[0, 60], [1, 61]]]), 40.0)
     with pytest.warns(LeftOutWarning, match="2 constraints are left out"):
-        parts = Problem(Stacked([twins]), side)
+        parts = Problem(in_files(twins), side)
     with pytest.warns(LeftOutWarning, match="2 constraints are left out"):
         whole = Problem(twins, side)
     found, expected = solve(parts, tol=1e-9), solve(whole, solvers.Newton(), tol=1e-9)
     np.testing.assert_allclose(found.matrix, expected.matrix, rtol=0, atol=1e-9)
 
 
-def test_what_needs_memory_says_so() -> None:
-    data = Stacked([X])
+def test_what_needs_memory_says_so(in_files: InFiles) -> None:
+    data = in_files(X)
     with pytest.raises(ValueError, match=r"hard constraints \(penalty inf\) need data in memory"):
         Problem(data, SIDES["pairs"], penalty=np.inf)
     with pytest.raises(ValueError, match="one penalty in common, got an array of shape"):
@@ -250,21 +167,10 @@ def test_what_needs_memory_says_so() -> None:
             solve(problem, solver)
 
 
-def test_wrong_numbers_are_named_by_their_constraint() -> None:
+def test_wrong_numbers_are_named_by_their_constraint(in_files: InFiles) -> None:
     broken = X.copy()
     broken[PAIRS[5, 0], 0] = np.nan
     with pytest.raises(ValueError, match=r"row \d+: d\(.*its vectors have entries that are not finite"):
-        Problem(Stacked([broken]), c.at_most(PAIRS, 1.0))
+        Problem(in_files(broken), c.at_most(PAIRS, 1.0))
     with pytest.raises(ValueError, match=r"row 3: d\(.*its bound is 2e\+30 times"):
-        Problem(Stacked([X]), c.at_most(PAIRS[:9], [1.0, 1, 1, 1e32, 1, 1, 1, 1, 1]))
-
-
-def test_what_a_pass_finds_does_not_keep_the_numbers_of_its_rows() -> None:
-    """A slice of no rows would: eight bytes for every row of every piece, until the pass is done."""
-    side = c.equal(PAIRS, 25.0)
-    problem = Problem(Stacked([X]), side, penalty=0.1)
-    terms, runner = problem.formulation.losses.terms, problem.formulation.measurements.runner
-    (found,) = runner.run(pieces.evaluate, np.eye(5), terms, 1.0, 10)
-    assert found.curved > 10
-    assert len(found.curved_rows) == 0
-    assert found.curved_rows.base is None
+        Problem(in_files(X), c.at_most(PAIRS[:9], [1.0, 1, 1, 1e32, 1, 1, 1, 1, 1]))

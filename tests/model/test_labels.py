@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
+import warnings
 from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,7 @@ import pytest
 from sklearn.datasets import load_diabetes, load_iris
 
 import nearwise as nw
-from nearwise import cli, constraints as c
-from nearwise.learners import base
-from nearwise.side import labelling
-from nearwise.study import inspection
+from nearwise import cli, constraints as c, inspection
 
 X, y = load_iris(return_X_y=True)
 CLASSES = np.array(["a", "b", "c"], dtype=object)[y]
@@ -60,16 +59,28 @@ class NoTruthValue:
     ],
 )
 def test_every_way_to_say_that_there_is_no_label(unlabelled: Any) -> None:
-    found = labelling.read(unlabelled)
-    np.testing.assert_array_equal(found.codes, np.where(DROPPED, -1, y))
-    assert len(found.classes) == 3
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        same, different = all_pairs(unlabelled)
+    kept = np.flatnonzero(~DROPPED).tolist()
+    assert same == {(i, j) for i, j in combinations(kept, 2) if y[i] == y[j]}
+    assert different == {(i, j) for i, j in combinations(kept, 2) if y[i] != y[j]}
     is_said = any(str(label).startswith("-1") for label in unlabelled)  # which may be meant as a class
-    assert ["50 of 150 rows" in note for note in found.notes] == [True] * is_said
+    assert ["50 of 150 rows" in str(warning.message) for warning in warned] == [True] * is_said
+
+
+def all_pairs(labels: Any) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
+    """Within the classes and across them."""
+    found: tuple[set[tuple[int, int]], set[tuple[int, int]]] = (set(), set())
+    for block in c.from_labels(labels, n_pairs=len(labels) ** 2).blocks:
+        assert block.ids is not None
+        found[block.relation > 0].update(map(tuple, np.sort(block.ids, axis=1).tolist()))
+    return found
 
 
 def test_dates_that_are_missing_are_no_labels() -> None:
     dates = np.array(["2024-02-01", "NaT", "2024-01-01", "2024-02-01"], dtype="datetime64[D]")
-    assert labelling.read(dates).codes.tolist() == [0, -1, 1, 0]
+    assert all_pairs(dates) == ({(0, 3)}, {(0, 2), (2, 3)})
 
 
 @every_learner
@@ -169,10 +180,7 @@ MEASUREMENTS = {
 
 @every_learner
 @pytest.mark.parametrize("target", MEASUREMENTS.values(), ids=MEASUREMENTS)
-def test_measurements_are_refused_before_any_work(
-    make: Callable[[], Any], target: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(base, "learn", None)
+def test_measurements_are_refused(make: Callable[[], Any], target: Any) -> None:
     learner = make()
     with pytest.raises(
         ValueError, match=r"y holds \d+ different numbers in \d+ rows, .*: measurements are not"
@@ -181,31 +189,48 @@ def test_measurements_are_refused_before_any_work(
     assert not hasattr(learner, "metric_")
 
 
-def test_the_rule_for_measurements() -> None:
-    def verdict(target: Any, **options: Any) -> str:
+def verdict(use: Callable[[], object]) -> str:
+    """What is said of labels."""
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
         try:
-            return " ".join(labelling.read(target, **options).notes)
-        except ValueError:
+            use()
+        except ValueError as error:
+            assert "measurements are not labels of classes" in str(error)  # noqa: PT017
             return "refused"
+    return " ".join(str(warning.message) for warning in warned)
+
+
+def test_the_rule_for_measurements() -> None:
+    def of_labels(target: Any) -> str:
+        return verdict(lambda: c.from_labels(target))
 
     rng = np.random.default_rng(0)
     advice = r"cut numbers into ranges \(numpy.digitize\), or make texts of them \(y.astype\(str\)\)"
     with pytest.raises(ValueError, match=f"456 different numbers in 532 rows, most of them once.*; {advice}"):
-        labelling.read(np.r_[np.arange(456), np.arange(76)])
+        c.from_labels(np.r_[np.arange(456), np.arange(76)])
     # ids of people or products with two or three rows each are classes, also in a half of the data
-    assert verdict(np.repeat(np.arange(300), 3)) == ""
+    assert of_labels(np.repeat(np.arange(300), 3)) == ""
     half = rng.permutation(np.repeat(np.arange(300), 2))[:300]
-    assert "each is taken for a class; if they are measurements, cut" in verdict(half)
-    assert verdict(half, complete=False) == ""
-    assert verdict([f"{number}" for number in range(456)] + ["0"] * 76) == ""
-    assert verdict(np.arange(20)) == ""
-    assert verdict(y.astype(float)) == verdict(y == 0) == ""
-    assert "214 different numbers in 442 rows: each is taken" in verdict(load_diabetes().target)
+    assert "each is taken for a class; if they are measurements, cut" in of_labels(half)
+    assert of_labels([f"{number}" for number in range(456)] + ["0"] * 76) == ""
+    assert of_labels(np.arange(20)) == ""
+    assert of_labels(y.astype(float)) == of_labels(y == 0) == ""
+    assert "214 different numbers in 442 rows: each is taken" in of_labels(load_diabetes().target)
     ratings = np.repeat([0.5, 1.0, 1.5, 2.0], 10)
-    assert "4 different numbers in 40 rows, such as 0.5: each is taken for a class" in verdict(ratings)
-    assert verdict(ratings.astype(str)) == ""
-    assert verdict([0.5, 1.5, 2.5]) == verdict(np.arange(42) % 21 + 0.5) == "refused"
-    assert verdict(np.arange(30) % 28 + 0.5, complete=False) == "refused"
+    assert "4 different numbers in 40 rows, such as 0.5: each is taken for a class" in of_labels(ratings)
+    assert of_labels(ratings.astype(str)) == ""
+    assert of_labels([0.5, 1.5, 2.5]) == of_labels(np.arange(42) % 21 + 0.5) == "refused"
+
+
+def test_labels_of_a_part_of_the_rows_are_not_doubted_for_being_rare() -> None:
+    """A score does not know how often a number occurs in all rows."""
+    rng = np.random.default_rng(0)
+    half = rng.permutation(np.repeat(np.arange(300), 2))[:300]
+    rows = rng.normal(size=(300, 4))
+    learner = nw.MetricLearner(penalty=1.0, random_state=0).fit(X, y)
+    assert verdict(lambda: learner.score(rows, half)) == ""
+    assert verdict(lambda: learner.score(rows[:30], np.arange(30) % 28 + 0.5)) == "refused"
 
 
 def test_pairs_are_not_drawn_from_measurements() -> None:

@@ -1,256 +1,182 @@
-"""The loss of every row, its derivatives and its Fenchel residual, against their definitions."""
+"""What a soft row costs and what its multiplier proves, against their definitions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
-import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize_scalar
 
 import kkt
 import nearwise as nw
 from cases import ThreeHalves
-from nearwise.model.losses import Losses
+from nearwise import constraints as c
+from nearwise.constraints import Relation
 
 DIVERGENCES = [nw.LogDet(), nw.VonNeumann(), nw.Frobenius(), ThreeHalves()]
-GAMMA, BOUND, SIZE = 0.7, 1.3, 2.1
-RELATIONS = {"<=": -1, ">=": 1, "==": 0}
+GAMMA, BOUND = 0.7, 1.3
+RELATIONS: dict[Relation, int] = {"<=": -1, ">=": 1, "==": 0}
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One sort of soft row, and on which values of p its loss lives."""
+    """One sort of soft row, tr(A M) for A = diag(1.3, 0.8) or diag(1.3, -0.8)."""
 
-    relation: int
+    symbol: Relation
     bound: float
     is_definite: bool
 
     @property
     def is_bregman(self) -> bool:
-        return self.bound > 0 and (self.is_definite or self.relation < 0)
+        return self.bound > 0 and (self.is_definite or self.symbol == "<=")
 
-    def losses(self, divergence: nw.Divergence, gamma: float = GAMMA) -> Losses:
-        return Losses(
-            divergence,
-            np.array([self.relation], np.int8),
-            np.array([self.bound]),
-            np.array([gamma]),
-            np.array([SIZE]),
-            np.array([self.is_definite]),
+    @property
+    def matrix(self) -> np.ndarray:
+        return np.diag([1.3, 0.8 if self.is_definite else -0.8])
+
+    def at(self, p: float, divergence: nw.Divergence, penalty: float = GAMMA) -> nw.Problem:
+        """A problem with this row, to which its prior gives the value p."""
+        parts = np.array(
+            [0.6 * p, 0.4 * p] if self.is_definite else [(self.size(p) + s * p) / 2 for s in (1, -1)]
+        )
+        prior = np.diag(parts / [1.3, 0.8])
+        return nw.Problem(
+            np.eye(2), c.linear(self.matrix, self.bound, self.symbol), divergence, prior, penalty
         )
 
-    def expected(self, divergence: nw.Divergence, p: float) -> float:
-        """The formula of DESIGN: the slack of the papers, or gamma/2 phi''(s) (p - b)^2."""
-        difference = p - self.bound
-        if self.relation != 0 and difference * self.relation >= 0:
-            return 0.0
-        phi = kkt.phi_of(divergence)
-        if not self.is_bregman:
-            return GAMMA / 2 * float(phi.curvature(np.array([SIZE]))[0]) * difference**2
-        at, b = np.array([p]), np.array([self.bound])
-        return GAMMA * float((phi.value(at) - phi.value(b) - phi.gradient(b) * difference)[0])
+    def size(self, p: float) -> float:
+        """Of the row's parts under that prior."""
+        return p if self.is_definite else max(2.1, abs(p) + 1.0)
+
+    def loss(self, divergence: nw.Divergence, size: float) -> Callable[[float], float]:
+        """The slack of the papers, or gamma / 2 phi''(size) (p - b)^2, on the wrong side of the bound."""
+        phi, sign = kkt.phi_of(divergence), RELATIONS[self.symbol]
+        at_bound = np.array([self.bound])
+
+        def of(p: float) -> float:
+            difference, at = p - self.bound, np.array([p])
+            if sign != 0 and difference * sign >= 0:
+                return 0.0
+            if not self.is_bregman:
+                return GAMMA / 2 * float(phi.curvature(np.array([size]))[0]) * difference**2
+            slope = phi.gradient(at_bound)
+            return GAMMA * float((phi.value(at) - phi.value(at_bound) - slope * difference)[0])
+
+        return of
 
 
 KINDS = {
-    f"{symbol} {'definite' if definite else 'indefinite'} bound {bound:g}": Kind(relation, bound, definite)
-    for symbol, relation in RELATIONS.items()
+    f"{symbol} {'definite' if definite else 'indefinite'} bound {bound:g}": Kind(symbol, bound, definite)
+    for symbol in RELATIONS
     for definite in (True, False)
     for bound in (BOUND, 0.0, -BOUND)
-    if bound > 0 or not (definite and relation == 0)
+    if bound > 0 or not (definite and symbol == "==")
 }
 rows = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 divergences = pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: type(d).__name__)
 
 
-def points(kind: Kind) -> Iterator[float]:
-    """Values on both sides of the bound, inside the domain."""
-    offsets = np.array([-1.1, -0.5, -0.01, 0.01, 0.5, 4.0])
-    for p in kind.bound + offsets:
-        if p > 0 or not (kind.is_bregman and kind.is_definite):
-            yield float(p)
+OFFSETS = np.array([-1.1, -0.5, -0.01, 0.01, 0.5, 4.0])
+
+
+def points(kind: Kind) -> list[float]:
+    """Values on both sides of the bound that a positive definite prior gives."""
+    return [float(p) for p in kind.bound + OFFSETS if p > 0 or not kind.is_definite]
 
 
 @rows
 @divergences
 def test_loss_is_its_definition(kind: Kind, divergence: nw.Divergence) -> None:
-    losses = kind.losses(divergence)
+    """At the prior nothing else costs anything."""
     for p in points(kind):
-        assert_allclose(losses.total(np.array([p])), kind.expected(divergence, p), rtol=1e-12, atol=1e-14)
-    assert losses.total(np.array([kind.bound])) == 0.0
+        problem = kind.at(p, divergence)
+        expected = kind.loss(divergence, kind.size(p))(p)
+        assert_allclose(problem.objective(problem.prior), expected, rtol=1e-11, atol=1e-13)
+    if kind.bound > 0:
+        problem = kind.at(kind.bound, divergence)
+        assert problem.objective(problem.prior) == pytest.approx(0.0, abs=1e-25)
 
 
 @rows
 @divergences
-def test_derivatives_are_finite_differences(kind: Kind, divergence: nw.Divergence) -> None:
-    losses, h = kind.losses(divergence), 1e-5
-
-    def slope(p: float) -> float:
-        return float(losses.slopes(np.array([p]))[0])
-
-    for p in points(kind):
-        first, second = (float(part(np.array([p]))[0]) for part in (losses.slopes, losses.curvatures))
-        rise = losses.total(np.array([p + h])) - losses.total(np.array([p - h]))
-        assert_allclose(first, rise / (2 * h), rtol=1e-6, atol=1e-8)
-        assert_allclose(second, (slope(p + h) - slope(p - h)) / (2 * h), rtol=1e-6, atol=1e-8)
-        assert first * kind.relation <= 0
-        assert second >= 0
-
-
-@rows
-@divergences
-def test_compliance_links_value_and_multiplier(kind: Kind, divergence: nw.Divergence) -> None:
-    losses = kind.losses(divergence)
-    g = divergence.gradient if kind.is_bregman else np.positive
-    for p in points(kind):
-        y = losses.slopes(np.array([p]))
-        if y[0] != 0:
-            assert_allclose(
-                g(np.array([p])) - g(losses.bounds), losses.compliance * y, rtol=1e-12, atol=1e-14
-            )
-    assert kind.losses(divergence, np.inf).compliance == 0
-
-
-def residual(losses: Losses, p: float, y: float) -> float:
-    value = np.array([p])
-    return losses.fenchel_residual(value, np.array([y]), losses.total(value))
-
-
-@rows
-@divergences
-def test_fenchel_residual_is_its_definition(kind: Kind, divergence: nw.Divergence) -> None:
-    """loss(p) - y p + sup_q (y q - loss(q)), for multipliers that belong to other values too."""
-    losses = kind.losses(divergence)
-    lowest = 0.0 if kind.is_bregman and kind.is_definite else -60.0
-    for other in points(kind):
-        y = float(losses.slopes(np.array([other]))[0])
-
-        def minus(q: float, y: float = y) -> float:
-            return kind.expected(divergence, q) - y * q
-
-        ends = (min(kind.bound, other), max(kind.bound, other))
-        found = minimize_scalar(
-            minus,
-            bounds=(max(ends[0] - 2, lowest + 1e-9), ends[1] + 5),
-            method="bounded",
-            options={"xatol": 1e-10},
-        )
-        for p in points(kind):
-            assert_allclose(residual(losses, p, y), minus(p) - found.fun, rtol=1e-7, atol=1e-9)
-
-
-@rows
-@divergences
-def test_fenchel_residual_knows_values_beyond_bounds_better_than_from_themselves(
+def test_a_multiplier_proves_what_the_two_parts_of_the_lagrangian_have_in_common(
     kind: Kind, divergence: nw.Divergence
 ) -> None:
-    """Where p - b is given, it counts: a row that is 1e-12 off may cost as much as others if it is stiff."""
-    stiff = kind.losses(divergence, 1e24)
-    off = 1e-12 * (1 if kind.relation <= 0 else -1)
-    p, beyond = np.array([kind.bound + off]), np.array([off])
-    size = kind.bound if kind.is_bregman else SIZE
-    curvature = float(kkt.phi_of(divergence).curvature(np.array([size]))[0])
-    total = stiff.total(p, beyond)
-    assert_allclose(total, 1e24 * curvature * off**2 / 2, rtol=1e-6)
-    slope = np.array([1e24 * curvature * off])
-    assert stiff.fenchel_residual(p, slope, total, beyond) <= 1e-6 * total
-    assert_allclose(stiff.fenchel_residual(p, slope / 2, total, beyond), total / 4, rtol=1e-6)
-
-
-@rows
-@divergences
-@given(p=st.floats(0.01, 8.0), y=st.floats(-6.0, 6.0))
-@settings(max_examples=8)
-def test_fenchel_residual_is_never_negative(
-    kind: Kind, divergence: nw.Divergence, p: float, y: float
-) -> None:
-    losses = kind.losses(divergence)
-    value = np.array([p])
-    multiplier = losses.signed(np.array([y]))
-    residual = losses.fenchel_residual(value, multiplier, losses.total(value))
-    scale = abs(p * multiplier[0]) + losses.total(value) + 1
-    assert residual >= -1e-13 * scale
-    at_slope = losses.slopes(value)
-    assert abs(losses.fenchel_residual(value, at_slope, losses.total(value))) <= 1e-12 * (
-        losses.total(value) + p * abs(at_slope[0]) + 1
-    )
-
-
-def test_logdet_slack_above_a_bound_has_a_largest_slope() -> None:
-    """gamma (p/b - log(p/b) - 1) grows like gamma p / b, so multipliers beyond gamma / b prove nothing."""
-    losses = Kind(-1, BOUND, True).losses(nw.LogDet())
-    assert np.isfinite(residual(losses, BOUND, 0.999 * GAMMA / BOUND))
-    assert residual(losses, BOUND, 1.001 * GAMMA / BOUND) == np.inf
-    assert residual(Kind(-1, 1.0, True).losses(nw.VonNeumann(), 1.0), 1.0, 1e6) == np.inf
-
-
-def test_fenchel_residual_of_logdet_is_a_logarithm() -> None:
-    """At the bound it is -gamma (log(1 - s) + s) for s = y b / gamma, also near the end of its domain."""
-    losses = Kind(-1, 0.5, True).losses(nw.LogDet(), 1.5)
-    for s in (1e-9, 1e-4, 0.5, 1 - 2.0**-30):
-        with mpmath.workdps(40):
-            expected = 1.5 * float(-mpmath.log(1 - mpmath.mpf(s)) - mpmath.mpf(s))
-        rounding = 1e-15 / min(s, 1 - s)  # of b / (1 - s) beside b, and of 1 - s
-        assert_allclose(residual(losses, 0.5, 3 * s), expected, rtol=1e-13 + rounding)
+    """min_M D(M, M0) + y <A, M>  plus  min_p loss(p) - y p, for multipliers of values near and far."""
+    problem, loss = kind.at(1.7, divergence), kind.loss(divergence, kind.size(1.7))
+    prior, a = np.diag(problem.prior), np.diag(kind.matrix)
+    tried = 0
+    for p in map(float, kind.bound + OFFSETS):
+        if p <= 0 and kind.is_bregman and kind.is_definite:
+            continue
+        h = 1e-6 * max(abs(p), 1.0)
+        y = (loss(p + h) - loss(p - h)) / (2 * h)
+        start = divergence.gradient(prior) - y * a
+        if isinstance(divergence, nw.LogDet) and start.max() >= 0:
+            continue  # there is no such M
+        nearest = divergence.gradient_inverse(start)
+        of_matrix = float(np.sum(divergence.scalar(nearest, prior)) + y * nearest @ a)
+        lowest = 0.0 if kind.is_bregman and kind.is_definite else -60.0
+        of_value = minimize_scalar(
+            lambda q, y=y: loss(q) - y * q,
+            bounds=(max(min(kind.bound, p) - 2, lowest + 1e-12), max(kind.bound, p) + 5),
+            method="bounded",
+            options={"xatol": 1e-11},
+        ).fun
+        found = problem.certificate(problem.prior, [y]).dual
+        assert found == pytest.approx(of_matrix + of_value, rel=1e-8, abs=1e-8), p
+        tried += 1
+    assert tried >= 2
 
 
 @pytest.mark.parametrize("divergence", [nw.Frobenius(), ThreeHalves()], ids=["Frobenius", "ThreeHalves"])
-def test_fenchel_residual_where_the_value_stops_at_zero(divergence: nw.Divergence) -> None:
-    """Below the slope at 0 the supremum stays there: loss(p) - y p - loss(0)."""
-    kind = Kind(1, BOUND, True)
-    losses = kind.losses(divergence)
-    y = -5.0 * GAMMA * BOUND
-    for p in (0.0, 0.2, BOUND, 3.0):
-        expected = kind.expected(divergence, p) - y * p - kind.expected(divergence, 0.0)
-        assert_allclose(residual(losses, p, y), expected, rtol=1e-12, atol=1e-14)
+def test_below_the_slope_at_zero_a_value_stops_there(divergence: nw.Divergence) -> None:
+    """Then min_p loss(p) - y p is loss(0)."""
+    kind = KINDS[">= definite bound 1.3"]
+    problem, y = kind.at(2.0, divergence), -5.0 * GAMMA * BOUND
+    prior, a = np.diag(problem.prior), np.diag(kind.matrix)
+    nearest = divergence.gradient_inverse(divergence.gradient(prior) - y * a)
+    of_matrix = float(np.sum(divergence.scalar(nearest, prior)) + y * nearest @ a)
+    expected = of_matrix + kind.loss(divergence, 1.0)(0.0)
+    assert problem.certificate(problem.prior, [y]).dual == pytest.approx(expected, rel=1e-12)
 
 
 @rows
 @divergences
-def test_hard_rows_cost_nothing_and_their_residual_is_linear(kind: Kind, divergence: nw.Divergence) -> None:
-    losses = kind.losses(divergence, np.inf)
-    assert losses.is_hard.all()
-    assert losses.any_hard
+def test_a_hard_row_costs_nothing_and_its_multiplier_buys_the_bound(
+    kind: Kind, divergence: nw.Divergence
+) -> None:
+    y = {"<=": 0.04, ">=": -0.04, "==": 0.04}[kind.symbol]
     for p in points(kind):
-        assert losses.total(np.array([p])) == 0.0
-        assert [part(np.array([p]))[0] for part in (losses.slopes, losses.curvatures)] == [0.0, 0.0]
-    y = -0.4 if kind.relation > 0 else 0.4
-    assert_allclose(residual(losses, kind.bound + 0.5, y), -0.5 * y)
+        problem = kind.at(p, divergence, math.inf)
+        prior, a = np.diag(problem.prior), np.diag(kind.matrix)
+        assert problem.objective(problem.prior) == pytest.approx(0.0, abs=1e-25)
+        start = divergence.gradient(prior) - y * a
+        nearest = divergence.gradient_inverse(start)
+        expected = float(np.sum(divergence.scalar(nearest, prior)) + y * (nearest @ a - kind.bound))
+        found = problem.certificate(problem.prior, [y]).dual
+        assert found == pytest.approx(expected, rel=1e-10, abs=1e-12)
 
 
-def test_excess_violations_and_signs_by_row() -> None:
-    losses = Losses(
-        nw.LogDet(),
-        np.array([-1, -1, 1, 1, 0, 0, -1], np.int8),
-        np.array([2.0, 2.0, 2.0, 2.0, 2.0, 2.0, -1.0]),
-        np.array([1.0, np.inf, 1.0, 1.0, 1.0, 1.0, 1.0]),
-        np.full(7, 5.0),
-        np.array([True, True, True, False, True, False, False]),
+def test_violations_by_row() -> None:
+    """Relative to the bound of a square, and to the size of what is not a square."""
+    square, other = np.diag([1.0, 0.0]), np.diag([0.0, 2.0, -3.0, 0.0])
+    square = np.pad(square, (0, 2))
+    side = (
+        c.linear([square, square], [2.0, 4.0], "<=")
+        + c.linear([square, other], [6.0, 2.0], ">=")
+        + c.linear([square, other], [2.5, 1.0], "==")
+        + c.linear(other, -1.0, "<=")
     )
-    p = np.array([3.0, 1.0, 1.5, 1.5, 2.5, 1.0, 0.5])
-    assert_allclose(losses.excess(p), [1.0, 0.0, 0.5, 0.5, 0.5, 1.0, 1.5])
-    # relative to the bound of a square, and to the size of what is not a square
-    assert_allclose(losses.violations(p), [0.5, 0.0, 0.25, 0.1, 0.25, 0.2, 0.3])
-    y = np.array([-1.0, 1.0, 1.0, -1.0, 1.0, -1.0, 2.0])
-    assert losses.signed(y).tolist() == [0.0, 1.0, 0.0, -1.0, 1.0, -1.0, 2.0]
-    assert losses.is_hard.tolist() == [False, True, False, False, False, False, False]
-
-
-def test_rows_add_up() -> None:
-    rng = np.random.default_rng(0)
-    parts = [kind.losses(nw.VonNeumann()) for kind in KINDS.values()]
-    fields = ("relations", "bounds", "penalties", "sizes", "is_definite")
-    joined = Losses(
-        nw.VonNeumann(), *(np.concatenate([getattr(part, name) for part in parts]) for name in fields)
-    )
-    p = rng.uniform(0.1, 4.0, len(parts))
-    assert_allclose(joined.total(p), sum(part.total(p[k : k + 1]) for k, part in enumerate(parts)))
-    first, second = joined.slopes(p), joined.curvatures(p)
-    for k, part in enumerate(parts):
-        assert_allclose(
-            [first[k], second[k]], np.ravel([part.slopes(p[k : k + 1]), part.curvatures(p[k : k + 1])])
-        )
+    problem = nw.Problem(np.eye(4), side)
+    M = np.diag([3.0, 1.0, 0.5, 1.0])  # the square is 3, the other 0.5, of size 5
+    certificate = problem.certificate(M, np.zeros(7))
+    found = {violation.row: violation.relative for violation in certificate.worst}
+    expected = {0: 0.5, 2: 0.5, 3: 0.3, 4: 0.2, 5: 0.1, 6: 0.3}
+    assert {row: share for row, share in found.items() if share > 0} == pytest.approx(expected)
+    assert certificate.violation == pytest.approx(0.5)
+    assert certificate.satisfied == pytest.approx(1 / 7)

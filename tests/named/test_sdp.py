@@ -7,7 +7,6 @@ import pytest
 
 import nearwise as nw
 from nearwise import constraints as c
-from nearwise.named import sdp
 
 
 def symmetric(m: int, d: int, seed: int) -> np.ndarray:
@@ -38,34 +37,6 @@ def test_minimax_against_cvxpy(m: int, d: int, seed: int) -> None:
     assert found.dual.min() >= 0
     lowest = np.linalg.eigvalsh(np.tensordot(found.dual, C, axes=1))[0]
     assert lowest == pytest.approx(found.certificate.dual, abs=1e-12)
-
-
-@pytest.mark.parametrize("place", ["between", "inside"])
-def test_ctrl_c_ends_the_search_with_the_best_so_far(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also inside a problem for one theta, which ends with a result of its own then."""
-    C, calls = symmetric(4, 5, 3), 0
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    def interrupted(problem: nw.Problem, **settings: object) -> nw.Result:
-        nonlocal calls
-        calls += 1
-        if calls == 3:
-            if place == "between":
-                interrupt()
-            settings["callback"] = interrupt
-        return nw.solve(problem, **settings)
-
-    monkeypatch.setattr(sdp, "solve", interrupted)
-    found = nw.minimax_sdp(C)
-    assert calls == 3
-    assert found.status is nw.Status.INTERRUPTED
-    assert found.message.startswith("Interrupted: gap ")
-    whole = nw.minimax_sdp(C, tol=1e-9).certificate
-    assert found.certificate.dual <= whole.primal
-    assert whole.dual <= found.certificate.primal
-    assert np.einsum("jab,ab->j", C, found.matrix).max() == pytest.approx(found.certificate.primal)
 
 
 def test_minimax_on_diagonal_matrices_is_a_matrix_game() -> None:

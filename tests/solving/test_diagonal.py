@@ -3,17 +3,17 @@ forced to zero, and against finite differences."""
 
 from __future__ import annotations
 
+import warnings
+from typing import Any
+
 import cvxpy
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
 
 import nearwise as nw
-from nearwise import constraints as c
-from nearwise.model.diagonal import DiagonalProblem
-from nearwise.model.divergences import Divergence, Frobenius, LogDet, VonNeumann
-from nearwise.solving.diagonal import solve_diagonal
-from nearwise.solving.result import Status
+from nearwise import Divergence, Frobenius, LogDet, Status, VonNeumann, constraints as c
 
 DIVERGENCES: list[Divergence] = [LogDet(), VonNeumann(), Frobenius()]
 GROUPS = [0, 1, 0, 2, 1]
@@ -43,27 +43,22 @@ def data(seed: int = 0, d: int = 5) -> tuple[np.ndarray, c.Constraints]:
     return X, side + c.closer(triplets, 0.5) + c.similarity([(1, 2), (3, 3)], [0.1, 2.0], "<=")
 
 
-def distances(X: np.ndarray, side: c.Constraints, w: np.ndarray) -> np.ndarray:
-    """The values of the first 23 rows, by their definition."""
-    ids = np.concatenate([block.object_ids for block in side.blocks[:3]])
-    return np.square(X[ids[:, 0]] - X[ids[:, 1]]) @ w
-
-
-@pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: type(d).__name__)
-def test_rows_have_the_same_size_whatever_the_structure_of_the_matrix(divergence: Divergence) -> None:
-    rng = np.random.default_rng(4)
-    X, side = data()
-    A = rng.normal(size=(20, 20))
-    side = side + c.similarity([(2, 1)], 0.1, "<=") + c.linear([A + A.T, np.eye(20)], 1.0, "<=")
-    w0 = rng.uniform(0.5, 2.0, 5)
-    whole = nw.Problem(X, side, divergence, np.diag(w0)).formulation.losses.sizes
-    blocks = nw.Problem(X, side, divergence, np.diag(w0), groups=GROUPS).formulation.losses.sizes
-    weights = DiagonalProblem.of(X, side, divergence, w0).losses.sizes
-    np.testing.assert_allclose(blocks, whole, rtol=1e-10)
-    np.testing.assert_allclose(weights, whole, rtol=1e-10)
-    swapped = side.blocks[4].ids[0].tolist(), side.blocks[5].ids[0].tolist()
-    assert swapped == ([1, 2], [2, 1])
-    assert whole[29] == pytest.approx(whole[31], rel=1e-12)
+def weights_of(
+    X: Any,
+    side: c.Constraints,
+    divergence: Divergence,
+    prior: np.ndarray | None = None,
+    penalty: float = 1.0,
+    **options: Any,
+) -> Any:
+    """The result of learning weights of the columns, of whose penalties a `penalty_unit` is the unit."""
+    rows = X.toarray() if sparse.issparse(X) else X
+    start = np.ones(rows.shape[1]) if prior is None else prior
+    blocks = nw.Problem(rows, side, divergence, np.diag(start), groups=np.arange(len(start)))
+    learner = nw.MetricLearner(
+        divergence, structure="diagonal", prior=start, penalty=penalty / blocks.penalty_unit, **options
+    )
+    return learner.fit(X, constraints=side).result_
 
 
 @pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: type(d).__name__)
@@ -72,7 +67,7 @@ def test_the_optimum_is_that_of_an_independent_solver(divergence: Divergence, pe
     X, side = data()
     side = c.Constraints(side.blocks[:2])
     w0 = np.random.default_rng(1).uniform(0.5, 2.0, 5)
-    found = solve_diagonal(DiagonalProblem.of(X, side, divergence, w0, penalty), tol=1e-8)
+    found = weights_of(X, side, divergence, w0, penalty, tol=1e-8)
     w = cvxpy.Variable(5, nonneg=True)
 
     def cost(x: cvxpy.Expression, y: np.ndarray) -> cvxpy.Expression:
@@ -106,7 +101,7 @@ def test_weights_are_the_full_problem_with_zeros_forced(divergence: Divergence) 
     zeros = c.similarity(off, 0.0, "==")
     penalties = np.concatenate([np.full(len(side), 2.0), np.full(len(zeros), np.inf)])
     full = nw.solve(nw.Problem(stacked, side + zeros, divergence, None, penalties), tol=1e-8)
-    found = solve_diagonal(DiagonalProblem.of(X, side, divergence, None, 2.0), tol=1e-9)
+    found = weights_of(X, side, divergence, None, 2.0, tol=1e-9)
     assert full.status is found.status is Status.SOLVED
     assert found.certificate.primal == pytest.approx(full.certificate.primal, rel=1e-6)
     np.testing.assert_allclose(np.diag(found.weights), full.matrix, atol=1e-3)
@@ -115,66 +110,57 @@ def test_weights_are_the_full_problem_with_zeros_forced(divergence: Divergence) 
 @pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: type(d).__name__)
 def test_every_kind_of_constraint_as_blocks_of_one_column(divergence: Divergence) -> None:
     X, side = data()
+    A = np.random.default_rng(4).normal(size=(20, 20))
+    side = side + c.similarity([(2, 1)], 0.1, "<=") + c.linear([A + A.T, np.eye(20)], 1.0, "<=")
     w0 = np.array([1.0, 0.5, 2.0, 1.0, 0.7])
     blocks = nw.Problem(X, side, divergence, np.diag(w0), 3.0, groups=np.arange(5))
     expected = nw.solve(blocks, tol=1e-9)
-    found = solve_diagonal(DiagonalProblem.of(X, side, divergence, w0, 3.0), tol=1e-9)
+    found = weights_of(X, side, divergence, w0, 3.0, tol=1e-9)
     assert found.certificate.primal == pytest.approx(expected.certificate.primal, rel=1e-7)
     np.testing.assert_allclose(np.diag(found.weights), expected.matrix, atol=2e-5)
     # the certificate's objective is that of the definition, at the weights found
     assert blocks.objective(np.diag(found.weights)) == pytest.approx(found.certificate.primal, rel=1e-9)
-    violated = blocks.formulation.losses.violations(blocks.values(np.diag(found.weights)))
-    assert found.certificate.violation == pytest.approx(violated.max(), rel=1e-9)
+    violation = blocks.certificate(np.diag(found.weights), found.dual).violation
+    assert found.certificate.violation == pytest.approx(violation, rel=1e-9)
 
 
 @pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: type(d).__name__)
 def test_no_direction_leads_lower(divergence: Divergence) -> None:
     X, side = data(3)
-    problem = DiagonalProblem.of(X, side, divergence, None, 2.0)
-    found = solve_diagonal(problem, tol=1e-10)
-    w = found.weights
+    found = weights_of(X, side, divergence, None, 2.0, tol=1e-10)
+    blocks = nw.Problem(X, side, divergence, penalty=2.0, groups=np.arange(5))
     for k in range(5):
         for step in (1e-4, -1e-4):
-            moved = w.copy()
+            moved = found.weights.copy()
             moved[k] = max(moved[k] * (1 + step), 0.0)
-            lower = problem.objective(moved, problem.measurements.values(moved)) < found.certificate.primal
-            assert not lower, k
-
-
-def test_any_multipliers_bound_the_optimum() -> None:
-    X, side = data()
-    problem = DiagonalProblem.of(X, side, LogDet(), None, 2.0)
-    best = solve_diagonal(problem, tol=1e-10)
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        w = rng.uniform(0.1, 2.0, 5)
-        y = problem.losses.signed(rng.normal(size=len(side)) * 0.05)
-        values = problem.measurements.values(w)
-        grade = problem.certificate(w, values, y, problem.measurements.adjoint(y))
-        assert grade.dual <= best.certificate.primal + 1e-9
-        assert grade.primal >= best.certificate.dual - 1e-9
+            assert blocks.objective(np.diag(moved)) >= found.certificate.primal * (1 - 1e-14), k
 
 
 def test_sparse_rows_give_the_same_weights() -> None:
     X, side = data(d=8)
     X[np.abs(X) < 0.8] = 0.0
-    dense = solve_diagonal(DiagonalProblem.of(X, side, VonNeumann(), None, 1.0), tol=1e-9)
-    found = solve_diagonal(DiagonalProblem.of(sparse.csr_array(X), side, VonNeumann(), None, 1.0), tol=1e-9)
+    dense = weights_of(X, side, VonNeumann(), None, 1.0, tol=1e-9)
+    found = weights_of(sparse.csr_array(X), side, VonNeumann(), None, 1.0, tol=1e-9)
     np.testing.assert_allclose(found.weights, dense.weights, rtol=1e-6)
 
 
-@pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: type(d).__name__)
-def test_many_rows_and_columns_go_by_conjugate_gradients(
-    divergence: Divergence, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    X, side = data(d=30)
-    problem = DiagonalProblem.of(X, side, divergence, None, 4.0)
-    direct = solve_diagonal(problem, tol=1e-8)
-    monkeypatch.setattr("nearwise.solving.diagonal._DIRECT", 0)
-    for features in (X, sparse.csr_array(X)):
-        found = solve_diagonal(DiagonalProblem.of(features, side, divergence, None, 4.0), tol=1e-8)
-        assert found.status is Status.SOLVED
-        assert found.certificate.primal == pytest.approx(direct.certificate.primal, rel=1e-7)
+def test_many_rows_and_columns() -> None:
+    """More than can be factored; the gradient of the definition vanishes at the weights."""
+    rng = np.random.default_rng(0)
+    X = sparse.random(1300, 1100, density=0.01, format="csr", rng=rng, data_rvs=rng.standard_normal)
+    pairs = np.stack([np.arange(1299), np.arange(1, 1300)], axis=1)
+    a = (X[:-1] - X[1:]).power(2).tocsr()
+    b, penalty = 0.5 * np.asarray(a.sum(axis=1)).ravel(), 4.0
+    learner = nw.MetricLearner(structure="diagonal", penalty=penalty, tol=1e-9)
+    found = learner.fit(X, constraints=c.at_most(pairs, b)).result_
+    assert found.status is Status.SOLVED
+    w, p = found.weights, a @ found.weights
+    ratio = np.maximum(p / b, 1.0)
+    losses = penalty * (ratio - np.log(ratio) - 1)
+    assert found.certificate.primal == pytest.approx(np.sum(w - np.log(w) - 1) + losses.sum(), rel=1e-9)
+    gradient = w - 1 + w * (a.T @ (penalty * (ratio - 1) / p))
+    assert np.abs(gradient).max() < 1e-3
+    assert np.abs(w - 1).max() > 0.1
 
 
 def test_columns_that_nothing_measures_keep_their_weight() -> None:
@@ -182,7 +168,7 @@ def test_columns_that_nothing_measures_keep_their_weight() -> None:
     X[0, 1], X[1, 1], X[2, 4], X[3, 5] = 1.0, 3.0, 1.0, 9.0
     w0 = np.arange(1.0, 7.0)
     for features in (X, sparse.csr_array(X)):
-        found = solve_diagonal(DiagonalProblem.of(features, c.at_most([(0, 1)], 1.0), LogDet(), w0, 100.0))
+        found = weights_of(features, c.at_most([(0, 1)], 1.0), LogDet(), w0, 100.0)
         assert np.array_equal(found.weights[[0, 2, 3, 4, 5]], w0[[0, 2, 3, 4, 5]])
         assert found.weights[1] * 4.0 == pytest.approx(1.0, rel=0.05)
 
@@ -190,25 +176,22 @@ def test_columns_that_nothing_measures_keep_their_weight() -> None:
 def test_a_prior_weight_of_zero_stays_zero() -> None:
     X, side = data()
     w0 = np.array([1.0, 0.0, 1.0, 1.0, 1.0])
-    assert solve_diagonal(DiagonalProblem.of(X, side, LogDet(), w0, 1.0)).weights[1] == 0.0
-    assert solve_diagonal(DiagonalProblem.of(X, side, VonNeumann(), w0, 1.0)).weights[1] == 0.0
+    assert weights_of(X, side, LogDet(), w0, 1.0).weights[1] == 0.0
+    assert weights_of(X, side, VonNeumann(), w0, 1.0).weights[1] == 0.0
 
 
-def test_limits_callbacks_and_starts() -> None:
+def test_limits_and_callbacks() -> None:
     X, side = data()
-    problem = DiagonalProblem.of(X, side, LogDet(), None, 50.0)
-    whole = solve_diagonal(problem, tol=1e-9)
-    stopped = solve_diagonal(problem, tol=1e-9, max_iter=2)
+    whole = weights_of(X, side, LogDet(), None, 50.0, tol=1e-9)
+    with pytest.warns(ConvergenceWarning):
+        stopped = weights_of(X, side, LogDet(), None, 50.0, tol=1e-9, max_iter=2)
     assert (stopped.status, stopped.limit, stopped.n_iter) == (Status.LIMIT, "iterations", 2)
     assert stopped.certificate.dual <= whole.certificate.primal <= stopped.certificate.primal
-    asked = solve_diagonal(problem, tol=1e-9, callback=lambda record: record.iteration == 2)
+    with pytest.warns(ConvergenceWarning):
+        asked = weights_of(X, side, LogDet(), tol=1e-9, callback=lambda record: record.iteration == 2)
     assert asked.status is Status.INTERRUPTED
-    again = solve_diagonal(problem, tol=1e-6, start=whole.factor)
-    assert again.n_iter <= 2
     assert "DiagonalResult: SOLVED" in repr(whole)
     assert "objective" in whole._repr_html_()
-    with pytest.raises(ValueError, match="finite"):
-        solve_diagonal(problem.with_penalty(np.inf))
 
 
 @pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: type(d).__name__)
@@ -291,29 +274,22 @@ def far_problem(seed: int) -> tuple[np.ndarray, c.Constraints, Divergence, float
 @pytest.mark.parametrize("seed", SEEDS)
 def test_bounds_far_from_the_prior_are_decided(seed: int) -> None:
     X, side, divergence, penalty = far_problem(seed)
-    found = solve_diagonal(DiagonalProblem.of(X, side, divergence, penalty=penalty))
+    found = weights_of(X, side, divergence, penalty=penalty)
     matrix = nw.solve(nw.Problem(X, side, divergence, penalty=penalty, groups=np.arange(X.shape[1])))
     assert found.status is matrix.status is Status.SOLVED
     assert found.certificate.primal == pytest.approx(matrix.certificate.primal, rel=3e-6)
 
 
-def test_a_stiff_system_that_has_no_cholesky_factor_is_no_error() -> None:
+@pytest.mark.parametrize("penalty", [1.0, 1e3])
+def test_a_stiff_problem_in_columns_of_very_different_units_is_no_error(penalty: float) -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 100)) * 10.0 ** rng.uniform(-6, 6, 100)
     pairs = np.stack([np.arange(39), np.arange(1, 40)], axis=1)
     squares = np.square(X[1:] - X[:-1]).sum(axis=1)
-    problem = DiagonalProblem.of(X, c.equal(pairs, squares * 1.05), Frobenius(), penalty=1e3)
-    found = solve_diagonal(problem, max_iter=200)
+    learner = nw.MetricLearner(Frobenius(), structure="diagonal", penalty=penalty, max_iter=200)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = learner.fit(X, constraints=c.equal(pairs, squares * 1.05)).result_
+    assert found is not None
     assert np.isfinite(found.weights).all()
     assert found.certificate.primal <= found.history[0].primal
-
-
-def test_a_gap_that_rounding_may_hide_is_none() -> None:
-    """Terms of 1e12 that cancel to about 1 leave a value, and a multiplier's sum, of four digits."""
-    X = np.array([[1e6, 1.0], [1e6, 2.0], [-1e6, 1.0]])
-    side = c.similarity([(0, 1)], 1.0, "<=") + c.similarity([(0, 2)], 1.0, ">=")
-    problem = DiagonalProblem.of(X, side, Frobenius(), penalty=1e-6)
-    balanced = np.array([1.0, -1.0])
-    values = problem.measurements.values
-    for w, y, is_much in ((np.ones(2), balanced, True), (np.array([0.0, 1.0]), 0 * balanced, False)):
-        assert (problem.cost_of_rounding(w, values(w), y) > 1e-6) == is_much

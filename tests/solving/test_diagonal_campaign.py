@@ -9,13 +9,10 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 import nearwise as nw
-from nearwise import constraints as c
-from nearwise.model.diagonal import DiagonalProblem
-from nearwise.model.divergences import Divergence, Frobenius, LogDet, VonNeumann
-from nearwise.solving.diagonal import DiagonalResult, solve_diagonal
-from nearwise.solving.result import Status
+from nearwise import Divergence, Frobenius, LogDet, Status, VonNeumann, constraints as c
 
 FEATURES = ("normal", "integer", "one-hot", "offset", "duplicates", "units", "sparse")
 WRONG = 1e-5  # ten times the tolerance
@@ -74,22 +71,52 @@ def drawn(seed: int) -> Case:
     return Case(X, side, divergence, prior, float(10.0 ** rng.uniform(-2, 4)))
 
 
-def true_gap(case: Case, problem: DiagonalProblem, found: DiagonalResult) -> float:
+def has_idle_rows(case: Case) -> bool:
+    """Whether a row measures nothing: its size, and by it the unit of penalties, would be a convention."""
+    for block in case.side.blocks:
+        objects = case.X[np.asarray(block.ids)]
+        rows = objects[:, 0] * objects[:, 1]
+        if block.kind != "similarity":
+            rows = (objects[:, 0] - objects[:, 1]) ** 2
+        if block.kind == "comparison":
+            rows -= (objects[:, 2] - objects[:, 3]) ** 2
+        if not rows.any(axis=1).all():
+            return True
+    return False
+
+
+def learned(case: Case) -> tuple[Any, float]:
+    """The result of learning weights of the columns, and the penalty of its rows."""
+    d = case.X.shape[1]
+    blocks = nw.Problem(case.X, case.side, case.divergence, np.diag(case.prior), groups=np.arange(d))
+    learner = nw.MetricLearner(
+        case.divergence, structure="diagonal", prior=case.prior, penalty=case.penalty / blocks.penalty_unit
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return learner.fit(case.X, constraints=case.side).result_, case.penalty
+
+
+def true_gap(case: Case, penalty: float, found: Any) -> float:
     """From the user's numbers and the definitions of docs/problem.md; inf where a multiplier has no sign."""
-    mp, losses, degree = mpmath.mp.clone(), problem.losses, int(case.divergence.degree or 0)
+    mp, degree = mpmath.mp.clone(), int(case.divergence.degree or 0)
     mp.dps = 60
     exact = np.vectorize(mp.mpf, otypes=[object])
     X, w, w0, y = exact(case.X), exact(found.weights), exact(case.prior), exact(found.dual)
-    gamma, bounds, sizes = mp.mpf(case.penalty), exact(losses.bounds), exact(losses.sizes)
-    rows = []
+    gamma, bounds = mp.mpf(penalty), exact(case.side.bounds)
+    rows, sizes, is_square = [], [], []
     for block in case.side.blocks:
         for ids in np.asarray(block.ids):
+            is_square.append(block.kind == "distance" or (block.kind == "similarity" and ids[0] == ids[1]))
             if block.kind == "similarity":
                 rows.append(X[ids[0]] * X[ids[1]])
+                sizes.append(mp.sqrt((X[ids[0]] ** 2 @ w0) * (X[ids[1]] ** 2 @ w0)))
                 continue
             rows.append((X[ids[0]] - X[ids[1]]) ** 2)
+            sizes.append(rows[-1] @ w0)
             if block.kind == "comparison":
-                rows[-1] = rows[-1] - (X[ids[2]] - X[ids[3]]) ** 2
+                other = (X[ids[2]] - X[ids[3]]) ** 2
+                rows[-1], sizes[-1] = rows[-1] - other, sizes[-1] + other @ w0
     p = [a @ w for a in rows]
 
     def scalar(x: Any, b: Any) -> Any:
@@ -98,9 +125,10 @@ def true_gap(case: Case, problem: DiagonalProblem, found: DiagonalResult) -> flo
         return (x * mp.log(x / b) if x > 0 else 0) - x + b if degree == 1 else (x - b) ** 2
 
     primal, dual = sum(map(scalar, w, w0)), mp.mpf(0)
-    for i, sign in enumerate(losses.relations.tolist()):
-        stiffness = gamma * {0: 1 / sizes[i] ** 2, 1: 1 / sizes[i], 2: mp.mpf(2)}[degree]
-        own, b = bool(losses.is_bregman[i]), bounds[i]
+    for i, sign in enumerate(case.side.relations.tolist()):
+        size = sizes[i] or mp.mpf(1)  # of equal objects, which no weights tell apart
+        stiffness = gamma * {0: 1 / size**2, 1: 1 / size, 2: mp.mpf(2)}[degree]
+        own, b = bool(bounds[i] > 0 and (sign < 0 or is_square[i])), bounds[i]
         if sign == 0 or sign * (p[i] - b) < 0:
             primal += gamma * scalar(p[i], b) if own else stiffness / 2 * (p[i] - b) ** 2
         if sign * y[i] > 0:
@@ -120,7 +148,7 @@ def true_gap(case: Case, problem: DiagonalProblem, found: DiagonalResult) -> flo
         else:
             least = max(prior - pull / 2, mp.mpf(0))
             dual += (least - prior) ** 2 + pull * least
-    unit = mp.mpf(problem.unit)
+    unit = np.mean(w0) ** degree
     return float(mp.re(primal - dual) / max(abs(primal), abs(dual), unit * len(w) * mp.mpf("1e-15")))
 
 
@@ -129,20 +157,22 @@ def true_gap(case: Case, problem: DiagonalProblem, found: DiagonalResult) -> flo
     [range(60), *(pytest.param(range(k, k + 100), marks=pytest.mark.slow) for k in range(60, 760, 100))],
 )
 def test_random_problems_are_decided_and_none_is_wrong(seeds: range) -> None:
-    accepted = undecided = 0
+    accepted = undecided = skipped = 0
     for seed in seeds:
         case = drawn(seed)
+        if case.divergence.degree and has_idle_rows(case):
+            skipped += 1
+            continue
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             try:
-                problem = DiagonalProblem.of(case.X, case.side, case.divergence, case.prior, case.penalty)
-            except (ValueError, nw.LeftOutWarning):
+                found, penalty = learned(case)
+            except (ValueError, nw.LeftOutWarning, nw.PriorKeptWarning):
                 continue
-            found = solve_diagonal(problem)
         accepted += 1
         if found.status is not Status.SOLVED:
             undecided += 1
             continue
-        assert true_gap(case, problem, found) <= WRONG, seed
-    assert accepted > len(seeds) / 2
+        assert true_gap(case, penalty, found) <= WRONG, seed
+    assert accepted > (len(seeds) - skipped) / 2 > len(seeds) / 4
     assert undecided <= 0.02 * accepted

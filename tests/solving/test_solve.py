@@ -18,7 +18,7 @@ import nearwise as nw
 from cases import ThreeHalves
 from nearwise import constraints as c
 from nearwise.constraints import Block, Constraints
-from nearwise.model.formulation import Formulation, Iterate
+from nearwise.solvers import Formulation, Iterate
 
 divergences = pytest.mark.parametrize("divergence", cases.DIVERGENCES, ids=lambda d: type(d).__name__)
 seeds = st.integers(0, 2**32 - 1)

@@ -9,7 +9,7 @@ import pytest
 
 import nearwise as nw
 from nearwise import constraints as c
-from nearwise.solving.thin import ThinFactor, positive_eigenpairs
+from nearwise.solvers import ThinFactor
 
 
 def random_problem(seed: int) -> nw.Problem:
@@ -92,17 +92,6 @@ def test_a_prior_that_is_positive_stays_where_nothing_is_measured() -> None:
     for problem in problems:
         thin, full = (nw.solve(problem, solver, tol=1e-10) for solver in (ThinFactor(), None))
         assert thin.matrix == pytest.approx(full.matrix, abs=1e-4)
-
-
-@pytest.mark.parametrize("expected", [1, 100])
-def test_positive_eigenpairs_are_all_of_them(expected: int) -> None:
-    rng = np.random.default_rng(1)
-    Q = np.linalg.qr(rng.normal(size=(80, 80)))[0]
-    wanted = np.concatenate([-rng.uniform(0, 1, 68), np.full(5, 1e-7), np.full(4, 1.0), [2.0, 2.0, 3.0]])
-    values, V = positive_eigenpairs((Q * wanted) @ Q.T, expected)
-    assert values == pytest.approx(wanted[68:], abs=1e-12)
-    assert np.abs(V.T @ V - np.eye(12)).max() < 1e-10
-    assert np.abs((V * values) @ V.T - (Q * np.maximum(wanted, 0)) @ Q.T).max() < 1e-12
 
 
 def test_other_divergences_are_refused() -> None:

@@ -10,9 +10,9 @@ import pytest
 
 import cases
 import nearwise as nw
-from nearwise.model.formulation import Formulation
 from nearwise.model.local import LocalAtoms
 from nearwise.model.measurements import InMemory, Measurements, bind
+from nearwise.solvers import Formulation
 from nearwise.solving.reduction import reduced
 
 Array = np.ndarray

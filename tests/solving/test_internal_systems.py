@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nearwise.model.divergences import VonNeumann, divided_differences
+from nearwise import VonNeumann
+from nearwise.model.divergences import divided_differences
 from nearwise.model.local import LocalAtoms
 from nearwise.solving import _systems
 
