@@ -1,30 +1,43 @@
 """The linear map of the constraints, M -> (<A_1, M>, ..., <A_m, M>), and all that solvers ask of it.
 
-Every A_i is a short sum of atoms, A_i = sum_t c_t sym(x_t y_t^T): a squared distance is one square, of
-x = f_i - f_j, an inner product has x = f_i and y = f_j, a comparison is two squares of opposite sign. Few atoms
-are written out as vectors. Many are the edges of a graph whose nodes are the rows of a feature matrix F:
-<A_i, B B^T> needs F B once and then two of its rows per edge, and sum_i w_i A_i is F^T W F with a sparse W. So
-both cost O(n r^2 + m r) for m rows over n objects, and no m x r array is built.
+Every A_i is a short sum of atoms, A_i = sum_t c_t sym(x_t y_t^T). A squared distance is one square, of
+x = f_i - f_j; an inner product has x = f_i and y = f_j; a comparison is two squares of opposite sign. Few
+atoms are written out as vectors. Many are the edges of a graph whose nodes are the rows of a feature matrix
+F: then <A_i, B B^T> needs F B once and two of its rows per edge, and sum_i w_i A_i is F^T W F with a sparse W.
+Both cost O(n r^2 + m r) for m rows over n objects, and no m x r array is built.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from nearwise._common.memory import foresee
+from nearwise._common.threads import worker_threads
 from nearwise._common.types import Array, Index, Mask
 from nearwise.linalg.packing import packing
 
-_WRITTEN = 1_000_000  # numbers in the vectors of all atoms, up to which they are written out
-_BLOCK = 1 << 17  # numbers in a block of gathered vectors: it stays in the cache
-_PER_NODE = 2  # squares with a weight for each row of F, up to which their sum costs less than F^T W F
-_COMMON = 1e2  # how many times its half range a column's middle may be before differences lose digits to it
+Found = TypeVar("Found")
+
+# Numbers in the vectors of all atoms up to which they are written out. A graph of more pays for loading the
+# compiled loops, 0.3 s once per process.
+WRITTEN = 1_000_000
+BLOCK = 1 << 17  # numbers in a block of gathered vectors; blocks of 1 MB stay in the cache
+PER_NODE = 2  # squares per row of F up to which summing them costs less than F^T W F (r = 20 to 200)
+TRIED = 1_000  # differences whose digits in single precision are looked at
+ROUGH = 1e-5  # relative error of differences in single precision; F^T W F loses its square times 1e7
+
+
+def is_written_out(n_atoms: int, order: int) -> bool:
+    """Whether the vectors of so many atoms are few enough to be written out."""
+    return n_atoms * order <= WRITTEN
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,14 +46,13 @@ class Rows:
 
     Attributes
     ----------
-    x, y : (atoms, r) vectors of all atoms, or where there are `edges`, F for both. The same object where all
-        atoms are squares
-    edges : None, or what names the rows of F that atoms are made of
+    x, y : (atoms, r) vectors of all atoms; where there are `edges`, both are F. One object where `y` is `x`
+    edges : None, or which rows of F every atom is made of
     coefficient : (atoms,) the numbers c_t
     row : (atoms,) the row of every atom, ascending; None where atom t is row t
     n_rows : m
     offsets : None, or (m,) what is added to the values: parts of them that do not depend on M
-    definite : None, or which rows are known to be positive semidefinite as a whole, whatever their atoms say
+    definite : None, or the numbers of rows that are known to be positive semidefinite as a whole
     """
 
     x: Array
@@ -50,7 +62,7 @@ class Rows:
     row: Index | None
     n_rows: int
     offsets: Array | None = None
-    definite: Mask | None = None
+    definite: Index | None = None
 
     @classmethod
     def of(
@@ -63,22 +75,21 @@ class Rows:
         row: Index,
         n_rows: int,
         offsets: Array | None = None,
-        definite: Mask | None = None,
+        definite: Index | None = None,
     ) -> Rows:
-        """Rows from atoms over features: differences features[first] - features[second] first, then products.
+        """Rows from atoms over features: differences features[first] - features[second], then products.
 
-        Vectors are written out where they are few, or not more than the features.
+        Vectors are written out where they are few, or no more than the features. A graph takes differences
+        after a change of basis, so many features should be centred.
         """
-        order = np.argsort(row, kind="stable")
-        is_product = None if n_differences == len(row) else order >= n_differences
-        edges = Edges(first[order], second[order], is_product)
-        if _may_be_written(len(row), features):
-            x, y = edges.gathered(features, slice(None), np.float64)
-            return cls.written(x, y, coefficient[order], row[order], n_rows, offsets, definite)
-        F = features if edges.has_products else _centred(features)
-        return cls(
-            F, F, edges, coefficient[order], _unless_alone(row[order], n_rows), n_rows, offsets, definite
-        )
+        by_row = np.argsort(row, kind="stable")
+        edges = Edges.of(first[by_row], second[by_row], by_row >= n_differences)
+        coefficient, row = coefficient[by_row], row[by_row]
+        if _takes_less(len(row), features):
+            x, y = edges.ends(features.astype(np.float64, copy=False))
+            return cls.written(x, y, coefficient, row, n_rows, offsets, definite)
+        alone = _unless_alone(row, n_rows)
+        return cls(features, features, edges, coefficient, alone, n_rows, offsets, definite)
 
     @classmethod
     def written(
@@ -89,13 +100,14 @@ class Rows:
         row: Index,
         n_rows: int,
         offsets: Array | None = None,
-        definite: Mask | None = None,
+        definite: Index | None = None,
     ) -> Rows:
         """Rows from the vectors of their atoms; `y` is the object `x` where all atoms are squares."""
-        if (np.diff(row) < 0).any():
-            order = np.argsort(row, kind="stable")
-            x, y = x[order], x[order] if y is x else y[order]
-            coefficient, row = coefficient[order], row[order]
+        if (row[1:] < row[:-1]).any():
+            by_row = np.argsort(row, kind="stable")
+            coefficient, row, squares = coefficient[by_row], row[by_row], y is x
+            x = x[by_row]
+            y = x if squares else y[by_row]
         return cls(x, y, None, coefficient, _unless_alone(row, n_rows), n_rows, offsets, definite)
 
     @property
@@ -110,7 +122,7 @@ class Rows:
 
     @property
     def is_written(self) -> bool:
-        """Whether vectors are written out, so that nothing is gathered."""
+        """Whether vectors are written out; else they are gathered when they are needed."""
         return self.edges is None
 
     @property
@@ -121,74 +133,73 @@ class Rows:
     @cached_property
     def is_definite(self) -> Mask:
         """(m,) whether A_i is known to be positive semidefinite and its offset is not negative."""
-        may_be_negative = np.zeros(self.n_rows, dtype=bool)
-        may_be_negative[self.row_of_atoms[~(self._is_square & (self.coefficient >= 0))]] = True
-        found = ~may_be_negative if self.definite is None else ~may_be_negative | self.definite
+        may_be_negative = ~(self._is_square & (self.coefficient >= 0))
+        found = np.ones(self.n_rows, dtype=bool)
+        found[self.row_of_atoms[may_be_negative]] = False
+        if self.definite is not None:
+            found[self.definite] = True
         return found if self.offsets is None else found & (self.offsets >= 0)
 
-    # ---- the map and its adjoint ----------------------------------------------------------------------------
+    # ---- the map and its adjoint ----
 
     def values(self, B: Array) -> Array:
-        """<A_i, B B^T> plus offsets. They are sums of products of B^T x, so that nothing cancels within a square."""
-        values = self._summed(self.coefficient * self._inner(*self._images(B)))
+        """(m,) <A_i, B B^T> plus offsets. Squares are sums of squares of B^T x, in which nothing cancels."""
+        values = self._summed(self._inner(*self._images(B)) * self.coefficient)
         return values if self.offsets is None else values + self.offsets
 
     def of_matrix(self, D: Array) -> Array:
-        """<A_i, D> for a symmetric D, without offsets."""
-        return self._summed(
-            self.coefficient * self._inner(self.x @ D.astype(self.x.dtype, copy=False), self.y)
-        )
+        """(m,) <A_i, D> for a symmetric D, without offsets."""
+        return self._summed(self._inner(_image(self.x, D), self.y) * self.coefficient)
 
     def adjoint(self, w: Array) -> Array:
-        """sum_i w_i A_i, an r x r matrix."""
+        """(r, r) sum_i w_i A_i."""
         c = self.coefficient * (w if self.row is None else w[self.row])
-        used = np.flatnonzero(c)  # also where c is not a number
-        if self.edges is not None and (self.edges.has_products or len(used) > _PER_NODE * len(self.x)):
-            total = self.edges.laplacian(self.x, c)
-        elif self.y is self.x:
-            positive = c[used] > 0
-            total = self._sum_of_squares(used[positive], c) - self._sum_of_squares(used[~positive], -c)
+        used = np.flatnonzero(c)  # a weight that is not a number is used
+        if self.edges is not None and (self.edges.has_products or len(used) > PER_NODE * len(self.x)):
+            total = self.edges.weighted_sum(self.x, c)
+        elif self.edges is None and (self.y is not self.x or self.x.size <= BLOCK):
+            total = (self.x.T * c) @ self.y
         else:
-            total = self.x.T @ (c[:, None] * self.y)
-        return (total + total.T) / 2
+            negative = c[used] < 0
+            total = self._sum_of_squares(used[~negative], c) - self._sum_of_squares(used[negative], -c)
+        return np.asarray((total + total.T) / 2, dtype=np.float64)
 
     @np.errstate(over="ignore", invalid="ignore")
     def magnitudes(self, B: Array) -> Array:
-        """(m,) sums of |c_t| |B^T x_t| |B^T y_t|: rounding errors of values are relative to them.
+        """(m,) sums of |c_t| |B^T x_t| |B^T y_t|, which rounding errors of values are relative to.
 
-        `B` is a matrix, or a vector for the diagonal of one. For squares these are the values of |c_t|.
+        `B` is a matrix, or a vector for the diagonal of one.
         """
         left, right = self._images(B)
-        if self.edges is None or not self.edges.has_products:
-            found = self._inner(left, left)
-            if right is not left:
-                found = np.sqrt(found) * np.sqrt(self._inner(right, right))
+        if self.edges is not None:
+            lengths = self.edges.lengths(left)
         else:
-            found = self.edges.lengths(left)
-        return self._summed(np.abs(self.coefficient) * found)
+            lengths = _squared(left)
+            if right is not left:
+                lengths = np.sqrt(lengths) * np.sqrt(_squared(right))
+        return self._summed(lengths * np.abs(self.coefficient))
 
-    # ---- other rows from these --------------------------------------------------------------------------------
+    # ---- other rows made of these ----
 
     def subset(self, rows: Index | Mask) -> Rows:
         """Some of the rows, by ascending numbers or a mask."""
-        rows = np.flatnonzero(rows) if rows.dtype == bool else rows
-        atoms, row = rows, rows
-        if self.row is not None:
-            place = np.full(self.n_rows, -1)
-            place[rows] = np.arange(len(rows))
-            atoms = np.flatnonzero(place[self.row] >= 0)
-            row = place[self.row[atoms]]
-        kept = {
-            "coefficient": self.coefficient[atoms],
-            "row": None if self.row is None else _unless_alone(row, len(rows)),
-            "n_rows": len(rows),
-            "offsets": None if self.offsets is None else self.offsets[rows],
-            "definite": None if self.definite is None else self.definite[rows],
-        }
-        if self.edges is not None and not _may_be_written(len(atoms), self.x):
-            return replace(self, edges=self.edges.subset(atoms), **kept)
+        numbers: Index = np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64, copy=False)
+        place = np.full(self.n_rows, -1)
+        place[numbers] = np.arange(len(numbers))
+        row = place[self.row_of_atoms]
+        atoms = np.flatnonzero(row >= 0)
+        chosen = replace(
+            self,
+            coefficient=self.coefficient[atoms],
+            row=_unless_alone(row[atoms], len(numbers)),
+            n_rows=len(numbers),
+            offsets=None if self.offsets is None else self.offsets[numbers],
+            definite=None if self.definite is None else np.flatnonzero(np.isin(numbers, self.definite)),
+        )
+        if self.edges is not None and not _takes_less(len(atoms), self.x):
+            return replace(chosen, edges=self.edges.subset(atoms))
         x, y = self.vectors(atoms)
-        return replace(self, x=x, y=y, edges=None, **kept)
+        return replace(chosen, x=x, y=y, edges=None)
 
     def transformed(self, T: Array, unit: float = 1.0) -> Rows:
         """Rows of M' where M = T M' T^T: vectors x become T^T x, and offsets are in another unit.
@@ -196,47 +207,55 @@ class Rows:
         `T` is a matrix, or a vector for the diagonal of one.
         """
         x, y = self._images(T)
-        offsets = None if self.offsets is None else self.offsets / unit
-        return replace(self, x=x, y=y, offsets=offsets)
+        return replace(self, x=x, y=y, offsets=None if self.offsets is None else self.offsets / unit)
 
     def by_groups(self, groups: Index) -> Rows:
         """Rows of an M that is zero between groups of columns; `groups` has that of every column, from 0.
 
-        <A, M> = sum_g <A_gg, M_gg>, so every atom becomes one per group, with vectors cut to its columns.
+        <A, M> = sum_g <A_gg, M_gg>: every atom becomes one for each group, with vectors cut to its columns.
         """
-        inside = np.equal.outer(np.arange(groups.max(initial=0) + 1), groups)
-        n_groups, n_atoms = len(inside), self.n_atoms
-        if self.edges is None:  # the atoms of one row stay beside each other
-            x = (self.x[:, None] * inside).reshape(-1, self.order)
-            y = x if self.y is self.x else (self.y[:, None] * inside).reshape(-1, self.order)
-            edges = None
-        else:
-            x = y = (inside[:, None] * self.x).reshape(-1, self.order)
-            edges = self.edges.subset(np.repeat(np.arange(n_atoms), n_groups)).shifted(
-                np.tile(len(self.x) * np.arange(n_groups), n_atoms)
-            )
-        row, coefficient = np.repeat(self.row_of_atoms, n_groups), np.repeat(self.coefficient, n_groups)
+        inside = np.arange(groups.max(initial=0) + 1)[:, None] == groups
+        n_groups = len(inside)
+        foresee(8.0 * self.x.size * n_groups, f"{len(self.x):,} vectors in {n_groups:,} groups of columns")
+
+        def cut(vectors: Array) -> Array:
+            return np.asarray((vectors[:, None] * inside).reshape(-1, self.order))
+
+        x = cut(self.x)
         return replace(
-            self, x=x, y=y, edges=edges, coefficient=coefficient, row=_unless_alone(row, self.n_rows)
+            self,
+            x=x,
+            y=x if self.y is self.x else cut(self.y),
+            edges=None if self.edges is None else self.edges.repeated(n_groups),
+            coefficient=np.repeat(self.coefficient, n_groups),
+            row=_unless_alone(np.repeat(self.row_of_atoms, n_groups), self.n_rows),
         )
 
     def in_single(self) -> Rows | None:
-        """The same with features in single precision, or None where that gains nothing or loses digits."""
-        return None
+        """The same in single precision, for half the time; None where that gains little or loses digits."""
+        if self.edges is None or self.edges.has_products:
+            return None
+        F = self.x - self.x.mean(axis=0)  # differences stay what they are
+        single = F.astype(np.float32)
+        some = self.edges.subset(np.arange(0, self.n_atoms, max(1, self.n_atoms // TRIED)))
+        exact, rough = some.ends(F)[0], some.ends(single)[0]
+        if not (_squared(rough - exact) <= ROUGH**2 * _squared(exact)).all():
+            return None
+        return replace(self, x=single, y=single)
 
-    # ---- the rows themselves ----------------------------------------------------------------------------------
+    # ---- the matrices A_i ----
 
     def vectors(
-        self, atoms: slice | Index = slice(None), dtype: type = np.float64
+        self, atoms: slice | Index = slice(None), dtype: type[np.floating[Any]] = np.float64
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """x and y of some atoms; the same object where all are squares."""
         if self.edges is not None:
-            return self.edges.gathered(self.x, atoms, dtype)
+            return self.edges.ends(self.x, atoms, dtype)
         x = self.x[atoms].astype(dtype, copy=False)
         return x, x if self.y is self.x else self.y[atoms].astype(dtype, copy=False)
 
     def span(self) -> Array:
-        """Vectors that span the ranges of all A_i: all x and y, or the features."""
+        """Vectors that span the ranges of all A_i: x and y, or the features of a graph."""
         return self.x if self.y is self.x else np.concatenate([self.x, self.y])
 
     def packed(self, G: Array) -> Array:
@@ -244,17 +263,16 @@ class Rows:
         x, y = self.vectors()
         left = np.ascontiguousarray((x @ G).T)
         right = left if y is x else np.ascontiguousarray((y @ G).T)
-        weighted = self.coefficient * left
-        of_size = packing(G.shape[1])
-        out, end = np.empty((len(of_size.a), self.n_rows)), 0
-        for a in range(G.shape[1]):
+        weighted, r = left * self.coefficient, len(left)
+        out, end = np.empty((r * (r + 1) // 2, self.n_rows)), 0
+        for a in range(r):  # row a of the upper triangle, from the diagonal on
             products = weighted[a] * right[a:]
             if right is not left:
                 products += right[a] * weighted[a:]
                 products *= 0.5
-            products[1:] *= np.sqrt(2.0)
-            out[end : end + len(products)] = self._summed(products)
-            end += len(products)
+            out[end : end + r - a] = self._summed(products)
+            end += r - a
+        out *= packing(r).scale[:, None]
         return out
 
     def gram(self) -> Array:
@@ -264,44 +282,40 @@ class Rows:
         products *= self.coefficient[:, None] * self.coefficient
         return self._summed(self._summed(products).T)
 
-    # ---- helpers ----------------------------------------------------------------------------------------------
+    # ---- helpers ----
 
     def _images(self, T: Array) -> tuple[Array, Array]:
-        """x and y after T^T, for a matrix or the diagonal of one."""
-        T = T.astype(self.x.dtype, copy=False)
-        x = self.x * T if T.ndim == 1 else self.x @ T
-        return x, x if self.y is self.x else (self.y * T if T.ndim == 1 else self.y @ T)
+        """x and y after T^T."""
+        x = _image(self.x, T)
+        return x, x if self.y is self.x else _image(self.y, T)
 
     def _inner(self, left: Array, right: Array) -> Array:
-        """(atoms,) x_t^T y_t, where `left` and `right` stand in for x and y."""
-        if self.edges is not None:
-            return self.edges.inner(left, right)
-        return np.asarray(np.einsum("ij,ij->i", left, right))
+        """(atoms,) products x_t^T y_t, with `left` for x and `right` for y."""
+        return _products(left, right) if self.edges is None else self.edges.inner(left, right)
 
     def _sum_of_squares(self, atoms: Index, c: Array) -> Array:
-        """sum_t c_t x_t x_t^T over atoms with c_t > 0."""
-        root = np.sqrt(c[atoms])
-        total = np.zeros((self.order, self.order))
-        for block in _blocks(len(atoms), self.order):
-            x = self.vectors(atoms[block], self.x.dtype.type)[0] * root[block, None].astype(self.x.dtype)
-            total += x.T @ x
-        return total
+        """sum_t c_t x_t x_t^T over some atoms, with c_t > 0; x^T x takes half the time of other products."""
+        root = np.sqrt(c[atoms]).astype(self.x.dtype)[:, None]
+
+        def part(own: slice) -> Array:
+            total = np.zeros((self.order, self.order))
+            for block in _blocks(own, self.order):
+                x = self.vectors(atoms[block], self.x.dtype.type)[0]
+                x *= root[block]
+                total += x.T @ x
+            return total
+
+        return np.asarray(sum(_side_by_side(len(atoms), part)))
 
     def _summed(self, of_atoms: Array) -> Array:
         """Sums over the atoms of every row, along the last axis."""
         if self.row is None:
             return of_atoms
-        out = np.zeros((*of_atoms.shape[:-1], self.n_rows))
-        begin, rows = self._begin
-        if len(begin):
-            out[..., rows] = np.add.reduceat(of_atoms, begin, axis=-1)
+        out = np.zeros((*of_atoms.shape[:-1], self.n_rows), of_atoms.dtype)
+        if self.n_atoms:
+            begin = np.flatnonzero(np.diff(self.row, prepend=-1))
+            out[..., self.row[begin]] = np.add.reduceat(of_atoms, begin, axis=-1)
         return out
-
-    @cached_property
-    def _begin(self) -> tuple[Index, Index]:
-        """Where the atoms of rows begin that have any, and the numbers of these rows."""
-        begin = np.flatnonzero(np.diff(self.row_of_atoms, prepend=-1))
-        return begin, self.row_of_atoms[begin]
 
     @cached_property
     def _is_square(self) -> Mask:
@@ -310,19 +324,24 @@ class Rows:
             return np.asarray((self.x == self.y).all(axis=1))
         if self.edges is None or self.edges.is_product is None:
             return np.ones(self.n_atoms, dtype=bool)
-        return ~self.edges.is_product | (self.edges.first == self.edges.second)
+        return np.asarray(~self.edges.is_product | (self.edges.first == self.edges.second))
 
 
 @dataclass(frozen=True, eq=False)
 class Edges:
-    """Atoms as edges of a graph: x = y = F[first] - F[second], or a product of x = F[first] and y = F[second].
+    """Atoms between rows of F: differences x = y = F[first] - F[second], or products x = F[first], y = F[second].
 
-    F is an argument of the methods, because a change of basis leaves the graph as it is.
+    F is an argument of the methods: a change of basis leaves the graph as it is.
     """
 
     first: Index
     second: Index
     is_product: Mask | None  # None where all are differences
+
+    @classmethod
+    def of(cls, first: Index, second: Index, is_product: Mask) -> Edges:
+        """Edges of which some may be products."""
+        return cls(first, second, is_product if is_product.any() else None)
 
     @property
     def has_products(self) -> bool:
@@ -331,68 +350,90 @@ class Edges:
 
     @cached_property
     def are_squares(self) -> bool:
-        """Whether x = y for all atoms: a product may be that of a row of F with itself."""
+        """Whether all have x = y: a product may be that of a row of F with itself."""
         products = self.is_product
         return products is None or bool((self.first[products] == self.second[products]).all())
 
     def subset(self, atoms: Index) -> Edges:
         """Some of the edges."""
-        products = None if self.is_product is None else self.is_product[atoms]
-        return Edges(self.first[atoms], self.second[atoms], products)
+        products = np.zeros(len(atoms), dtype=bool) if self.is_product is None else self.is_product[atoms]
+        return Edges.of(self.first[atoms], self.second[atoms], products)
 
-    def shifted(self, by: Index) -> Edges:
-        """The same edges between other rows."""
-        return replace(self, first=self.first + by, second=self.second + by)
+    def repeated(self, n: int) -> Edges:
+        """Every edge n times in a row, between the rows that stand in place of F's, n for each."""
+        shift, products = np.tile(np.arange(n), len(self.first)), self.is_product
+        first, second = np.repeat(self.first, n) * n + shift, np.repeat(self.second, n) * n + shift
+        return Edges(first, second, None if products is None else np.repeat(products, n))
 
-    def gathered(
-        self, F: NDArray[Any], atoms: slice | Index, dtype: type
+    def ends(
+        self,
+        F: NDArray[Any],
+        atoms: slice | Index = slice(None),
+        dtype: type[np.floating[Any]] = np.float64,
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """x and y of some atoms; the same object where all edges are squares."""
-        x, y = self._ends(F, F, atoms)
+        """x and y of some edges; the same object where all of the graph are squares."""
+        exact = F.astype(np.result_type(F, dtype), copy=False)
+        x, y = self._pair(exact, exact, atoms)
         x = x.astype(dtype, copy=False)
         return x, x if self.are_squares else y.astype(dtype, copy=False)
 
     def inner(self, left: NDArray[Any], right: NDArray[Any]) -> Array:
-        """(atoms,) products x^T y, with x from the rows of `left` and y from those of `right`."""
+        """(edges,) products x^T y, with x from rows of `left` and y from rows of `right`."""
         out = np.empty(len(self.first))
-        for block in _blocks(len(out), left.shape[1]):
-            np.einsum("ij,ij->i", *self._ends(left, right, block), out=out[block])
+        for block in _blocks(slice(0, len(out)), left.shape[1]):
+            out[block] = _products(*self._pair(left, right, block))
         return out
 
     def lengths(self, F: NDArray[Any]) -> Array:
-        """(atoms,) |x| |y|."""
-        norms = np.sqrt(np.einsum("ij,ij->i", F, F))
-        found = norms[self.first] * norms[self.second]
-        differences = np.flatnonzero(~np.asarray(self.is_product))
+        """(edges,) |x| |y|."""
+        if self.is_product is None:
+            return self.inner(F, F)
+        norms = np.sqrt(_squared(F))
+        found = (norms[self.first] * norms[self.second]).astype(np.float64, copy=False)
+        differences = np.flatnonzero(~self.is_product)
         found[differences] = self.subset(differences).inner(F, F)
-        return np.asarray(found)
+        return found
 
-    def laplacian(self, F: NDArray[Any], c: Array) -> Array:
-        """A matrix whose symmetric part is half of sum_t c_t sym(x_t y_t^T) = F^T W F."""
-        n = len(F)
-        half, own = -c, c / 2
-        if self.is_product is not None:
-            half, own = np.where(self.is_product, c / 2, -c), np.where(self.is_product, 0.0, own)
-        W = sparse.csr_array((half, (self.first, self.second)), shape=(n, n))
+    def weighted_sum(self, F: NDArray[Any], c: Array) -> NDArray[Any]:
+        """A matrix whose symmetric part is sum_t c_t sym(x_t y_t^T).
+
+        Of the symmetric sum F^T W F, W has here the diagonal and twice what is on one side of it.
+        """
+        n, is_product = len(F), self.is_product
+        across = -2 * c if is_product is None else np.where(is_product, c, -2 * c)
+        own = c if is_product is None else np.where(is_product, 0.0, c)
+        order, start = self._by_first(n)
+        W = sparse.csr_array((across[order].astype(F.dtype), self.second[order], start), shape=(n, n))
         diagonal = np.bincount(self.first, own, n) + np.bincount(self.second, own, n)
-        return np.asarray(2 * (F.T @ (W @ F + diagonal[:, None] * F)))
+        product = W @ F
+        product += diagonal.astype(F.dtype)[:, None] * F
+        return np.asarray(F.T @ product)
 
-    def _ends(
+    def _by_first(self, n: int) -> tuple[Index, Index]:
+        """The edges sorted by their first row of F, and where those of each row begin."""
+        start = np.zeros(n + 1, dtype=np.int64)
+        np.cumsum(np.bincount(self.first, minlength=n), out=start[1:])
+        return np.argsort(self.first, kind="stable"), start
+
+    def _pair(
         self, left: NDArray[Any], right: NDArray[Any], atoms: slice | Index
     ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """x from rows of `left` and y from rows of `right`, for some edges."""
         first, second = self.first[atoms], self.second[atoms]
-        x, y = left[first], right[second]
-        if self.is_product is None:
-            x -= y if left is right else left[second]
-            return x, x if left is right else right[first] - y
-        d = np.flatnonzero(~self.is_product[atoms])
+        x, is_product = left.take(first, axis=0), self.is_product
+        if is_product is None and left is right:
+            x -= left.take(second, axis=0)
+            return x, x
+        y = right.take(second, axis=0)
+        d = slice(None) if is_product is None else np.flatnonzero(~is_product[atoms])
         x[d] -= left[second[d]]
         y[d] = right[first[d]] - y[d]
         return x, y
 
 
-def _may_be_written(n_atoms: int, features: Array) -> bool:
-    return n_atoms <= len(features) or n_atoms * features.shape[1] <= _WRITTEN
+def _takes_less(n_atoms: int, features: Array) -> bool:
+    """Whether vectors are written out: where they are few, or take no more room than the features."""
+    return is_written_out(n_atoms, features.shape[1]) or n_atoms <= len(features)
 
 
 def _unless_alone(row: Index, n_rows: int) -> Index | None:
@@ -400,15 +441,31 @@ def _unless_alone(row: Index, n_rows: int) -> Index | None:
     return None if len(row) == n_rows and (row == np.arange(n_rows)).all() else row
 
 
-def _centred(features: Array) -> Array:
-    """Features without what is large and common to all in a column: it takes digits from products with them."""
-    lowest, highest = features.min(axis=0), features.max(axis=0)
-    centre = lowest / 2 + highest / 2
-    is_common = np.abs(centre) > _COMMON * (highest / 2 - lowest / 2)
-    return features - np.where(is_common, centre, 0) if is_common.any() else features
+def _image(vectors: Array, T: Array) -> Array:
+    """Vectors T^T x, for a matrix T or the diagonal of one, in the precision of the vectors."""
+    T = T.astype(vectors.dtype, copy=False)
+    return np.asarray(vectors * T if T.ndim == 1 else vectors @ T)
 
 
-def _blocks(n: int, columns: int) -> Iterator[slice]:
-    """Slices of range(n) whose vectors have at most about _BLOCK numbers."""
-    step = max(1, _BLOCK // max(columns, 1))
-    return (slice(low, min(low + step, n)) for low in range(0, n, step))
+def _products(x: NDArray[Any], y: NDArray[Any]) -> Array:
+    return np.asarray(np.einsum("ij,ij->i", x, y))
+
+
+def _squared(x: NDArray[Any]) -> Array:
+    return _products(x, x)
+
+
+def _side_by_side(n: int, task: Callable[[slice], Found]) -> list[Found]:
+    """Results of the task for parts of range(n), one for each thread."""
+    workers = worker_threads()
+    if workers == 1:
+        return [task(slice(0, n))]
+    ends = np.linspace(0, n, workers + 1).astype(int)
+    with ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(task, map(slice, ends[:-1], ends[1:])))
+
+
+def _blocks(part: slice, columns: int) -> Iterator[slice]:
+    """Slices of a slice that have at most about BLOCK numbers in vectors of so many columns."""
+    step = max(1, BLOCK // max(columns, 1))
+    return (slice(low, min(low + step, part.stop)) for low in range(part.start, part.stop, step))
