@@ -1,8 +1,8 @@
 """Formulations that are small and well scaled, with the way back: units once, then the span of the rows.
 
 `scaled`: where congruences change nothing, the prior moves into the rows and becomes I (KSD09 proposition
-12); this rounds, once. Then M and the rows change their units by powers of four, so that prior and median row have
-size about one. That is exact: data in any unit take the same path, and nothing of theirs over- or underflows.
+12); this rounds, once. Then M and the rows change their units by powers of four, so that prior and median row
+have size about one. That is exact: data in any unit take the same path, and none of them over- or underflow.
 
 `spanned`: where the rows measure nothing outside a subspace and the prior is a multiple of I, M equals the
 prior outside (the representer theorem, JKDD12 theorem 1). Objective, bound and gap are those of the subspace.
@@ -33,7 +33,7 @@ SAMPLED = 10_000
 
 @dataclass(frozen=True, eq=False)
 class Scaled:
-    """A formulation in other units, with M', y': M = matrix root M' root, y = dual y', objectives times value.
+    """A formulation in other units, with M' and y': M = matrix root M' root, y = dual y'.
 
     Attributes
     ----------
