@@ -1,16 +1,17 @@
-"""Local coordinates around a positive semidefinite M, in which the divergence has Hessian I for Newton's method.
+"""Newton's local coordinates around a positive semidefinite M, in which the divergence has Hessian I.
 
-A symmetric step D means dM = basis (weights * D) basis^T, with an elementwise product. `FactorChart` is for LogDet
-and all that congruences leave unchanged: M = B (I + D) B^T for any factor B, and the weights are 1. `SpectralChart`
-is for every other divergence: it moves theta = phi'(M), so M stays in the cone. In the eigenbasis of M the inverse
-Hessian is elementwise the chord of (phi')^-1 between two eigenvalues of theta; the weights are its roots. Where
-phi'(0) is finite the minimiser may be singular; there a vanishing multiple of the logarithm is added to phi'.
-The divergence chooses its chart (`SpectralDivergence.chart`). A chart knows the divergence and the prior, and of the
-rows only their adjoint sum_i y_i A_i.
+A symmetric step D means dM = basis (weights * D) basis^T, with an elementwise product. `FactorChart` is for
+LogDet and all that congruences leave unchanged: M = B (I + D) B^T for any factor B, and the weights are 1.
+`SpectralChart` is for every other divergence: it moves theta = phi'(M), so M stays in the cone. In the
+eigenbasis of M the inverse Hessian is elementwise the chord of (phi')^-1 between two eigenvalues of theta;
+the weights are its roots. Where phi'(0) is finite the minimiser may be singular; there a vanishing multiple
+of the logarithm is added to phi'. The divergence chooses its chart (`SpectralDivergence.chart`). A chart
+knows the divergence and the prior, and of the rows only their adjoint sum_i y_i A_i.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -29,6 +30,9 @@ NEGLIGIBLE = 1e-20  # relative size of eigenvalues that change nothing in double
 TINY = 1e-300  # in place of 0 where a logarithm or a quotient is taken
 SMOOTHING_FALL = 0.1  # of the smoothing, whenever it falls
 LEAST_SMOOTHING = 1e-18  # relative to phi'' at the size of M: less does not change the objective
+
+
+Hessian = Callable[[Array], Array]
 
 
 class Chart(Protocol):
@@ -59,8 +63,8 @@ class Chart(Protocol):
     def gradient(self, adjoint: Array) -> Array:
         """The gradient of the objective in `basis`, weights not applied."""
 
-    def moved(self, gradient: Array, step: Array, image: Array, radius: float) -> Move:
-        """The point after a step D; `image`: the losses' Hessian applied to weights * D, before weights."""
+    def moved(self, gradient: Array, step: Array, hessian: Hessian, radius: float) -> Move:
+        """The point after a step D; `hessian` is that of the losses in `basis`, weights not applied."""
 
     def toward_minimiser(self, adjoint: Array, length: float) -> Chart:
         """The point between this one (0) and the minimiser of the Lagrangian (1); descends if short."""
@@ -75,8 +79,8 @@ class Chart(Protocol):
 class Move(NamedTuple):
     """The result of a step: the point, the objective's slope along the step, the length of the whole step.
 
-    The length is about the largest relative change of M. Above the radius the step is shortened to it. `chart`
-    is None where the step leads out of the domain.
+    The length is about the largest relative change of M. Above the radius the step is shortened to it.
+    `chart` is None where the step leads out of the domain.
     """
 
     chart: Chart | None
@@ -118,7 +122,7 @@ class FactorChart:
         found.flat[:: len(found) + 1] -= 1.0
         return found
 
-    def moved(self, gradient: Array, step: Array, image: Array, radius: float) -> Move:
+    def moved(self, gradient: Array, step: Array, hessian: Hessian, radius: float) -> Move:
         d, Q = np.linalg.eigh(step)
         length = float(np.abs(d).max(initial=0.0))
         share = min(1.0, radius / length) if length > 0 else 1.0
@@ -197,9 +201,11 @@ class SpectralChart:
         found.flat[:: len(found) + 1] += self.theta
         return found
 
-    def moved(self, gradient: Array, step: Array, image: Array, radius: float) -> Move:
-        # d theta is step / weights; where a weight vanishes, the same from D = -weights * (gradient + image)
-        change = np.divide(step, self.weights, out=-gradient - image, where=self.weights > TINY)
+    def moved(self, gradient: Array, step: Array, hessian: Hessian, radius: float) -> Move:
+        weighs = self.weights > TINY
+        change = np.divide(step, self.weights, out=-gradient, where=weighs)
+        if not weighs.all():  # there the same from D = -weights * (gradient + H(weights * D))
+            change = np.where(weighs, change, change - hessian(self.weights * step))
         largest = float(self.eigenvalues.max())
         length = float(np.linalg.norm(step, 2)) / np.sqrt(largest) if largest > 0 else 0.0
         share = min(1.0, radius / length) if length > 0 else 1.0

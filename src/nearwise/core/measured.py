@@ -1,9 +1,10 @@
 """Sums over rows: all that a solver for many soft rows sees of them, wherever the rows are.
 
-One pass at M = B B^T (`Measured.measure`) gives what the losses cost and the adjoint sum_i slope_i A_i. At these
-slopes as multipliers the losses' part of the duality gap is zero, so a pass is all that an iterate and its
-certificate need. Losses are linear in the penalties, so a share of them is a factor on both. `Measured.sample` gives
-rows by their numbers, in memory, for Newton's Hessian. `InMemory` is the implementation for arrays.
+One pass at M = B B^T (`Measured.measure`) gives what the losses cost and the adjoint sum_i slope_i A_i. At
+these slopes as multipliers the losses' part of the duality gap is zero, so a pass is all that an iterate and
+its certificate need. Losses are linear in the penalties, so a share of them is a factor on both.
+`Measured.sample` gives rows by their numbers, in memory, for Newton's Hessian. `InMemory` is the
+implementation for arrays.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from nearwise._common.types import Array, Index
 from nearwise.core.losses import SATISFIED, Loss, LossValues
 from nearwise.core.rows import Rows
+from nearwise.linalg.magnitudes import median
 
 WORST = 10  # rows that sums name: as many as a certificate lists
 
@@ -82,6 +84,10 @@ class Measured(Protocol):
         """The sum of the penalties of soft rows."""
 
     @property
+    def median_size(self) -> float:
+        """Of the rows under the prior; 1 where there are none."""
+
+    @property
     def is_in_memory(self) -> bool:
         """Whether this is `InMemory`, with `rows` and `loss`."""
 
@@ -125,6 +131,10 @@ class InMemory:
     @property
     def penalty_sum(self) -> float:
         return self.loss.penalty_sum
+
+    @property
+    def median_size(self) -> float:
+        return median(self.loss.sizes) if self.n_rows else 1.0
 
     def measure(self, B: Array, single: bool = False) -> Sums:
         rows = (self._in_single if single else None) or self.rows

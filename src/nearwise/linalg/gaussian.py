@@ -1,0 +1,195 @@
+"""Conjugate gradients for D + omega * A^T A(omega * D) = R, symmetric r x r, preconditioned as for Gaussian
+rows.
+
+A maps D to <A_i, D> for rows A_i = sum_t sign_t sym(x_t y_t^T), omega multiplies elementwise. Were the
+vectors Gaussian, then in the eigenbasis of sum_t |y_t|^2 x_t x_t^T the entries of A^T A(D) off the diagonal
+would not interact and its diagonal would be one r x r matrix times that of D. Without omega this model is
+inverted entry by entry. With it the model has an inner conjugate gradient, whose products cost O(r^3)
+whatever the number of rows, or, where that costs more than the rows do, only its entries in the given basis
+count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearwise._common.types import Array, Index
+from nearwise.linalg.conjugate import conjugate_gradients
+
+Vectors = NDArray[Any]  # in single or double precision
+
+MOST_STEPS = 200  # of conjugate gradients; rows whose stiffness differs by 1e8 are not solved by more of them
+BLOCK = (
+    1 << 16
+)  # numbers of vectors in a block, which stays in a core's cache: a product takes 0.7 of the time
+MOMENT_ROWS = (
+    30  # rows for each column that moments are from: more do not spare a step (100,000 pairs of MNIST)
+)
+INNER_ACCURACY, INNER_STEPS = 0.1, 20  # of the model, and about how many products that takes
+OVERHEAD = 3e5  # operations in the time that a product of small matrices takes beside its arithmetic
+
+
+@dataclass(frozen=True, eq=False)
+class RowVectors:
+    """The vectors of rows A_i = sum_t sign_t sym(x_t y_t^T).
+
+    Attributes
+    ----------
+    x, y : (atoms, r); the same object where all atoms are squares
+    sign : of every atom; None where a row has one atom, so that A^T A does not depend on it
+    start : of every row, its first atom, atoms of a row being neighbours; None where a row has one atom
+    """
+
+    x: Vectors
+    y: Vectors
+    sign: Vectors | None = None
+    start: Index | None = None
+
+    @classmethod
+    def of(cls, x: Vectors, y: Vectors, scale: Array, row: Index | None) -> RowVectors:
+        """From vectors, which are overwritten, and a factor for each atom; `row` ascends, None if t is row t."""
+        root = np.sqrt(np.abs(scale)).astype(x.dtype)[:, None]
+        x *= root
+        if y is not x:
+            y *= root
+        if row is None:
+            return cls(x, y)
+        start = np.flatnonzero(np.diff(row, prepend=-1))
+        return cls(x, y, np.sign(scale).astype(x.dtype), start)
+
+    def squared(self, D: Array) -> Array:
+        """A^T A(D) for a symmetric D."""
+        x, y = self.x, self.y
+        D = np.where(np.abs(D) < 1e-30, 0.0, D).astype(x.dtype)  # denormal numbers would be slow
+        if self.start is not None:
+            weights = self._per_atom(self._per_row(np.vecdot(x @ D, y)))
+            return _symmetric(x.T @ (weights[:, None] * y))
+        total, step = np.zeros(D.shape), max(1, BLOCK // x.shape[1])
+        for low in range(0, len(x), step):
+            own, other = x[low : low + step], y[low : low + step]
+            left = own @ D
+            np.multiply(np.vecdot(left, other)[:, None], other, out=left)
+            total += own.T @ left
+        return _symmetric(total)
+
+    def moments(self, basis: Array | None) -> tuple[Array, Array]:
+        """In a basis: what A^T A multiplies entries off the diagonal with, and its matrix of diagonals."""
+        x, y = self.x, self.y
+        if basis is not None:
+            turn = basis.astype(x.dtype)
+            x, y = x @ turn, x @ turn if y is x else y @ turn
+        diagonals = self._per_row(x * y)
+        block = (diagonals.T @ diagonals).astype(np.float64)
+        if self.y is self.x and self.start is None:
+            return 2 * block, block
+        squares = (np.square(x).T @ np.square(y)).astype(np.float64)
+        return squares + squares.T, block
+
+    def eigenbasis(self) -> Array:
+        """Of sum_t |y_t|^2 x_t x_t^T."""
+        weighted = self.x * np.vecdot(self.y, self.y)[:, None]
+        return np.asarray(np.linalg.eigh(_symmetric(self.x.T @ weighted))[1])
+
+    def drawn(self, count: int) -> RowVectors:
+        """About so many of the rows, the larger ones more likely, scaled to have the same moments."""
+        size = np.sqrt(np.vecdot(self.x, self.x) * np.vecdot(self.y, self.y)).astype(np.float64)
+        size = size if self.start is None else np.add.reduceat(size, self.start)
+        if len(size) <= count:
+            return self
+        share = size / max(float(size.sum()), 1e-300)
+        chance = np.minimum(count / 2 * (share + 1 / len(size)), 1.0)
+        kept = np.random.default_rng(0).random(len(size)) < chance
+        row = np.arange(len(size)) if self.start is None else self._row
+        atoms = kept[row]
+        x = self.x[atoms]
+        y = x if self.y is self.x else self.y[atoms]
+        scale = (1 / np.sqrt(chance[row[atoms]])) * (1.0 if self.sign is None else self.sign[atoms])
+        return RowVectors.of(x, y, scale, None if self.start is None else row[atoms])
+
+    @property
+    def _row(self) -> Index:
+        assert self.start is not None
+        return np.repeat(np.arange(len(self.start)), np.diff(self.start, append=len(self.x)))
+
+    def _per_row(self, of_atoms: Vectors) -> Vectors:
+        if self.start is None or self.sign is None:
+            return of_atoms
+        signed = (self.sign if of_atoms.ndim == 1 else self.sign[:, None]) * of_atoms
+        return np.asarray(np.add.reduceat(signed, self.start, axis=0))
+
+    def _per_atom(self, of_rows: Vectors) -> Vectors:
+        return of_rows if self.sign is None else self.sign * of_rows[self._row]
+
+
+class GaussianSystem:
+    """The system of these rows and omega (None for ones), with its preconditioner."""
+
+    def __init__(self, rows: RowVectors, omega: Array | None) -> None:
+        r = rows.x.shape[1]
+        self.rows, self.omega = rows, omega
+        some = rows.drawn(MOMENT_ROWS * r)
+        self.is_modelled = omega is None or INNER_STEPS * (16 * r**3 + OVERHEAD) <= 4 * len(rows.x) * r**2
+        self.basis = rows.eigenbasis() if self.is_modelled else None
+        self.off_diagonal, self.block = some.moments(self.basis)
+        off_diagonal, block = self.off_diagonal, self.block
+        if omega is not None:
+            if self.is_modelled:
+                off_diagonal, block = some.moments(None)
+            off_diagonal = off_diagonal * np.square(omega)
+            block = block * np.outer(omega.diagonal(), omega.diagonal())
+        self.inverse = 1.0 / (1.0 + off_diagonal)
+        self.diagonal_inverse = np.linalg.inv(np.eye(r) + block)
+
+    def solve(self, right: Array, accuracy: float) -> Array:
+        """D, to an accuracy relative to R in the norm of the preconditioner."""
+        if self.omega is None:
+            preconditioned = self._by_turned_entries
+        else:
+            preconditioned = self._by_model if self.is_modelled else self._by_entries
+        found = conjugate_gradients(
+            self._product, right, preconditioned, accuracy=accuracy, most_steps=MOST_STEPS, in_its_norm=True
+        )
+        return found.x
+
+    def _product(self, D: Array) -> Array:
+        if self.omega is None:
+            return D + self.rows.squared(D)
+        return D + self.omega * self.rows.squared(self.omega * D)
+
+    def _by_entries(self, residual: Array) -> Array:
+        z = residual * self.inverse
+        np.fill_diagonal(z, self.diagonal_inverse @ np.diag(residual))
+        return z
+
+    def _by_turned_entries(self, residual: Array) -> Array:
+        Q = self.basis
+        return _symmetric(Q @ self._by_entries(Q.T @ residual @ Q) @ Q.T)
+
+    def _by_model(self, residual: Array) -> Array:
+        found = conjugate_gradients(
+            self._modelled,
+            residual,
+            self._by_entries,
+            accuracy=INNER_ACCURACY,
+            most_steps=MOST_STEPS,
+            in_its_norm=True,
+        )
+        return found.x
+
+    def _modelled(self, D: Array) -> Array:
+        """The product, were the vectors Gaussian."""
+        Q, omega = self.basis, self.omega
+        turned = Q.T @ (omega * D) @ Q
+        bent = self.off_diagonal * turned
+        np.fill_diagonal(bent, self.block @ np.diag(turned))
+        return D + omega * _symmetric(Q @ bent @ Q.T)
+
+
+def _symmetric(D: Vectors) -> Array:
+    """Without the antisymmetric part of rounding, which a preconditioner takes for far stiffer than it is."""
+    D = D.astype(np.float64, copy=False)
+    return np.asarray((D + D.T) / 2)
