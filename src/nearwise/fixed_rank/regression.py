@@ -14,7 +14,6 @@ from nearwise._common.types import Array, Index
 from nearwise.fixed_rank.forms import Forms, Matrices, Squares
 from nearwise.linalg.conjugate import End, conjugate_gradients
 from nearwise.linalg.magnitudes import largest_entry
-from nearwise.model import constraint_atoms
 from nearwise.side import Block
 
 _ITERATIONS = 40  # for Newton's direction
@@ -223,37 +222,62 @@ def constraint_forms(
     With features, (N, d), dense or sparse, they are forms of the metric of d variables; without, of the
     kernel of the objects: a distance is then X = (e_i - e_j)(e_i - e_j)^T, sections 8.4 and 9.1.
     """
-    count = sum(map(len, blocks))
-    rows, used = features, None
-    if any(block.of_kind.shares_objects for block in blocks):
-        if sparse.issparse(features):
-            raise TypeError("linear constraints need dense data, got a sparse matrix")
-        rows, atoms = constraint_atoms(
-            blocks, np.eye(n_objects) if features is None else features, as_they_are=True
-        )
-    else:
-        numbers, atoms = constraint_atoms(
-            blocks, np.arange(n_objects, dtype=np.float64)[:, None], as_they_are=True
-        )
-        used = numbers[:, 0].astype(np.int64)  # the objects that occur
-        if features is not None and len(used) < n_objects:
-            rows = features[used]
-    squares = atoms.squares()
-    first, second = squares.first, squares.second
-    if rows is None and used is not None:
-        first, second = used[first], used[second]
-    one_each = len(squares.coefficient) == count and bool((np.diff(squares.start) == 1).all())
+    shares_objects = any(block.of_kind.shares_objects for block in blocks)
+    if shares_objects and sparse.issparse(features):
+        raise TypeError("linear constraints need dense data, got a sparse matrix")
+    dense = np.eye(n_objects) if shares_objects and features is None else features
+    first, second, sign, coefficient, sample = _signed_squares(blocks, dense, n_objects)
+    rows, count = features, sum(map(len, blocks))
+    if shares_objects:
+        vectors = [_part(block, dense).vectors for block in blocks if block.of_kind.shares_objects]
+        rows = np.concatenate([dense, *(found for found in vectors if found is not None)])
+    elif features is not None and len(used := np.unique([first, second])) < n_objects:
+        rows, first, second = features[used], np.searchsorted(used, first), np.searchsorted(used, second)
     return Squares(
         rows,
         n_objects if features is None else features.shape[1],
         count,
         first,
         second,
-        squares.sign,
-        None if (squares.coefficient == 1).all() else squares.coefficient,
-        None if one_each else np.repeat(np.arange(count), np.diff(squares.start)),
+        sign,
+        None if (coefficient == 1).all() else coefficient,
+        None if np.array_equal(sample, np.arange(count)) else sample,
         (1.0 if features is None else _unit(features)) if unit is None else unit,
     )
+
+
+def _signed_squares(
+    blocks: tuple[Block, ...], features: Any, n_objects: int
+) -> tuple[Index, Index, Array, Array, Index]:
+    """Constraints as sums of coefficient (f_first + sign f_second)^2, and the constraint of every square.
+
+    A difference has sign -1, a square sign 0, and a product is x y^T + y x^T = ((x + y)^2 - (x - y)^2) / 2.
+    Vectors of linear functions are numbered from `n_objects` on.
+    """
+    none, no_numbers = np.empty(0, np.int64), np.empty(0)
+    columns = [(none, none, no_numbers, no_numbers, none)]
+    row, end = 0, n_objects
+    for block in blocks:
+        part = _part(block, features)
+        first, second, c, own = part.first, part.second, part.coefficient, row + part.row
+        if part.vectors is not None:
+            first = second = first + end
+            end += len(part.vectors)
+        product = np.zeros(len(c), dtype=bool) if part.is_difference else first != second
+        sign = np.where(product, -1.0, -1.0 if part.is_difference else 0.0)
+        columns.append((first, second, sign, np.where(product, -c / 4, c), own))
+        columns.append((first[product], second[product], -sign[product], c[product] / 4, own[product]))
+        row += len(block)
+    first, second, sign, c, own = (np.concatenate(column) for column in zip(*columns, strict=True))
+    order = np.argsort(own, kind="stable")
+    return first[order], second[order], sign[order], c[order], own[order]
+
+
+def _part(block: Block, features: Any) -> Any:
+    """The atoms of a resolved block."""
+    if not block.of_kind.shares_objects:
+        return block.of_kind.atoms(block, np.empty((0, 0)), None)
+    return block.of_kind.atoms(block, features, np.sqrt(np.einsum("ij,ij->i", features, features)))
 
 
 def root_mean_square(numbers: Array) -> float:
