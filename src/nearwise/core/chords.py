@@ -28,15 +28,16 @@ def chords(law: Law, s: Array, t: Array, at_s: Array | None = None, at_t: Array 
     """(g(s) - g(t)) / (s - t) >= 0 elementwise, and g' where s = t. `at_s` and `at_t` are g there, if known.
 
     The quotient has a relative error of about 2 eps / c, where c is the relative change of g between the two
-    numbers; the slope at their midpoint one of about d^2 / 24, where d is the relative change of the slope.
-    The better one is taken, which keeps the error below 1e-10 for e^t and -1/t. Infinite where g is.
+    numbers; the slope at their midpoint one of about d^2 / 24, where d is the relative change of the slope,
+    on both sides of the midpoint. The better one is taken, which keeps the error below 1e-10 for e^t and
+    -1/t. Infinite where g is.
     """
     a = law.gradient_inverse(s) if at_s is None else at_s
     b = law.gradient_inverse(t) if at_t is None else at_t
-    bend = _relative_change(law.gradient_inverse_slope(s), law.gradient_inverse_slope(t))
+    slope = law.gradient_inverse_slope(s / 2.0 + t / 2.0)
+    bend = sum(_relative_change(slope, law.gradient_inverse_slope(end)) for end in (s, t))
     is_near = _relative_change(a, b) * bend**2 <= 48.0 * _EPS
-    at_midpoint = law.gradient_inverse_slope(s / 2.0 + t / 2.0)
-    found = np.where(is_near, at_midpoint, np.abs(a - b) / np.abs(s - t))
+    found = np.where(is_near, slope, np.abs(a - b) / np.abs(s - t))
     return np.where(np.isinf(a + b), np.inf, found)
 
 

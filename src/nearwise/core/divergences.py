@@ -166,25 +166,25 @@ class SpectralDivergence(ABC):
     @np.errstate(all="ignore")
     def largest_gradient(self) -> float:
         """phi'(inf): the supremum of t for which phi(x) - t x has a minimiser."""
-        far, end = self.gradient(np.array([_LARGEST, np.inf])) + 0.0
-        if not np.isnan(end):
-            return float(end)
-        # a formula such as x / (1 + x), or one that ends before
-        ends = np.isfinite(far) and np.isinf(self.gradient_inverse(np.full(1, far + abs(far) + 1.0))[0])
-        return float(far) if ends else math.inf
+        end = float(self.gradient(np.full(1, np.inf))[0])
+        if math.isnan(end):  # x / (1 + x), or a phi that ends before
+            end = float(np.nanmax(self.gradient(np.exp2(np.arange(1000.0)))))
+            is_end = np.isinf(self.gradient_inverse(np.full(1, end + abs(end) + 1.0))[0])
+            return end if is_end else math.inf
+        return end + 0.0  # without the sign of -0.0
 
     @np.errstate(all="ignore")
     def unit_of(self, prior: Array) -> float:
         """The natural unit of objectives: how they scale with the prior, mean |eigenvalue| ** degree."""
-        size = np.abs(prior).mean() if len(prior) else 0.0
-        return float(size**self.degree) if self.degree and size > 0 else 1.0
+        size = np.abs(prior).mean()
+        return float(np.clip(size**self.degree, _SMALLEST, _LARGEST)) if self.degree and size > 0 else 1.0
 
     # --- matrices, for solvers: M = B B^T, and a prior that is diagonal -------------------------------------
 
     def distance(self, B: Array, prior: Array) -> float:
         """D(B B^T, diag(prior)), the objective without its losses. `prior` is positive if phi `confines`."""
         x, V = _spectrum_of_factor(B)
-        return self._weighted_sum(x[:, None], prior, np.square(V.T))
+        return _infinite_if_nan(self._weighted_sum(x[:, None], prior, np.square(V.T)))
 
     @np.errstate(all="ignore")
     def distance_to_minimiser(self, B: Array, theta: Array) -> float:
@@ -193,13 +193,15 @@ class SpectralDivergence(ABC):
         It is D(M, M^) for the minimiser M^, plus <phi'(M^) - theta, M> where M^ stops at 0 because theta is
         below phi'(0). Infinite where there is no minimiser.
         """
+        if not np.isfinite(theta).all():
+            return math.inf
         t, U = spectrum(theta)
         minimiser = self.gradient_inverse(t)
         if not np.isfinite(minimiser).all():
             return math.inf
         x, V = _spectrum_of_factor(B)
         raised, weight = np.maximum(minimiser, _SMALLEST), np.square(V.T @ U)
-        found = self._weighted_sum(x[:, None], raised, weight)
+        found = _infinite_if_nan(self._weighted_sum(x[:, None], raised, weight))
         stopped = minimiser < _SMALLEST
         if not stopped.any():
             return found
@@ -213,6 +215,8 @@ class SpectralDivergence(ABC):
         The coordinates are a basis and weights (None for ones), in which the Hessian of the conjugate of phi
         is elementwise: dM^ = basis (weights^2 * basis^T dtheta basis) basis^T.
         """
+        if not np.isfinite(theta).all():
+            return None
         t, V = spectrum(theta)
         x = self.gradient_inverse(t)
         if not np.isfinite(x).all():
@@ -244,6 +248,7 @@ class SpectralDivergence(ABC):
         hessian.flat[:: len(hessian) + 1] += 1.0
         return None, cholesky(hessian), gradient
 
+    @np.errstate(all="ignore")
     def chart(self, prior: Array, start: Array | None = None) -> Chart:
         """Local coordinates for Newton's method, at the prior or at start start^T."""
         return SpectralChart.of(self, prior, start)
@@ -321,7 +326,7 @@ class LogDet(SpectralDivergence):
 
     def distance_to_minimiser(self, B: Array, theta: Array) -> float:
         """From the eigenvalues of B^T (M^)^-1 B, where (M^)^-1 = -theta."""
-        if B.shape[1] < len(B):
+        if B.shape[1] < len(B) or not np.isfinite(theta).all():
             return math.inf
         B = _square(B)
         return float(self.scalar(-eigenvalues(B.T @ theta @ B), np.ones(len(B))).sum())
@@ -426,6 +431,8 @@ class Frobenius(SpectralDivergence):
 
     def distance_to_minimiser(self, B: Array, theta: Array) -> float:
         """From the entries in the eigenbasis of theta: |M - M^|^2 - <min(theta, 0), M>."""
+        if not np.isfinite(theta).all():
+            return math.inf
         t, U = spectrum(theta)
         inside = U.T @ B
         apart = inside @ inside.T
@@ -436,11 +443,10 @@ class Frobenius(SpectralDivergence):
     def scaled_hessian(self, L: Array, G: Array, prior: Array) -> tuple[Array, Array, Array]:
         """2 |G D G^T|^2 is elementwise where G^T G is diagonal: rotated by its eigenvectors."""
         _, s, rotation_t = singular_spectrum(G)
-        rotation, square, pack = rotation_t.T, s**2, packing(len(L))
-        local = rotation_t @ np.linalg.solve(G, L)
-        G = G @ rotation
-        gradient = 2.0 * (square[:, None] * (local @ local.T) * square - (G.T * prior) @ G)
-        return rotation, np.sqrt(1.0 + 2.0 * square[pack.a] * square[pack.b]), gradient
+        G, square, pack = G @ rotation_t.T, s**2, packing(len(L))
+        half = G.T @ L
+        gradient = 2.0 * (half @ half.T - (G.T * prior) @ G)
+        return rotation_t.T, np.sqrt(1.0 + 2.0 * square[pack.a] * square[pack.b]), gradient
 
 
 # --- helpers ------------------------------------------------------------------------------------------------
@@ -452,6 +458,11 @@ def _spectrum_of_factor(B: Array) -> tuple[Array, Array]:
     x = np.zeros(len(U))
     x[: len(s)] = s**2
     return x, U
+
+
+def _infinite_if_nan(total: float) -> float:
+    """A formula that is NaN at 0 stands for inf."""
+    return math.inf if math.isnan(total) else total
 
 
 def _square(B: Array) -> Array:
