@@ -2,37 +2,28 @@
 
 Every A_i is a short sum of atoms, A_i = sum_t c_t sym(x_t y_t^T). A squared distance is one square, of
 x = f_i - f_j; an inner product has x = f_i and y = f_j; a comparison is two squares of opposite sign. Few
-atoms are written out as vectors. Many are the edges of a graph whose nodes are the rows of a feature matrix
-F: then <A_i, B B^T> needs F B once and two of its rows per edge, and sum_i w_i A_i is F^T W F with a sparse W.
-Both cost O(n r^2 + m r) for m rows over n objects, and no m x r array is built.
+atoms are written out as vectors. Many are the edges of a graph whose nodes are the rows of a feature matrix F
+(`edges`): then <A_i, B B^T> needs F B once and two of its rows per edge, and sum_i w_i A_i is F^T W F with a
+sparse W. Both cost O(n r^2 + m r) for m rows over n objects, and no m x r array is built.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from nearwise._common.memory import foresee
-from nearwise._common.threads import worker_threads
 from nearwise._common.types import Array, Index, Mask
+from nearwise.core.edges import BLOCK, LARGE, Edges, blocks, products, side_by_side
 from nearwise.linalg.packing import packing
 
-Found = TypeVar("Found")
-
-# Numbers in the vectors of all atoms up to which they are written out. A graph of more pays for loading the
-# compiled loops, 0.3 s once per process.
-WRITTEN = 1_000_000
-BLOCK = 1 << 17  # numbers in a block of gathered vectors; blocks of 1 MB stay in the cache
-PER_NODE = 2  # squares per row of F up to which summing them costs less than F^T W F (r = 20 to 200)
+WRITTEN = 200_000  # numbers in the vectors of all atoms; a pass over more takes less time over a graph
 TRIED = 1_000  # differences whose digits in single precision are looked at
-ROUGH = 1e-5  # relative error of differences in single precision; F^T W F loses its square times 1e7
+ROUGH = 1e-5  # their largest relative error; F^T W F then has one of 1e-3 at most, where all are that large
 
 
 def is_written_out(n_atoms: int, order: int) -> bool:
@@ -46,7 +37,7 @@ class Rows:
 
     Attributes
     ----------
-    x, y : (atoms, r) vectors of all atoms; where there are `edges`, both are F. One object where `y` is `x`
+    x, y : (atoms, r) vectors of all atoms, one object for both where all are squares; F for both with `edges`
     edges : None, or which rows of F every atom is made of
     coefficient : (atoms,) the numbers c_t
     row : (atoms,) the row of every atom, ascending; None where atom t is row t
@@ -80,7 +71,7 @@ class Rows:
         """Rows from atoms over features: differences features[first] - features[second], then products.
 
         Vectors are written out where they are few, or no more than the features. A graph takes differences
-        after a change of basis, so many features should be centred.
+        after a change of basis: its features should have no large part in common.
         """
         by_row = np.argsort(row, kind="stable")
         edges = Edges.of(first[by_row], second[by_row], by_row >= n_differences)
@@ -88,8 +79,8 @@ class Rows:
         if _takes_less(len(row), features):
             x, y = edges.ends(features.astype(np.float64, copy=False))
             return cls.written(x, y, coefficient, row, n_rows, offsets, definite)
-        alone = _unless_alone(row, n_rows)
-        return cls(features, features, edges, coefficient, alone, n_rows, offsets, definite)
+        F, alone = np.ascontiguousarray(features), _unless_alone(row, n_rows)
+        return cls(F, F, edges, coefficient, alone, n_rows, offsets, definite)
 
     @classmethod
     def written(
@@ -155,10 +146,13 @@ class Rows:
         """(r, r) sum_i w_i A_i."""
         c = self.coefficient * (w if self.row is None else w[self.row])
         used = np.flatnonzero(c)  # a weight that is not a number is used
-        if self.edges is not None and (self.edges.has_products or len(used) > PER_NODE * len(self.x)):
+        # per node, 1.5 squares take as long as F^T W F (measured at r = 20 to 200)
+        if self.edges is not None and (self.edges.has_products or len(used) > 1.5 * len(self.x)):
             total = self.edges.weighted_sum(self.x, c)
         elif self.edges is None and (self.y is not self.x or self.x.size <= BLOCK):
-            total = (self.x.T * c) @ self.y
+            own = used if 2 * len(used) < len(c) else slice(None)
+            x, y = self.vectors(own, self.x.dtype.type)
+            total = (x.T * c[own]) @ y
         else:
             negative = c[used] < 0
             total = self._sum_of_squares(used[~negative], c) - self._sum_of_squares(used[negative], -c)
@@ -174,9 +168,9 @@ class Rows:
         if self.edges is not None:
             lengths = self.edges.lengths(left)
         else:
-            lengths = _squared(left)
+            lengths = products(left, left)
             if right is not left:
-                lengths = np.sqrt(lengths) * np.sqrt(_squared(right))
+                lengths = np.sqrt(lengths) * np.sqrt(products(right, right))
         return self._summed(lengths * np.abs(self.coefficient))
 
     # ---- other rows made of these ----
@@ -233,13 +227,18 @@ class Rows:
 
     def in_single(self) -> Rows | None:
         """The same in single precision, for half the time; None where that gains little or loses digits."""
-        if self.edges is None or self.edges.has_products:
+        if self.n_atoms * self.order < LARGE or (self.edges is not None and self.edges.has_products):
             return None
+        if self.edges is None:
+            vectors: NDArray[Any] = self.x.astype(np.float32)
+            others: NDArray[Any] = vectors if self.y is self.x else self.y.astype(np.float32)
+            return replace(self, x=vectors, y=others)
         F = self.x - self.x.mean(axis=0)  # differences stay what they are
         single = F.astype(np.float32)
         some = self.edges.subset(np.arange(0, self.n_atoms, max(1, self.n_atoms // TRIED)))
-        exact, rough = some.ends(F)[0], some.ends(single)[0]
-        if not (_squared(rough - exact) <= ROUGH**2 * _squared(exact)).all():
+        exact = some.ends(F)[0]
+        error = some.ends(single)[0] - exact
+        if not (products(error, error) <= ROUGH**2 * products(exact, exact)).all():
             return None
         return replace(self, x=single, y=single)
 
@@ -266,11 +265,11 @@ class Rows:
         weighted, r = left * self.coefficient, len(left)
         out, end = np.empty((r * (r + 1) // 2, self.n_rows)), 0
         for a in range(r):  # row a of the upper triangle, from the diagonal on
-            products = weighted[a] * right[a:]
+            entries = weighted[a] * right[a:]
             if right is not left:
-                products += right[a] * weighted[a:]
-                products *= 0.5
-            out[end : end + r - a] = self._summed(products)
+                entries += right[a] * weighted[a:]
+                entries *= 0.5
+            out[end : end + r - a] = self._summed(entries)
             end += r - a
         out *= packing(r).scale[:, None]
         return out
@@ -278,9 +277,9 @@ class Rows:
     def gram(self) -> Array:
         """(m, m) inner products <A_i, A_j>."""
         x, y = self.vectors()
-        products = (x @ x.T) ** 2 if y is x else ((x @ x.T) * (y @ y.T) + (x @ y.T) * (y @ x.T)) / 2
-        products *= self.coefficient[:, None] * self.coefficient
-        return self._summed(self._summed(products).T)
+        gram = (x @ x.T) ** 2 if y is x else ((x @ x.T) * (y @ y.T) + (x @ y.T) * (y @ x.T)) / 2
+        gram *= self.coefficient[:, None] * self.coefficient
+        return self._summed(self._summed(gram).T)
 
     # ---- helpers ----
 
@@ -291,7 +290,7 @@ class Rows:
 
     def _inner(self, left: Array, right: Array) -> Array:
         """(atoms,) products x_t^T y_t, with `left` for x and `right` for y."""
-        return _products(left, right) if self.edges is None else self.edges.inner(left, right)
+        return products(left, right) if self.edges is None else self.edges.inner(left, right)
 
     def _sum_of_squares(self, atoms: Index, c: Array) -> Array:
         """sum_t c_t x_t x_t^T over some atoms, with c_t > 0; x^T x takes half the time of other products."""
@@ -299,23 +298,31 @@ class Rows:
 
         def part(own: slice) -> Array:
             total = np.zeros((self.order, self.order))
-            for block in _blocks(own, self.order):
+            for block in blocks(own, self.order):
                 x = self.vectors(atoms[block], self.x.dtype.type)[0]
                 x *= root[block]
                 total += x.T @ x
             return total
 
-        return np.asarray(sum(_side_by_side(len(atoms), part)))
+        return np.asarray(sum(side_by_side(len(atoms), len(atoms) * self.order, part)))
 
     def _summed(self, of_atoms: Array) -> Array:
         """Sums over the atoms of every row, along the last axis."""
         if self.row is None:
             return of_atoms
+        begin, rows = self._begin
+        if len(rows) == self.n_rows:
+            return np.add.reduceat(of_atoms, begin, axis=-1)
         out = np.zeros((*of_atoms.shape[:-1], self.n_rows), of_atoms.dtype)
-        if self.n_atoms:
-            begin = np.flatnonzero(np.diff(self.row, prepend=-1))
-            out[..., self.row[begin]] = np.add.reduceat(of_atoms, begin, axis=-1)
+        if len(rows):
+            out[..., rows] = np.add.reduceat(of_atoms, begin, axis=-1)
         return out
+
+    @cached_property
+    def _begin(self) -> tuple[Index, Index]:
+        """Where the atoms of every row begin that has any, and the numbers of these rows."""
+        begin = np.flatnonzero(np.diff(self.row_of_atoms, prepend=-1))
+        return begin, self.row_of_atoms[begin]
 
     @cached_property
     def _is_square(self) -> Mask:
@@ -325,110 +332,6 @@ class Rows:
         if self.edges is None or self.edges.is_product is None:
             return np.ones(self.n_atoms, dtype=bool)
         return np.asarray(~self.edges.is_product | (self.edges.first == self.edges.second))
-
-
-@dataclass(frozen=True, eq=False)
-class Edges:
-    """Atoms between rows of F: differences x = y = F[first] - F[second], or products x = F[first], y = F[second].
-
-    F is an argument of the methods: a change of basis leaves the graph as it is.
-    """
-
-    first: Index
-    second: Index
-    is_product: Mask | None  # None where all are differences
-
-    @classmethod
-    def of(cls, first: Index, second: Index, is_product: Mask) -> Edges:
-        """Edges of which some may be products."""
-        return cls(first, second, is_product if is_product.any() else None)
-
-    @property
-    def has_products(self) -> bool:
-        """Whether there are others than differences."""
-        return self.is_product is not None
-
-    @cached_property
-    def are_squares(self) -> bool:
-        """Whether all have x = y: a product may be that of a row of F with itself."""
-        products = self.is_product
-        return products is None or bool((self.first[products] == self.second[products]).all())
-
-    def subset(self, atoms: Index) -> Edges:
-        """Some of the edges."""
-        products = np.zeros(len(atoms), dtype=bool) if self.is_product is None else self.is_product[atoms]
-        return Edges.of(self.first[atoms], self.second[atoms], products)
-
-    def repeated(self, n: int) -> Edges:
-        """Every edge n times in a row, between the rows that stand in place of F's, n for each."""
-        shift, products = np.tile(np.arange(n), len(self.first)), self.is_product
-        first, second = np.repeat(self.first, n) * n + shift, np.repeat(self.second, n) * n + shift
-        return Edges(first, second, None if products is None else np.repeat(products, n))
-
-    def ends(
-        self,
-        F: NDArray[Any],
-        atoms: slice | Index = slice(None),
-        dtype: type[np.floating[Any]] = np.float64,
-    ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """x and y of some edges; the same object where all of the graph are squares."""
-        exact = F.astype(np.result_type(F, dtype), copy=False)
-        x, y = self._pair(exact, exact, atoms)
-        x = x.astype(dtype, copy=False)
-        return x, x if self.are_squares else y.astype(dtype, copy=False)
-
-    def inner(self, left: NDArray[Any], right: NDArray[Any]) -> Array:
-        """(edges,) products x^T y, with x from rows of `left` and y from rows of `right`."""
-        out = np.empty(len(self.first))
-        for block in _blocks(slice(0, len(out)), left.shape[1]):
-            out[block] = _products(*self._pair(left, right, block))
-        return out
-
-    def lengths(self, F: NDArray[Any]) -> Array:
-        """(edges,) |x| |y|."""
-        if self.is_product is None:
-            return self.inner(F, F)
-        norms = np.sqrt(_squared(F))
-        found = (norms[self.first] * norms[self.second]).astype(np.float64, copy=False)
-        differences = np.flatnonzero(~self.is_product)
-        found[differences] = self.subset(differences).inner(F, F)
-        return found
-
-    def weighted_sum(self, F: NDArray[Any], c: Array) -> NDArray[Any]:
-        """A matrix whose symmetric part is sum_t c_t sym(x_t y_t^T).
-
-        Of the symmetric sum F^T W F, W has here the diagonal and twice what is on one side of it.
-        """
-        n, is_product = len(F), self.is_product
-        across = -2 * c if is_product is None else np.where(is_product, c, -2 * c)
-        own = c if is_product is None else np.where(is_product, 0.0, c)
-        order, start = self._by_first(n)
-        W = sparse.csr_array((across[order].astype(F.dtype), self.second[order], start), shape=(n, n))
-        diagonal = np.bincount(self.first, own, n) + np.bincount(self.second, own, n)
-        product = W @ F
-        product += diagonal.astype(F.dtype)[:, None] * F
-        return np.asarray(F.T @ product)
-
-    def _by_first(self, n: int) -> tuple[Index, Index]:
-        """The edges sorted by their first row of F, and where those of each row begin."""
-        start = np.zeros(n + 1, dtype=np.int64)
-        np.cumsum(np.bincount(self.first, minlength=n), out=start[1:])
-        return np.argsort(self.first, kind="stable"), start
-
-    def _pair(
-        self, left: NDArray[Any], right: NDArray[Any], atoms: slice | Index
-    ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """x from rows of `left` and y from rows of `right`, for some edges."""
-        first, second = self.first[atoms], self.second[atoms]
-        x, is_product = left.take(first, axis=0), self.is_product
-        if is_product is None and left is right:
-            x -= left.take(second, axis=0)
-            return x, x
-        y = right.take(second, axis=0)
-        d = slice(None) if is_product is None else np.flatnonzero(~is_product[atoms])
-        x[d] -= left[second[d]]
-        y[d] = right[first[d]] - y[d]
-        return x, y
 
 
 def _takes_less(n_atoms: int, features: Array) -> bool:
@@ -444,28 +347,8 @@ def _unless_alone(row: Index, n_rows: int) -> Index | None:
 def _image(vectors: Array, T: Array) -> Array:
     """Vectors T^T x, for a matrix T or the diagonal of one, in the precision of the vectors."""
     T = T.astype(vectors.dtype, copy=False)
-    return np.asarray(vectors * T if T.ndim == 1 else vectors @ T)
-
-
-def _products(x: NDArray[Any], y: NDArray[Any]) -> Array:
-    return np.asarray(np.einsum("ij,ij->i", x, y))
-
-
-def _squared(x: NDArray[Any]) -> Array:
-    return _products(x, x)
-
-
-def _side_by_side(n: int, task: Callable[[slice], Found]) -> list[Found]:
-    """Results of the task for parts of range(n), one for each thread."""
-    workers = worker_threads()
-    if workers == 1:
-        return [task(slice(0, n))]
-    ends = np.linspace(0, n, workers + 1).astype(int)
-    with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(task, map(slice, ends[:-1], ends[1:])))
-
-
-def _blocks(part: slice, columns: int) -> Iterator[slice]:
-    """Slices of a slice that have at most about BLOCK numbers in vectors of so many columns."""
-    step = max(1, BLOCK // max(columns, 1))
-    return (slice(low, min(low + step, part.stop)) for low in range(part.start, part.stop, step))
+    if T.ndim == 1:
+        return vectors * T
+    out = np.empty((len(vectors), T.shape[1]), vectors.dtype)
+    side_by_side(len(out), vectors.size, lambda own: np.matmul(vectors[own], T, out=out[own]))
+    return out
