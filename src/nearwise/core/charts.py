@@ -47,6 +47,10 @@ class Chart(Protocol):
         """A row's vector x enters local coordinates as basis^T x."""
 
     @property
+    def stretch(self) -> Array:
+        """factor = basis * stretch, so that values are squares of stretched local coordinates."""
+
+    @property
     def weights(self) -> Array | None:
         """Elementwise weights of a step; None where all are 1."""
 
@@ -111,6 +115,10 @@ class FactorChart:
     def basis(self) -> Array:
         return self.factor
 
+    @property
+    def stretch(self) -> Array:
+        return np.ones(len(self.prior))
+
     def cost(self) -> float:
         return self.divergence.distance(self.factor, self.prior)
 
@@ -169,8 +177,12 @@ class SpectralChart:
 
     @cached_property
     def factor(self) -> Array:
+        return self.vectors * self.stretch
+
+    @cached_property
+    def stretch(self) -> Array:
         x = self.eigenvalues  # squares of what is negligible may be denormal numbers, which are slow
-        return self.vectors * np.sqrt(np.where(x > NEGLIGIBLE**2 * x.max(), x, 0.0))
+        return np.sqrt(np.where(x > NEGLIGIBLE**2 * x.max(), x, 0.0))
 
     @property
     def basis(self) -> Array:

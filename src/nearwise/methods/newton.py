@@ -1,13 +1,14 @@
 """Newton's method for many soft rows, wherever they are; hard rows enter through `augmented`.
 
-Of the rows it sees sums at a point (`Measured.measure`: one pass for objective, gradient and certificate) and
-a sample, drawn once by number, whose rows make the Hessian. The steps of an iteration:
+Of the rows it sees sums at a point (`Measured.measure`: one pass for objective, gradient and certificate) and a
+sample, drawn once by number, whose rows make the Hessian. The steps of an iteration:
 
-1. Come closer to the true problem where the present one is solved well enough: raise the share of the penalties,
-   which are too stiff for a point far from the solution; lower the smoothing of the chart.
+1. Come closer to the true problem where the present one is solved well enough: raise the share of the
+   penalties, which are too stiff for a point far from the solution; lower the smoothing of the chart.
 2. Take the sample's rows that have a curvature here. Their curvatures stand for those of all rows.
-3. Solve Newton's system in the chart's coordinates, roughly, since the Hessian is a sample's (`newton_system`).
-4. Accept the step if the objective falls by a share of what was predicted, else shorten it; adapt the trust region.
+3. Solve Newton's system in the chart's coordinates, roughly, since the Hessian is a sample's.
+4. Accept the step if the objective falls by a share of what was predicted, else shorten it; adapt the trust
+   region.
 5. Where no step is accepted, go toward the minimiser of the Lagrangian, which descends if that is short enough.
 
 Where rows far outnumber the unknowns, the sample is solved first, in memory: that spares about half of the
@@ -26,7 +27,8 @@ from nearwise._common.types import Array
 from nearwise.core.charts import Chart
 from nearwise.core.formulation import Formulation
 from nearwise.core.iterates import Iterate
-from nearwise.core.measured import InMemory, Measured, Sums
+from nearwise.core.measured import InMemory, Sums
+from nearwise.core.rows import Rows
 from nearwise.methods.newton_system import newton_step
 
 SUFFICIENT = 1e-4  # share of the predicted decrease that a step must bring
@@ -80,10 +82,11 @@ class Newton:
         if start is None and FAR_MORE * sample.n_rows <= form.measured.n_rows:
             start = self._solved_on(form, sample, rng)
         run = Run(self, form, sample, rng, start)
-        while True:
-            yield Iterate(run.chart.factor, sums=None if run.is_rough else run.sums)
-            if not run.advance():
-                return
+        while run.is_rough and run.advance():
+            pass
+        yield Iterate(run.chart.factor, sums=run.sums)
+        while run.advance():
+            yield Iterate(run.chart.factor, sums=run.sums)
 
     def rows_of_hessian(self, order: int) -> int:
         return self.hessian_rows or max(3 * order * (order + 1) // 2, 4096)
@@ -112,7 +115,7 @@ class Newton:
         return run.chart.factor
 
 
-FAR_MORE = 3.0  # rows for each row of the sample, from which on solving the sample first pays
+FAR_MORE = 10.0  # rows for each row of the sample, from which on solving the sample first pays
 
 
 class Run:
@@ -135,7 +138,8 @@ class Run:
         rng: np.random.Generator,
         start: Array | None = None,
     ) -> None:
-        self.settings, self.form, self.sample, self.rng = settings, form, sample, rng
+        self.settings, self.form, self.rng = settings, form, rng
+        self.take(sample)
         self.hessian_rows = settings.rows_of_hessian(form.order)
         measured = form.measured
         # as much at first as all unknowns together weigh, or all rows, if these are fewer
@@ -153,6 +157,10 @@ class Run:
     def size(self) -> float:
         """What differences of the objective are relative to."""
         return max(abs(self.merit), self.form.unit)
+
+    def take(self, sample: InMemory) -> None:
+        """Draw the Hessian from these rows, in single precision where they are many."""
+        self.sample, self.sampled_rows = sample, sample.rows.in_single() or sample.rows
 
     def visit(self, chart: Chart) -> None:
         """Measure a point."""
@@ -206,11 +214,12 @@ class Run:
             self.chart, self.distance, closer = sharper, sharper.cost(), True
         return closer
 
-    def _curved(self) -> tuple[InMemory, Array, bool]:
-        """2. Rows with a curvature, their curvatures, and whether they stand for others."""
+    def _curved(self) -> tuple[Rows, Array, bool]:
+        """2. Rows with a curvature in local coordinates, their curvatures, and whether they stand for others."""
         for _ in range(3):
             sample = self.sample
-            curvatures = sample.loss.at(sample.rows.values(self.chart.factor)).curvatures
+            local = self.sampled_rows.transformed(self.chart.basis)
+            curvatures = sample.loss.at(local.values(self.chart.stretch)).curvatures
             rows = np.flatnonzero(curvatures)
             wanted = min(self.hessian_rows, self.sums.curved)
             most = 16 * self.hessian_rows
@@ -219,20 +228,20 @@ class Run:
             ):
                 break
             count = min(2 * sample.n_rows * self.hessian_rows // max(len(rows), 1), most)
-            self.sample = self.settings.drawn(self.form, count, self.rng)
+            self.take(self.settings.drawn(self.form, count, self.rng))
         is_part = sample.n_rows < self.form.measured.n_rows or len(rows) > self.hessian_rows
         if len(rows) > self.hessian_rows:
             rows = rows[np.sort(self.rng.choice(len(rows), self.hessian_rows, replace=False))]
         share = self.share * (self.sums.curved / max(len(rows), 1) if is_part else 1.0)
-        return sample.sample(rows), share * curvatures[rows], is_part
+        return local.subset(rows), share * curvatures[rows], is_part
 
     def _newton(self) -> bool:
         chart, gradient = self.chart, self.gradient
-        few, curvatures, is_part = self._curved()
+        local, curvatures, is_part = self._curved()
         # 3. a sample deserves no more; the preconditioner knows less of it where there are weights
         rough = (0.3 if chart.weights is None else 0.2) if is_part and chart.is_exact else 0.1
         accuracy = rough if is_part else float(np.clip(np.sqrt(self.gap / self.size), 1e-10, rough))
-        step, hessian = newton_step(few.rows, curvatures, chart.basis, chart.weights, gradient, accuracy)
+        step, hessian = newton_step(local, curvatures, chart.weights, gradient, accuracy)
         if is_part:  # it bends less along its steps than the Hessian of all rows
             step = self.reach * step
         # 4.

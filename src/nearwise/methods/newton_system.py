@@ -22,7 +22,6 @@ from nearwise.linalg.packing import packing
 WRITTEN = (
     4_000_000  # numbers of a Gram matrix or of rows written out, 32 MB; above, conjugate gradients are taken
 )
-SINGLE = 200_000  # numbers in vectors, from which on single precision is faster than double
 FEWEST_STEPS, MOST_STEPS = 12, 60  # of conjugate gradients to a rough accuracy, and to a close one
 ROUGH = 0.03  # accuracy, up from which it is rough
 
@@ -30,56 +29,43 @@ Solution = tuple[Array, Callable[[Array], Array]]
 
 
 def newton_step(
-    rows: Rows, curvatures: Array, basis: Array, weights: Array | None, gradient: Array, accuracy: float
+    local: Rows, curvatures: Array, weights: Array | None, gradient: Array, accuracy: float
 ) -> Solution:
     """D, to an accuracy that conjugate gradients are to reach, and the function H.
 
     Parameters
     ----------
-    rows, curvatures : the rows with a curvature, which is positive
-    basis, weights, gradient : of the chart
+    local, curvatures : rows with a positive curvature, in local coordinates
+    weights, gradient : of the chart
     """
     target = -gradient if weights is None else -weights * gradient
-    m, r = rows.n_rows, len(gradient)
+    m, r = local.n_rows, len(gradient)
     if m == 0:
         return target, np.zeros_like
-    q, atoms = r * (r + 1) // 2, rows.n_atoms
+    q, atoms = r * (r + 1) // 2, local.n_atoms
     smaller = min(m, q)
-    by_vectors = expected_steps(rows, curvatures, basis, weights, accuracy) * (4 * atoms * r**2 + OVERHEAD)
+    by_vectors = expected_steps(local, curvatures, weights, accuracy) * (4 * atoms * r**2 + OVERHEAD)
     by_gram = 2 * atoms**2 * r + m**3 if weights is None and atoms**2 <= WRITTEN else math.inf
     written_out = m * q * (1 + smaller) + smaller**3 if m * q <= WRITTEN else math.inf
     if by_gram <= min(written_out, by_vectors):
-        return _by_gram(rows.transformed(basis), curvatures, target)
+        return _by_gram(local, curvatures, target)
     if written_out <= by_vectors:
-        return _written_out(rows, curvatures, basis, weights, target)
-    vectors = local_vectors(rows, curvatures, basis)
+        return _written_out(local, curvatures, weights, target)
+    vectors = _weighted_vectors(local, curvatures)
     return GaussianSystem(vectors, weights).solve(target, accuracy), vectors.squared
 
 
-def expected_steps(
-    rows: Rows, curvatures: Array, basis: Array, weights: Array | None, accuracy: float
-) -> float:
+def expected_steps(local: Rows, curvatures: Array, weights: Array | None, accuracy: float) -> float:
     """Of conjugate gradients: few where the losses bend little beside the divergence.
 
     The largest eigenvalue of the losses' Hessian is taken as its trace over r, as of Gaussian vectors.
     """
-    traces = np.square(rows.magnitudes(basis))
+    traces = np.square(local.magnitudes(np.ones(local.order)))
     largest = (
-        float(curvatures @ traces) / basis.shape[1] * (1.0 if weights is None else float(weights.max()) ** 2)
+        float(curvatures @ traces) / local.order * (1.0 if weights is None else float(weights.max()) ** 2)
     )
     most = FEWEST_STEPS if accuracy > ROUGH else MOST_STEPS
     return min(most, 1 + math.sqrt(1 + largest) * math.log(2 / accuracy) / 2)
-
-
-def local_vectors(rows: Rows, curvatures: Array, basis: Array) -> RowVectors:
-    """The rows in local coordinates, times the roots of their curvatures."""
-    dtype = np.float32 if rows.n_atoms * rows.order > SINGLE else np.float64
-    x, y = rows.vectors(dtype=dtype)
-    turn = basis.astype(dtype)
-    left = x @ turn
-    root = np.sqrt(curvatures)
-    scale = rows.coefficient * (root if rows.row is None else root[rows.row])
-    return RowVectors.of(left, left if y is x else y @ turn, scale, rows.row)
 
 
 def _by_gram(local: Rows, curvatures: Array, target: Array) -> Solution:
@@ -94,12 +80,10 @@ def _by_gram(local: Rows, curvatures: Array, target: Array) -> Solution:
     return step, lambda D: local.adjoint(curvatures * local.of_matrix(D))
 
 
-def _written_out(
-    rows: Rows, curvatures: Array, basis: Array, weights: Array | None, target: Array
-) -> Solution:
+def _written_out(local: Rows, curvatures: Array, weights: Array | None, target: Array) -> Solution:
     """In the smaller of the two spaces, of rows and of unknowns."""
     pack = packing(len(target))
-    A = rows.packed(basis)
+    A = local.packed(np.eye(local.order))
     wide = A * np.sqrt(curvatures)
     if weights is not None:
         wide *= weights.take(pack.flat)[:, None]
@@ -110,3 +94,12 @@ def _written_out(
     else:
         d = np.linalg.solve(np.eye(q) + wide @ wide.T, t)
     return pack.unpack(d), lambda D: pack.unpack(A @ (curvatures * (A.T @ pack.pack(D))))
+
+
+def _weighted_vectors(local: Rows, curvatures: Array) -> RowVectors:
+    """The rows times the roots of their curvatures."""
+    x, y = local.vectors(dtype=local.x.dtype.type)
+    root = np.sqrt(curvatures)
+    return RowVectors.of(
+        x, y, local.coefficient * (root if local.row is None else root[local.row]), local.row
+    )
