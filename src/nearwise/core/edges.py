@@ -28,7 +28,7 @@ Found = TypeVar("Found")
 LARGE = 1_000_000
 BLOCK = (
     1 << 16
-)  # numbers in a block of gathered vectors: it stays in the cache; four times it may take 5 times as long
+)  # numbers in a block of gathered vectors: it stays in the cache; four times may take five times as long
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,19 +56,20 @@ class Edges:
     @cached_property
     def are_squares(self) -> bool:
         """Whether all have x = y: a product may be that of a row of F with itself."""
-        products = self.is_product
-        return products is None or bool((self.first[products] == self.second[products]).all())
+        chosen = self.is_product
+        return chosen is None or bool((self.first[chosen] == self.second[chosen]).all())
 
     def subset(self, atoms: Index) -> Edges:
         """Some of the edges."""
-        products = np.zeros(len(atoms), dtype=bool) if self.is_product is None else self.is_product[atoms]
-        return Edges.of(self.first[atoms], self.second[atoms], products)
+        if self.is_product is None:
+            return Edges(self.first[atoms], self.second[atoms], None)
+        return Edges.of(self.first[atoms], self.second[atoms], self.is_product[atoms])
 
     def repeated(self, n: int) -> Edges:
         """Every edge n times, one after the other, in a graph in which n nodes stand for each."""
-        shift, products = np.tile(np.arange(n), len(self.first)), self.is_product
+        shift = np.tile(np.arange(n), len(self.first))
         first, second = np.repeat(self.first, n) * n + shift, np.repeat(self.second, n) * n + shift
-        return Edges(first, second, None if products is None else np.repeat(products, n))
+        return Edges(first, second, None if self.is_product is None else np.repeat(self.is_product, n))
 
     def ends(
         self,

@@ -10,7 +10,7 @@ from nearwise._common.types import Array
 
 
 class Packing:
-    """Packs symmetric r x r matrices into vectors of q = r (r + 1) / 2 numbers, with <A, B> = pack(A) @ pack(B).
+    """Packs symmetric r x r matrices into vectors of q = r (r + 1) / 2 numbers: <A, B> = pack(A) @ pack(B).
 
     Attributes
     ----------
