@@ -26,9 +26,9 @@ Found = TypeVar("Found")
 # Numbers that a pass goes over from which on threads are worth starting, in 0.1 ms, and compiled loops worth
 # loading, once in a process and in 0.3 s.
 LARGE = 1_000_000
-BLOCK = (
-    1 << 16
-)  # numbers in a block of gathered vectors: it stays in the cache; four times may take five times as long
+# Numbers in a block of gathered vectors: they stay in the cache, and four times as many may take
+# five times as long per number.
+BLOCK = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
