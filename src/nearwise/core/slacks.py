@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 TINY, LARGEST = float(np.finfo(np.float64).tiny), float(np.finfo(np.float64).max)
 _NEAR = 1e-5  # relative distance from b, below which a series has ten digits, and D of rounded numbers fewer
-_FARTHEST = 1e8  # times its value: how far a reply may run ahead of its variable; 1e4 and 1e12 do as well
+_FARTHEST = 1e8  # times a variable: how far its reply may be beyond; 1e6 to 1e12 solve the same, 100 less
 _BISECTIONS = 16  # of a logarithm between -690 and 690: the slacks of a first point to 2 %
 
 
