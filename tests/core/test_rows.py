@@ -181,7 +181,6 @@ def test_subset(atoms: Atoms, form: str, chosen: str, as_form) -> None:
     )
     found = rows.subset(mask if chosen == "mask" else np.flatnonzero(mask))
     check(found, atoms.matrices()[mask], None if atoms.offsets is None else atoms.offsets[mask])
-    np.testing.assert_array_equal(found.is_definite, rows.is_definite[mask])
 
 
 @crossed(atoms=ATOMS, form=FORMS)
@@ -190,33 +189,14 @@ def test_by_groups_keeps_the_blocks_of_a_matrix(atoms: Atoms, form: str, as_form
     found = rows.by_groups(groups)
     assert found.n_atoms == 3 * rows.n_atoms
     check(found, atoms.matrices() * (groups[:, None] == groups), atoms.offsets)
-    np.testing.assert_array_equal(found.is_definite, rows.is_definite)
-
-
-@crossed(atoms=ATOMS, form=FORMS)
-def test_definite_rows_are(atoms: Atoms, form: str, as_form) -> None:
-    A, rows = atoms.matrices(), as_form(atoms, form)
-    lowest = np.linalg.eigvalsh(A)[:, 0] >= -1e-10
-    if atoms.offsets is not None:
-        lowest &= atoms.offsets >= 0
-    assert not (rows.is_definite & ~lowest).any()
-    known = np.flatnonzero(np.arange(atoms.n_rows) % 2)
-    whole = Rows.of(**atoms.__dict__, definite=known)
-    expected = rows.is_definite.copy()
-    expected[known] = True if atoms.offsets is None else atoms.offsets[known] >= 0
-    np.testing.assert_array_equal(whole.is_definite, expected)
-    np.testing.assert_array_equal(whole.subset(known).is_definite, expected[known])
-    np.testing.assert_array_equal(whole.transformed(np.ones(R)).is_definite, expected)
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_squares_are_definite_and_one_object(form: str, as_form) -> None:
+def test_squares_are_one_object(form: str, as_form) -> None:
     rows = as_form(squares(), form)
-    assert rows.is_definite.all()
     x, y = rows.vectors()
     assert y is x
     rows = as_form(inner_products(), form)
-    assert not rows.is_definite.any()
     x, y = rows.vectors(np.array([3, 5]))
     assert y is not x
     assert x.shape == (2, R)
@@ -308,9 +288,8 @@ def test_written_sorts_atoms_by_row(sort: bool, both: bool) -> None:
     rows = Rows.written(x, y, c, row, 5)
     assert (rows.y is rows.x) == (not both)
     check(rows, A, None)
-    known = Rows.written(x, y, c, row, 5, np.full(5, 1.0), np.array([3]))
-    assert known.is_definite[3]
-    np.testing.assert_allclose(known.values(np.eye(R)), rows.values(np.eye(R)) + 1)
+    shifted = Rows.written(x, y, c, row, 5, np.full(5, 1.0))
+    np.testing.assert_allclose(shifted.values(np.eye(R)), rows.values(np.eye(R)) + 1)
 
 
 def large(n: int = 300, offset: float = 0.0) -> Atoms:

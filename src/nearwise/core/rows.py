@@ -23,6 +23,7 @@ from nearwise.linalg.packing import packing
 
 WRITTEN = 200_000  # numbers in the vectors of all atoms; a pass over more takes less time over a graph
 TRIED = 1_000  # differences whose digits in single precision are looked at
+OFF_CENTRE = 100.0  # a column's middle beside its half range from which on its differences lose two digits
 ROUGH = 1e-5  # their largest relative error; F^T W F then has one of 1e-3 at most, where all are that large
 
 
@@ -43,7 +44,6 @@ class Rows:
     row : (atoms,) the row of every atom, ascending; None where atom t is row t
     n_rows : m
     offsets : None, or (m,) what is added to the values: parts of them that do not depend on M
-    definite : None, or the numbers of rows that are known to be positive semidefinite as a whole
     """
 
     x: Array
@@ -53,7 +53,6 @@ class Rows:
     row: Index | None
     n_rows: int
     offsets: Array | None = None
-    definite: Index | None = None
 
     @classmethod
     def of(
@@ -66,21 +65,21 @@ class Rows:
         row: Index,
         n_rows: int,
         offsets: Array | None = None,
-        definite: Index | None = None,
     ) -> Rows:
         """Rows from atoms over features: differences features[first] - features[second], then products.
 
         Vectors are written out where they are few, or no more than the features. A graph takes differences
-        after a change of basis: its features should have no large part in common.
+        after a change of basis, so what is large and common to its features goes before.
         """
         by_row = np.argsort(row, kind="stable")
         edges = Edges.of(first[by_row], second[by_row], by_row >= n_differences)
         coefficient, row = coefficient[by_row], row[by_row]
         if _takes_less(len(row), features):
             x, y = edges.ends(features.astype(np.float64, copy=False))
-            return cls.written(x, y, coefficient, row, n_rows, offsets, definite)
-        F, alone = np.ascontiguousarray(features), _unless_alone(row, n_rows)
-        return cls(F, F, edges, coefficient, alone, n_rows, offsets, definite)
+            return cls.written(x, y, coefficient, row, n_rows, offsets)
+        F = features if edges.has_products else _centred(features)
+        F, alone = np.ascontiguousarray(F), _unless_alone(row, n_rows)
+        return cls(F, F, edges, coefficient, alone, n_rows, offsets)
 
     @classmethod
     def written(
@@ -91,7 +90,6 @@ class Rows:
         row: Index,
         n_rows: int,
         offsets: Array | None = None,
-        definite: Index | None = None,
     ) -> Rows:
         """Rows from the vectors of their atoms; `y` is the object `x` where all atoms are squares."""
         if (row[1:] < row[:-1]).any():
@@ -99,7 +97,7 @@ class Rows:
             coefficient, row, squares = coefficient[by_row], row[by_row], y is x
             x = x[by_row]
             y = x if squares else y[by_row]
-        return cls(x, y, None, coefficient, _unless_alone(row, n_rows), n_rows, offsets, definite)
+        return cls(x, y, None, coefficient, _unless_alone(row, n_rows), n_rows, offsets)
 
     @property
     def order(self) -> int:
@@ -120,16 +118,6 @@ class Rows:
     def row_of_atoms(self) -> Index:
         """(atoms,) the row of every atom, ascending."""
         return np.arange(self.n_rows) if self.row is None else self.row
-
-    @cached_property
-    def is_definite(self) -> Mask:
-        """(m,) whether A_i is known to be positive semidefinite and its offset is not negative."""
-        may_be_negative = ~(self._is_square & (self.coefficient >= 0))
-        found = np.ones(self.n_rows, dtype=bool)
-        found[self.row_of_atoms[may_be_negative]] = False
-        if self.definite is not None:
-            found[self.definite] = True
-        return found if self.offsets is None else found & (self.offsets >= 0)
 
     # ---- the map and its adjoint ----
 
@@ -188,7 +176,6 @@ class Rows:
             row=_unless_alone(row[atoms], len(numbers)),
             n_rows=len(numbers),
             offsets=None if self.offsets is None else self.offsets[numbers],
-            definite=None if self.definite is None else np.flatnonzero(np.isin(numbers, self.definite)),
         )
         if self.edges is not None and not _takes_less(len(atoms), self.x):
             return replace(chosen, edges=self.edges.subset(atoms))
@@ -324,19 +311,18 @@ class Rows:
         begin = np.flatnonzero(np.diff(self.row_of_atoms, prepend=-1))
         return begin, self.row_of_atoms[begin]
 
-    @cached_property
-    def _is_square(self) -> Mask:
-        """Which atoms are squares."""
-        if self.y is not self.x:
-            return np.asarray((self.x == self.y).all(axis=1))
-        if self.edges is None or self.edges.is_product is None:
-            return np.ones(self.n_atoms, dtype=bool)
-        return np.asarray(~self.edges.is_product | (self.edges.first == self.edges.second))
-
 
 def _takes_less(n_atoms: int, features: Array) -> bool:
     """Whether vectors are written out: where they are few, or take no more room than the features."""
     return is_written_out(n_atoms, features.shape[1]) or n_atoms <= len(features)
+
+
+def _centred(features: Array) -> Array:
+    """Features without what is large and common to all of them in a column."""
+    lowest, highest = features.min(axis=0), features.max(axis=0)
+    centre = lowest / 2 + highest / 2
+    is_far = np.abs(centre) > OFF_CENTRE * (highest / 2 - lowest / 2)
+    return features - np.where(is_far, centre, 0.0) if is_far.any() else features
 
 
 def _unless_alone(row: Index, n_rows: int) -> Index | None:
