@@ -20,7 +20,13 @@ from nearwise._common.reading import finite, symmetric
 from nearwise._common.types import Array
 from nearwise.core.charts import Chart, FactorChart, SpectralChart
 from nearwise.core.chords import chords
-from nearwise.core.spectra import Spectrum
+from nearwise.core.spectra import (
+    Spectrum,
+    spectrum_of_factor,
+    value_of_numbers,
+    value_on_ranges,
+    weighted_sum,
+)
 from nearwise.linalg.dense import cholesky, eigenvalues, singular_spectrum, singular_values, spectrum
 from nearwise.linalg.packing import packing
 
@@ -56,8 +62,12 @@ class SpectralDivergence(ABC):
     Singular matrices follow KSD09 section 4, read off `scalar`: if scalar(1, 0) is infinite, D is finite only
     where range(X) is inside range(Y); if scalar(0, 1) is infinite, only where range(Y) is inside range(X).
     There D is that of the restrictions to the range (definition 4), a sum of non-negative terms; else inf.
-    What counts as zero and as inside is decided up to rounding: an eigenvalue is zero below 8 n eps times the
-    largest, and a share of at most 1e-6 outside of an ill-conditioned range is excused.
+
+    Two tolerances decide. An eigenvalue counts as zero below 8 n eps times the largest magnitude (of a
+    factor, a singular value below 8 max(n, k) eps times the largest). A range counts as inside another, onto
+    which P projects, if the leakage sum_i lambda_i |(I - P) v_i|^2 is at most sum_i lambda_i a_i. Here a_i,
+    at most 1e-6, is the relative size of a zero eigenvalue plus the squared angle by which a perturbation of
+    that size can tilt the other range at v_i: much only if the other matrix is ill-conditioned on its range.
 
     Attributes
     ----------
@@ -105,7 +115,7 @@ class SpectralDivergence(ABC):
     def value(self, X: ArrayLike, Y: ArrayLike) -> float:
         """D(X, Y) of symmetric matrices; inf if one has a negative eigenvalue and not `indefinite_prior`."""
         X, Y = _symmetric_pair(X, Y)
-        return self._value_on_ranges(Spectrum.of_matrix(X), Spectrum.of_matrix(Y))
+        return value_on_ranges(self, Spectrum.of_matrix(X), Spectrum.of_matrix(Y))
 
     def value_of_factors(self, B: ArrayLike, C: ArrayLike) -> float:
         """D(B B^T, C C^T) for B (n x k) and C (n x l) in O(n (k + l)^2), without an n x n matrix.
@@ -113,54 +123,28 @@ class SpectralDivergence(ABC):
         What lies outside the other range enters as terms scalar(lambda_i, 0) and scalar(0, theta_j).
         """
         B, C = _pair(B, C, ("B", "C"), ndim=2)
-        return self._value_on_ranges(Spectrum.of_factor(B), Spectrum.of_factor(C))
+        return value_on_ranges(self, Spectrum.of_factor(B), Spectrum.of_factor(C))
 
     def value_of_vectors(self, x: ArrayLike, y: ArrayLike) -> float:
         """sum_i scalar(x_i, y_i), the divergence of diag(x) and diag(y) with no entry taken for zero."""
         x, y = _pair(x, y, ("x", "y"), ndim=1)
         if not self.indefinite_prior and (np.any(x < 0) or np.any(y < 0)):
             return np.inf
-        return self._value_of_numbers(x, y, np.ones_like(x))
-
-    def _value_on_ranges(self, X: Spectrum, Y: Spectrum) -> float:
-        if not self.indefinite_prior and (np.any(X.values < 0) or np.any(Y.values < 0)):
-            return np.inf
-        zero, one = np.zeros(1), np.ones(1)
-        total = self._value_of_numbers(X.values[:, None], Y.values, (X.vectors.T @ Y.vectors) ** 2)
-        if np.isfinite(self._value_of_numbers(one, zero, one)):
-            total += self._value_of_numbers(X.values, zero, X.outside(Y))
-        elif not X.is_inside(Y):
-            return np.inf
-        if np.isfinite(self._value_of_numbers(zero, one, one)):
-            total += self._value_of_numbers(zero, Y.values, Y.outside(X))
-        elif not Y.is_inside(X):
-            return np.inf
-        return total
-
-    def _value_of_numbers(self, x: Array, y: Array, weight: Array) -> float:
-        total = self._weighted_sum(x, y, weight)
-        if np.isnan(total):
-            raise ValueError(f"{type(self).__name__}.scalar must not return NaN for numbers x, y >= 0")
-        return total
-
-    @np.errstate(all="ignore")
-    def _weighted_sum(self, x: Array, y: Array, weight: Array) -> float:
-        """sum weight * scalar(x, y), where a weight of exactly zero removes even an infinite term."""
-        terms = weight * self.scalar(x, y)
-        total = float(terms.sum())
-        return total if math.isfinite(total) else float(np.where(weight == 0, 0.0, terms).sum())
+        return value_of_numbers(self, x, y, np.ones_like(x))
 
     # --- the domain, for solvers ----------------------------------------------------------------------------
 
     @property
+    @np.errstate(all="ignore")
     def is_infinite_at_zero(self) -> bool:
         """Whether phi(0) is infinite, so that M keeps the whole range of the prior."""
-        return not np.isfinite(self._weighted_sum(np.zeros(1), np.ones(1), np.ones(1)))
+        return not np.isfinite(self.scalar(np.zeros(1), np.ones(1)))[0]
 
     @property
+    @np.errstate(all="ignore")
     def confines(self) -> bool:
         """Whether phi'(0) is infinite, so that M stays in the range of the prior."""
-        return not np.isfinite(self._weighted_sum(np.ones(1), np.zeros(1), np.ones(1)))
+        return not np.isfinite(self.scalar(np.ones(1), np.zeros(1)))[0]
 
     @property
     @np.errstate(all="ignore")
@@ -183,8 +167,8 @@ class SpectralDivergence(ABC):
 
     def distance(self, B: Array, prior: Array) -> float:
         """D(B B^T, diag(prior)), the objective without its losses. `prior` is positive if phi `confines`."""
-        x, V = _spectrum_of_factor(B)
-        return _infinite_if_nan(self._weighted_sum(x[:, None], prior, np.square(V.T)))
+        x, V = spectrum_of_factor(B)
+        return _infinite_if_nan(weighted_sum(self, x[:, None], prior, np.square(V.T)))
 
     @np.errstate(all="ignore")
     def distance_to_minimiser(self, B: Array, theta: Array) -> float:
@@ -193,16 +177,13 @@ class SpectralDivergence(ABC):
         It is D(M, M^) for the minimiser M^, plus <phi'(M^) - theta, M> where M^ stops at 0 because theta is
         below phi'(0). Infinite where there is no minimiser.
         """
-        if not np.isfinite(theta).all():
+        if (spectra := self._spectrum_of_minimiser(theta)) is None:
             return math.inf
-        t, U = spectrum(theta)
-        minimiser = self.gradient_inverse(t)
-        if not np.isfinite(minimiser).all():
-            return math.inf
-        x, V = _spectrum_of_factor(B)
-        raised, weight = np.maximum(minimiser, _SMALLEST), np.square(V.T @ U)
-        found = _infinite_if_nan(self._weighted_sum(x[:, None], raised, weight))
-        stopped = minimiser < _SMALLEST
+        t, U, y = spectra
+        x, V = spectrum_of_factor(B)
+        raised, weight = np.maximum(y, _SMALLEST), np.square(V.T @ U)
+        found = _infinite_if_nan(weighted_sum(self, x[:, None], raised, weight))
+        stopped = y < _SMALLEST
         if not stopped.any():
             return found
         slack = np.where(stopped, np.maximum(self.gradient(raised) - t, 0.0), 0.0)
@@ -215,14 +196,20 @@ class SpectralDivergence(ABC):
         The coordinates are a basis and weights (None for ones), in which the Hessian of the conjugate of phi
         is elementwise: dM^ = basis (weights^2 * basis^T dtheta basis) basis^T.
         """
+        if (spectra := self._spectrum_of_minimiser(theta)) is None:
+            return None
+        t, U, y = spectra
+        weights = np.sqrt(chords(self, t[:, None], t, y[:, None], y))
+        return U * np.sqrt(y), U, weights
+
+    @np.errstate(all="ignore")
+    def _spectrum_of_minimiser(self, theta: Array) -> tuple[Array, Array, Array] | None:
+        """Eigenvalues and eigenvectors of theta, and the eigenvalues of M^; None where there is no M^."""
         if not np.isfinite(theta).all():
             return None
-        t, V = spectrum(theta)
-        x = self.gradient_inverse(t)
-        if not np.isfinite(x).all():
-            return None
-        weights = np.sqrt(chords(self, t[:, None], t, x[:, None], x))
-        return V * np.sqrt(x), V, weights
+        t, U = spectrum(theta)
+        y = self.gradient_inverse(t)
+        return (t, U, y) if np.isfinite(y).all() else None
 
     @np.errstate(all="ignore")
     def scaled_hessian(self, L: Array, G: Array, prior: Array) -> tuple[Array | None, Array | None, Array]:
@@ -236,8 +223,7 @@ class SpectralDivergence(ABC):
         V, s, _ = singular_spectrum(L)
         x = np.maximum(s**2, _SMALLEST)
         t, C, pack = self.gradient(x), V.T @ G, packing(len(L))
-        slopes = t + self.barrier / x
-        gradient = (C.T * slopes) @ C - (G.T * self.gradient(prior)) @ G
+        gradient = (C.T * (t + self.barrier / x)) @ C - (G.T * self.gradient(prior)) @ G
         # in the eigenbasis of M, with dM = C D C^T, the Hessian is elementwise
         bend = 1.0 / chords(self, t[:, None], t, x[:, None], x) - self.barrier / (x[:, None] * x)
         left, right = C[pack.a], C[pack.b]
@@ -313,8 +299,8 @@ class LogDet(SpectralDivergence):
             with suppress(np.linalg.LinAlgError), np.errstate(all="ignore"):
                 Z = solve_triangular(np.linalg.cholesky(Y), np.linalg.cholesky(X), lower=True)
                 s = np.linalg.svd(Z, compute_uv=False)
-                return self._value_of_numbers(s, 1.0 / s, np.ones_like(s))  # s^2 may be out of range
-        return self._value_on_ranges(X_spectrum, Y_spectrum)
+                return value_of_numbers(self, s, 1.0 / s, np.ones_like(s))  # s^2 may be out of range
+        return value_on_ranges(self, X_spectrum, Y_spectrum)
 
     @np.errstate(all="ignore")
     def distance(self, B: Array, prior: Array) -> float:
@@ -324,12 +310,16 @@ class LogDet(SpectralDivergence):
         s = singular_values(B / np.sqrt(prior)[:, None])
         return float(self.scalar(s, 1.0 / s).sum())
 
+    @np.errstate(all="ignore")
     def distance_to_minimiser(self, B: Array, theta: Array) -> float:
         """From the eigenvalues of B^T (M^)^-1 B, where (M^)^-1 = -theta."""
-        if B.shape[1] < len(B) or not np.isfinite(theta).all():
+        if B.shape[1] < len(B):
             return math.inf
         B = _square(B)
-        return float(self.scalar(-eigenvalues(B.T @ theta @ B), np.ones(len(B))).sum())
+        relative = B.T @ theta @ B
+        if not np.isfinite(relative).all():
+            return math.inf
+        return float(self.scalar(-eigenvalues(relative), np.ones(len(B))).sum())
 
     def minimiser(self, theta: Array) -> tuple[Array, Array, None] | None:
         """M^ = L^-T L^-1 for -theta = L L^T; the factor itself is a basis with weights 1."""
@@ -431,13 +421,13 @@ class Frobenius(SpectralDivergence):
 
     def distance_to_minimiser(self, B: Array, theta: Array) -> float:
         """From the entries in the eigenbasis of theta: |M - M^|^2 - <min(theta, 0), M>."""
-        if not np.isfinite(theta).all():
+        if (spectra := self._spectrum_of_minimiser(theta)) is None:
             return math.inf
-        t, U = spectrum(theta)
+        t, U, y = spectra
         inside = U.T @ B
         apart = inside @ inside.T
         slack = -float(np.minimum(t, 0.0) @ apart.diagonal())
-        apart.flat[:: len(apart) + 1] -= self.gradient_inverse(t)
+        apart.flat[:: len(apart) + 1] -= y
         return float(np.vdot(apart, apart)) + slack
 
     def scaled_hessian(self, L: Array, G: Array, prior: Array) -> tuple[Array, Array, Array]:
@@ -450,14 +440,6 @@ class Frobenius(SpectralDivergence):
 
 
 # --- helpers ------------------------------------------------------------------------------------------------
-
-
-def _spectrum_of_factor(B: Array) -> tuple[Array, Array]:
-    """Eigenvalues and eigenvectors of B B^T."""
-    U, s, _ = singular_spectrum(B)
-    x = np.zeros(len(U))
-    x[: len(s)] = s**2
-    return x, U
 
 
 def _infinite_if_nan(total: float) -> float:

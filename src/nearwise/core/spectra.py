@@ -1,20 +1,20 @@
-"""Eigenpairs of singular matrices: which eigenvalues are zero up to rounding, and which ranges lie in which.
+"""Divergences of two spectra by KSD09 (3), also of singular matrices: what is zero, what range is in which.
 
-KSD09 section 4 defines divergences of singular matrices by their restriction to a range. Two tolerances
-decide. An eigenvalue counts as zero below 8 n eps times the largest magnitude (of a factor, a singular value
-below 8 max(n, k) eps times the largest). A range counts as inside another, onto which P projects, if the
-leakage sum_i lambda_i |(I - P) v_i|^2 is at most sum_i lambda_i a_i. Here a_i, at most 1e-6, is the relative
-size of a zero eigenvalue plus the squared angle by which a perturbation of that size can tilt the other range
-at v_i: much only if the other matrix is ill-conditioned on its range.
+`SpectralDivergence` documents both tolerances.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from nearwise._common.types import Array
+from nearwise.linalg.dense import singular_spectrum
+
+if TYPE_CHECKING:
+    from nearwise.core.divergences import SpectralDivergence
 
 _EPS = float(np.finfo(np.float64).eps)
 _NOISE = 8.0  # times n eps: the relative size of what eigh, svd and the products before them leave of a zero
@@ -33,7 +33,7 @@ class Spectrum(NamedTuple):
     def of_matrix(cls, A: Array) -> Spectrum:
         """Of a symmetric matrix."""
         values, vectors = np.linalg.eigh(A)
-        return cls._without_zeros(values, vectors, max(A.shape), power=1)
+        return cls._without_zeros(values, vectors, len(A), power=1)
 
     @classmethod
     def of_factor(cls, B: Array) -> Spectrum:
@@ -61,3 +61,44 @@ class Spectrum(NamedTuple):
         overlap = (self.vectors.T @ other.vectors) ** 2
         allowed = np.minimum(self.noise + overlap @ other.tilt, _LARGEST_LEAKAGE)
         return bool(weight @ self.outside(other) <= weight @ allowed)
+
+
+def spectrum_of_factor(B: Array) -> tuple[Array, Array]:
+    """All eigenvalues and eigenvectors of B B^T, as many as B has rows."""
+    U, s, _ = singular_spectrum(B)
+    x = np.zeros(len(U))
+    x[: len(s)] = s**2
+    return x, U
+
+
+def value_on_ranges(divergence: SpectralDivergence, X: Spectrum, Y: Spectrum) -> float:
+    """D(X, Y), infinite where a range or a negative eigenvalue forbids it."""
+    if not divergence.indefinite_prior and (np.any(X.values < 0) or np.any(Y.values < 0)):
+        return np.inf
+    zero, one = np.zeros(1), np.ones(1)
+    total = value_of_numbers(divergence, X.values[:, None], Y.values, (X.vectors.T @ Y.vectors) ** 2)
+    if np.isfinite(value_of_numbers(divergence, one, zero, one)):
+        total += value_of_numbers(divergence, X.values, zero, X.outside(Y))
+    elif not X.is_inside(Y):
+        return np.inf
+    if np.isfinite(value_of_numbers(divergence, zero, one, one)):
+        total += value_of_numbers(divergence, zero, Y.values, Y.outside(X))
+    elif not Y.is_inside(X):
+        return np.inf
+    return total
+
+
+def value_of_numbers(divergence: SpectralDivergence, x: Array, y: Array, weight: Array) -> float:
+    """`weighted_sum`, which has to be a number."""
+    total = weighted_sum(divergence, x, y, weight)
+    if math.isnan(total):
+        raise ValueError(f"{type(divergence).__name__}.scalar must not return NaN for numbers x, y >= 0")
+    return total
+
+
+@np.errstate(all="ignore")
+def weighted_sum(divergence: SpectralDivergence, x: Array, y: Array, weight: Array) -> float:
+    """sum weight * scalar(x, y), where a weight of exactly zero removes even an infinite term."""
+    terms = weight * divergence.scalar(x, y)
+    total = float(terms.sum())
+    return total if math.isfinite(total) else float(np.where(weight == 0, 0.0, terms).sum())
