@@ -20,7 +20,8 @@ import numpy as np
 
 from nearwise._common.types import Array, Index, Mask
 from nearwise.core.certificate import Certificate, InfeasibilityCheck
-from nearwise.core.farkas import EPS, LACKING
+from nearwise.core.contradictions import EPS
+from nearwise.core.farkas import LACKING
 from nearwise.core.formulation import Formulation
 from nearwise.core.iterates import Iterate
 from nearwise.linalg.directions import evened
