@@ -30,7 +30,7 @@ EPS = float(np.finfo(np.float64).eps)
 # Relative change of multipliers that makes S singular: with more, they are those of another sum.
 LARGEST_CHANGE = 0.5
 
-# A negative eigenvalue, relative to the largest, of a row that may be semidefinite. Each is judged afterwards.
+# A negative eigenvalue, relative to the largest, of a row that may be semidefinite: each is judged later.
 DEFINITE = 1e-6
 
 # Cosine of two rows that cancel: equal rows differ by rounding alone. Each pair is judged afterwards.
@@ -183,7 +183,7 @@ def sparsest(matrices: Array, c: Array, w: Array) -> Array:
             ahead = _symmetric(target * inverse - Z - Z @ lack @ inverse)
             right = np.column_stack([dual + flat @ ahead.ravel() + target / u - s, c])
             solved = np.linalg.solve(H, right)
-            dt = (c @ solved[:, 0] + 1.0 + c @ u) / (c @ solved[:, 1])
+            dt = float((c @ solved[:, 0] + 1.0 + c @ u) / (c @ solved[:, 1]))
             du = solved[:, 0] - dt * solved[:, 1]
             dS = np.tensordot(du, matrices, 1) + lack
             dZ = _symmetric(target * inverse - Z - Z @ dS @ inverse)

@@ -60,6 +60,9 @@ class Verifiable(Protocol):
     def prior_basis(self) -> Array | None: ...
     @property
     def groups(self) -> Index | None: ...
+    def lift(self, factor: Array) -> Array: ...
+    def lower(self, factor: Array) -> Array: ...
+    def within_groups(self, factor: Array) -> Array: ...
 
 
 class Answer(Protocol):
@@ -85,9 +88,7 @@ def verify(problem: Verifiable, result: Answer) -> Certificate | InfeasibilityCh
         return form.check(result.dual) if verifier is None else verifier.check(result.dual)
     if verifier is not None:
         return verifier.certificate(result.factor, result.dual)[0]
-    basis = problem.prior_basis
-    factor = result.factor if basis is None else basis.T @ result.factor
-    return form.certify(Iterate(factor, result.dual)).certificate
+    return form.certify(Iterate(problem.lower(result.factor), result.dual)).certificate
 
 
 def verification(problem: Verifiable) -> Verifier | None:
@@ -100,6 +101,8 @@ def verification(problem: Verifiable) -> Verifier | None:
     formulation : in the basis of the prior's range: divergence, prior, offsets of the rows, losses
     prior_basis : (d, r), that basis; None for the columns of the features
     groups : of the columns of the features where M is in blocks, as numbers from 0; else None
+    lift, lower : take factors from the prior's range to the features' coordinates, and back
+    within_groups : the factor of the blocks of a matrix, in the prior's range
     """
     measured = problem.formulation.measured
     if not measured.is_in_memory or measured.n_rows > MOST_ROWS or problem.features.shape[1] > LARGEST_ORDER:
@@ -117,12 +120,14 @@ class Verifier:
 
     def __init__(self, problem: Verifiable) -> None:
         self.problem, self.form = problem, problem.formulation
-        self.basis, self.groups = problem.prior_basis, problem.groups
-        self.range = None
-        if self.basis is not None and self.basis.shape[1] < len(self.basis):
-            self.range, self.basis = self.basis, None
-            if self.groups is not None:
-                self.groups = self.groups[np.abs(self.range).argmax(axis=0)]
+        basis, groups = problem.prior_basis, problem.groups
+        self.column_groups = groups  # of factors
+        if basis is not None and groups is not None:
+            self.column_groups = groups[np.abs(basis).argmax(axis=0)]
+        is_smaller = basis is not None and basis.shape[1] < len(basis)
+        self.range = basis if is_smaller else None
+        self.basis = None if is_smaller else basis
+        self.groups = self.column_groups if is_smaller else groups  # of the coordinates of the rows
 
     @np.errstate(all="ignore")
     def certificate(self, factor: Array, dual: Array) -> tuple[Certificate, Array]:
@@ -132,10 +137,10 @@ class Verifier:
         """
         form, loss = self.form, self.form.loss
         y = loss.signed(dual)
-        inside, groups = self._inside(factor)
+        inside = self._inside(factor)
         B = inside.rounded if self.basis is None else self.basis.T @ inside.rounded
         power = _exponent(B)
-        images = self._rows.mapped(Pair(*(np.ldexp(part, -power) for part in inside)), groups)
+        images = self._rows.mapped(Pair(*(np.ldexp(part, -power) for part in inside)), self.column_groups)
         power = 2 * (power + self._power)
         values, offsets = images.values(), form.rows.offsets
         values = values if offsets is None else values.plus(np.ldexp(offsets, -power))
@@ -215,27 +220,14 @@ class Verifier:
         found = divergence.distance_to_minimiser(U.T @ B, np.diag(t))
         return found + noise * float(divergence.gradient_inverse(t).sum() + np.vdot(B, B))
 
-    def _inside(self, factor: Array) -> tuple[Pair, Index | None]:
-        """A factor in the coordinates of the rows, with the groups of its columns where M is in blocks.
-
-        It has no more columns than rows, and each in one group: otherwise it is replaced by one of the
-        blocks.
-        """
-        inside = _exact(factor) if self.range is None else product(self.range.T, factor)
-        B, groups = inside.rounded, self.groups
-        if groups is not None:
-            columns = groups[np.abs(B).argmax(axis=0)]
-            if not B[groups[:, None] != columns].any() and B.shape[0] == B.shape[1]:
-                return inside, columns
-        elif B.shape[1] <= len(B):
-            return inside, None
-        square = np.zeros(2 * (len(B),))
-        for own in (
-            [np.arange(len(B))] if groups is None else [np.flatnonzero(groups == g) for g in set(groups)]
-        ):
-            R = np.asarray(np.linalg.qr(B[own].T, mode="r"))
-            square[np.ix_(own, own[: len(R)])] = R.T
-        return _exact(square), groups
+    def _inside(self, factor: Array) -> Pair:
+        """A factor of M in the coordinates of the rows, with no more columns than rows."""
+        problem = self.problem
+        if problem.groups is not None:
+            factor = problem.lift(problem.within_groups(problem.lower(factor)))
+        elif factor.shape[1] > factor.shape[0]:
+            factor = np.asarray(np.linalg.qr(factor.T, mode="r")).T
+        return _exact(factor) if self.range is None else product(self.range.T, factor)
 
     @cached_property
     def _power(self) -> int:
