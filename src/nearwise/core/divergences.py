@@ -30,9 +30,11 @@ from nearwise.core.spectra import (
 from nearwise.linalg.dense import cholesky, eigenvalues, singular_spectrum, singular_values, spectrum
 from nearwise.linalg.packing import packing
 
-_SMALLEST, _LARGEST = 1e-300, 1e300  # in place of an eigenvalue 0 or inf, where phi' may be infinite
-_NEAR = 1.0 / 32.0  # relative difference of two numbers, up to which their divergence is summed as a series
-_LARGE_LOGARITHM = 700.0  # where x / y may have overflowed or lost digits
+_SMALLEST, _LARGEST = 1e-300, 1e300  # in place of an eigenvalue or unit 0 or inf, where phi' may be infinite
+# relative difference of two numbers up to which their divergence is a series: at 1/8 it has 11 digits, and at
+# 1/256 the logarithms beyond have 13, of 14 here (against 60 digits)
+_NEAR = 1.0 / 32.0
+_LARGE_LOGARITHM = 700.0  # of x / y, which may have overflowed or lost digits from there on
 
 
 class SpectralDivergence(ABC):
