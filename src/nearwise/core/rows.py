@@ -179,7 +179,7 @@ class Rows:
         )
         if self.edges is not None and not _takes_less(len(atoms), self.x):
             return replace(chosen, edges=self.edges.subset(atoms))
-        x, y = self.vectors(atoms)
+        x, y = self.vectors(atoms, self.x.dtype.type)
         return replace(chosen, x=x, y=y, edges=None)
 
     def transformed(self, T: Array, unit: float = 1.0) -> Rows:
