@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearwise._common.types import Array, Index
+from nearwise._common.types import Array, Index, Mask
 from nearwise.core.rows import Rows
 
 EPS = float(np.finfo(np.float64).eps)
@@ -30,7 +30,7 @@ EPS = float(np.finfo(np.float64).eps)
 # Relative change of multipliers that makes S singular: with more, they are those of another sum.
 LARGEST_CHANGE = 0.5
 
-# A negative eigenvalue, relative to the largest, of a row that may be semidefinite: each is judged later.
+# A negative eigenvalue, relative to |A_i|, of a row that may be semidefinite: each is judged later.
 DEFINITE = 1e-6
 
 # Cosine of two rows that cancel: equal rows differ by rounding alone. Each pair is judged afterwards.
@@ -133,34 +133,35 @@ def whitened(rows: Rows, y: Array) -> Whitened | None:
     return Whitened(numbers, few.row_of_atoms, np.sign(weight), x, z, (total + total.T) / 2, noise)
 
 
-def of_one_or_two(matrices: Array, c: Array) -> Iterator[Array]:
+def of_one_or_two(matrices: Array, magnitudes: Array, c: Array, free: Mask) -> Iterator[Array]:
     """Relative multipliers of rows with c_i < 0 that may be >= 0 alone, then of pairs with a sum of zero.
 
-    They may be: whether they are is for others to judge. The clearest pairs come first.
+    They may be: whether they are is for others to judge. The clearest pairs come first. Multipliers of `free`
+    rows, which are equalities, may have the other sign.
     """
     m, r = matrices.shape[:2]
-    unit = np.eye(m)
-    alone = np.flatnonzero((c <= 0) & (np.trace(matrices, axis1=1, axis2=2) > 0))
-    values = np.linalg.eigvalsh(matrices[alone])
-    yield from unit[alone[values[:, 0] > -DEFINITE * values[:, -1]]]
-    flat = matrices.reshape(m, r * r)
-    sizes = np.maximum(np.linalg.norm(flat, axis=1), np.finfo(float).tiny)
-    flat = flat / sizes[:, None]
+    unit = np.vstack([np.eye(m), -np.eye(m)[free]])
+    matrices = np.concatenate([matrices, -matrices[free]])
+    allowed = -DEFINITE * np.concatenate([magnitudes, magnitudes[free]])
+    c = unit @ c
+    alone = np.flatnonzero((c <= 0) & (np.trace(matrices, axis1=1, axis2=2) >= allowed))
+    yield from unit[alone[np.linalg.eigvalsh(matrices[alone])[:, 0] >= allowed[alone]]]
+    flat = matrices.reshape(-1, r * r)
+    sizes = np.maximum(np.linalg.norm(flat, axis=1), np.finfo(float).tiny)[:, None]
+    flat, unit, c = flat / sizes, unit / sizes, c / sizes[:, 0]
     first, second = np.nonzero(np.triu(flat @ flat.T < OPPOSITE, 1))
-    each, other = c[first] / sizes[first], c[second] / sizes[second]
-    lacking = (each + other) / np.maximum(np.abs(each) + np.abs(other), np.finfo(float).tiny)
+    lacking = (c[first] + c[second]) / np.maximum(np.abs(c[first]) + np.abs(c[second]), np.finfo(float).tiny)
     for k in np.argsort(lacking, kind="stable")[: np.count_nonzero(lacking < 0)]:
-        yield unit[first[k]] / sizes[first[k]] + unit[second[k]] / sizes[second[k]]
+        yield unit[first[k]] + unit[second[k]]
 
 
 def sparsest(matrices: Array, c: Array, w: Array) -> Array:
     """Solve the program above by a primal-dual interior-point method; u = 1 is a point with c^T u < 0.
 
-    1. Take the HKM direction for a share of the complementarity mu of (u, s) and (S, Z): the equations for du
-    are
+    1. Take the HKM direction for a share of the complementarity mu of (u, s) and (S, Z). It solves
        (diag(s / u) + <A'_i, Z A'_j S^-1>) du + c dt = right-hand side, c^T du = -1 - c^T u.
-    2. Go nine tenths of the way to the boundary, in (u, S) and in (s, Z, t) each. 3. The share is a tenth
-    after long steps, and nearly 1 after short ones, which come back to the central path.
+    2. Go nine tenths of the way to the boundary, in (u, S) and in (s, Z, t) each.
+    3. The share is a tenth after long steps, and nearly 1 after short ones, which come back to the path.
     """
     m, r = matrices.shape[:2]
     flat = matrices.reshape(m, r * r)

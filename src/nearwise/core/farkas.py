@@ -92,7 +92,7 @@ class _Judge:
     """Hard rows, with the bounds on the part of their values that depends on M."""
 
     def __init__(self, rows: Rows, loss: Loss, divergence: SpectralDivergence) -> None:
-        self.rows, self.references = rows, loss.references
+        self.rows, self.references, self.is_equality = rows, loss.references, loss.relations == 0
         self.bounds = loss.bounds if rows.offsets is None else loss.bounds - rows.offsets
         self.is_definite = divergence.is_infinite_at_zero
 
@@ -175,7 +175,8 @@ class _Judge:
         while (white := whitened(self.rows, proof)) is not None and white.is_small:
             matrices, y = white.matrices(), proof[white.rows]
             c, share = y * self.bounds[white.rows], np.abs(y) * self.references[white.rows]
-            for u in islice(of_one_or_two(matrices, c), TRIED if is_first else 0):
+            candidates = of_one_or_two(matrices, white.magnitudes, c, self.is_equality[white.rows])
+            for u in islice(candidates, TRIED if is_first else 0):
                 candidate = np.zeros_like(proof)
                 candidate[white.rows] = u * y
                 if self.check(candidate)[0].valid:
