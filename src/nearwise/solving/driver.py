@@ -211,7 +211,7 @@ class _Run(Loop[Iterate, _Graded, Record]):
 
     def _is_lost_to_rounding(self, point: Iterate, found: Certificate) -> bool:
         """Whether rounding can be what closes the gap of a point, which nothing computes again, this far."""
-        if not found.gap < 1 or not point.pullback.any():  # then no multipliers are summed up
+        if not found.gap < 1 - 1e-12:  # no multipliers are needed for that, but for the last digits
             return False
         form, tol = self.reduction.formulation, max(found.gap, self.tol)
         return form.is_lost_to_rounding(point, point.dual, found.primal / self.unit, tol)
