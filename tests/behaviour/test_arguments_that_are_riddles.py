@@ -18,10 +18,11 @@ def table(n: int = 80) -> tuple[np.ndarray, np.ndarray]:
     strict=True, raises=AssertionError, reason="a kernel's metric as prior is read as an array of numbers"
 )
 @pytest.mark.parametrize("given", ["learner", "metric"])
-def test_a_metric_of_a_kernel_is_no_prior_of_vectors(given: str) -> None:
+@pytest.mark.parametrize("kind", [nw.OnlineLearner, nw.MetricLearner])
+def test_a_metric_of_a_kernel_is_no_prior_of_vectors(kind: type, given: str) -> None:
     X, y = table()
     kernel = nw.KernelLearner(penalty=1.0, random_state=0).fit(X, y)
-    learner = nw.OnlineLearner(prior=kernel if given == "learner" else kernel.metric_)
+    learner = kind(prior=kernel if given == "learner" else kernel.metric_)
     with pytest.raises((TypeError, ValueError), match="prior") as refusal:
         learner.fit(X, y)
     assert "kernel" in str(refusal.value).replace("KernelMetric", "").lower()

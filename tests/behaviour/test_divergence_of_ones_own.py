@@ -34,6 +34,19 @@ class ThreeHalves(nw.SpectralDivergence):
         return 0.75 / np.sqrt(x)
 
 
+class Bisected(ThreeHalves):
+    """The same, with an inverse that is found by halving an interval, and is nearly 0 where phi' is above."""
+
+    def gradient_inverse(self, t):
+        t = np.asarray(t, float)
+        low, high = np.zeros_like(t), np.full_like(t, 1e6)
+        for _ in range(60):
+            middle = (low + high) / 2
+            is_below = self.gradient(middle) < t
+            low, high = np.where(is_below, middle, low), np.where(is_below, high, middle)
+        return high
+
+
 class Burg(nw.SpectralDivergence):
     """phi(x) = x^2 - log x, written term by term, so that scalar is NaN at 0, which no M reaches."""
 
@@ -123,6 +136,7 @@ GOOD: dict[str, Any] = {
     "VonNeumann": nw.VonNeumann(),
     "Frobenius": nw.Frobenius(),
     "x^1.5": ThreeHalves(),
+    "x^1.5, bisected": Bisected(),
     "x^2 - log x": Burg(),
     "entropy": Entropy(1.0),
     "large entropy": Entropy(1e6),
@@ -140,7 +154,7 @@ def test_functions_that_agree_pass(divergence: nw.Divergence) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["x^1.5", "x^2 - log x", "entropy", "large entropy", "curvature with a jump"]
+    "name", ["x^1.5", "x^1.5, bisected", "x^2 - log x", "entropy", "large entropy", "curvature with a jump"]
 )
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_they_are_solved_as_before(name: str) -> None:

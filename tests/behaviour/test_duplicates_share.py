@@ -23,9 +23,9 @@ DISTANCE = np.sqrt(((X[FIRST] - X[SECOND]) ** 2).sum(axis=1))
 Known = tuple[np.ndarray, np.ndarray]
 
 
-def drawn(rng: np.random.Generator) -> Known:
-    """150 same and 150 different pairs, drawn at random."""
-    return rng.permutation(np.flatnonzero(SAME))[:150], rng.permutation(np.flatnonzero(~SAME))[:150]
+def drawn(rng: np.random.Generator, different: int = 150) -> Known:
+    """150 same and some different pairs, drawn at random."""
+    return rng.permutation(np.flatnonzero(SAME))[:150], rng.permutation(np.flatnonzero(~SAME))[:different]
 
 
 def near(rng: np.random.Generator) -> Known:
@@ -65,8 +65,11 @@ def truth(found: dict[str, Any]) -> float:
 def test_of_pairs_drawn_at_random_the_share_is_estimated(
     seed: int, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = duplicates(drawn(np.random.default_rng(seed)), capsys)
+    found = duplicates(drawn(np.random.default_rng(seed), different=1500), capsys)
     assert found["precision"]["low"] <= truth(found) <= found["precision"]["high"]
+    command = ["duplicates", "model", "rows.csv", "--calibrate", "known.csv", "-o", "found.csv"]
+    assert cli.main(command) == cli.DONE
+    assert f"{found['precision']['estimate']:.0%} of them are the same (" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("rate", ["0.5", "0.9", "0.95"])
@@ -86,6 +89,20 @@ def test_where_known_different_pairs_are_near_ones_the_share_is_not_estimated(
     command = ["duplicates", "model", "rows.csv", "--calibrate", "known.csv", *words, "-o", "found.csv"]
     assert cli.main(command) == cli.DONE
     assert f"{listed:.2%}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("count", [5, 20])
+def test_where_few_different_pairs_are_known_the_share_is_not_estimated(
+    count: int, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """None of them is near, by which all that is listed would be the same, give or take all of it."""
+    same, different = drawn(np.random.default_rng(0))
+    found = duplicates((same, different[:count]), capsys, "--strategy", "max_tpr", "--min-rate", "0.9")
+    listed = len(found["pairs"]) / found["n_pairs"]
+    assert found["false_positive_rate"] == 0
+    assert truth(found) < 0.5
+    assert found["precision"] is None
+    assert f"{listed:.2%}" in found["no_precision"]
 
 
 def test_where_more_is_near_than_known_same_pairs_the_share_is_not_estimated(

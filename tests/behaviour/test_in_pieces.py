@@ -191,7 +191,7 @@ def test_many_pairs(columns: int, penalty: float, pieces: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("divergence", [nw.LogDet(), nw.VonNeumann(), nw.Frobenius()], ids=repr)
-@pytest.mark.parametrize("columns", [16])
+@pytest.mark.parametrize("columns", [16, 17])
 @pytest.mark.parametrize("stored", [False, True], ids=["memory", "files"])
 def test_a_run_takes_nothing_back(
     stored: bool, columns: int, divergence: nw.Divergence, tmp_path: Path

@@ -43,6 +43,15 @@ def test_an_offset_of_the_columns_changes_no_distance(kernel: str, n: int, offse
         assert_allclose(found, expected, atol=1e-6 * expected.max())
 
 
+@crossed(kernel=("linear", "linear+rbf", "rbf"), n=(40, 140), columns=("one", "each"))
+def test_a_number_added_to_single_columns_changes_no_distance(kernel: str, n: int, columns: str) -> None:
+    X, y, new = table(n)
+    added = 1e5 * np.eye(6)[2] if columns == "one" else np.array([-3000.0, 0.0, 50.0, 1e4, 7.0, -1.0])
+    learner = nw.KernelLearner(kernel, penalty=1.0, gamma=0.2, random_state=0)
+    found, expected = (learner.fit(X + shift, y).distances(new + shift) for shift in (added, 0.0))
+    assert_allclose(found, expected, atol=1e-6 * expected.max())
+
+
 @crossed(basis=BASES, n=(40, 140), offset=(1000.0, 1e6))
 def test_an_offset_of_the_columns_matters_in_no_basis_that_spans_the_data(
     basis: str, n: int, offset: float

@@ -66,6 +66,8 @@ def similar(known: Known) -> list[list[int]]:
         "probe,impostor,genuine",
         "x,bad,good",
         "x,disliked,liked",
+        "query,not_picked,picked",
+        "anchor,notClicked,clicked",
     ],
 )
 def test_the_names_of_a_triplet_say_which_is_nearer(header: str, read: Read) -> None:
@@ -147,6 +149,8 @@ def test_what_the_user_says_of_columns_comes_first(read: Read) -> None:
         "irrelevant",
         "is_diff",
         "difference",
+        "not_dup",
+        "cannot_join",
     ],
 )
 def test_one_in_a_column_about_differences_means_different(name: str, read: Read) -> None:

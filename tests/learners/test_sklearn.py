@@ -98,7 +98,7 @@ def test_scikit_learn_s_own_checks_of_other_settings(estimator: object, check: o
 @pytest.mark.slow  # every fit of every check chooses a penalty
 @pytest.mark.filterwarnings("ignore::nearwise.PriorKeptWarning")
 @pytest.mark.filterwarnings("ignore:Skipping check:sklearn.exceptions.SkipTestWarning")
-@parametrize_with_checks([nw.MetricLearner(), nw.KernelLearner()])
+@parametrize_with_checks([nw.MetricLearner(), nw.KernelLearner()], expected_failed_checks=expected_failures)
 def test_scikit_learn_s_own_checks_where_the_penalty_is_chosen(estimator: object, check: object) -> None:
     check(estimator)
 

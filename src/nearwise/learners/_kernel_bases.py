@@ -112,7 +112,10 @@ def _coordinates(objects: _Products, chosen: NDArray[np.int64], J: Array | None)
     columns, along = objects.columns(chosen), objects.along_mean()
     K = columns if len(chosen) == len(columns) else columns[chosen]
     raw = objects.raw(chosen)
-    _refuse_indefinite(raw if J is None else J.T @ raw @ J / np.linalg.norm(J, 2) ** 2)
+    if J is None or len(raw) <= _WHOLE:
+        _refuse_indefinite(raw)
+    else:
+        _refuse_indefinite(J.T @ raw @ J / np.linalg.norm(J, 2) ** 2)
     sums = np.ones(len(chosen)) if J is None else J.sum(axis=0)
     size = float(sums @ sums)
     if J is None:  # the mean is taken off K already
@@ -296,12 +299,17 @@ def _landmarks(
 
 
 def _refuse_negative(left: Array, negative: float, kernel: InputKernel, X: Any, chosen: list[int]) -> None:
-    """Refuse a kernel where what is left of a squared distance beside the chosen objects is below 0."""
+    """Refuse a kernel where what is left of a squared distance beside the chosen objects is below 0.
+
+    Of a kernel that is nearly the same for all objects, much less is left than its values are rounded by.
+    """
     least, n = int(np.argmin(left)), len(left)
     if left[least] < -negative:
         some = np.arange(n) if n <= _WHOLE else np.unique([*chosen, least])
         matrix = "its matrix" if n <= _WHOLE else f"its matrix on {len(some)} of the objects"
-        raise indefinite(np.linalg.eigvalsh(_Products(kernel, X, None).raw(some)), matrix)
+        values = np.linalg.eigvalsh(_Products(kernel, X, None).raw(some))
+        if values[0] < -_ROUNDED * np.finfo(np.float64).eps * np.abs(values).max():
+            raise indefinite(values, matrix)
 
 
 def _principal_directions(features: Array, count: int) -> Array:

@@ -83,7 +83,8 @@ class Rates:
         """Why `precision_among` has no estimate, as a clause; empty where it has one.
 
         p lies between 0 and 1 only where s lies between the two rates. Where s is outside, the known pairs of
-        one kind are not like all pairs of that kind, or they are too few.
+        one kind are not like all pairs of that kind, or they are too few. They are too few also where the
+        interval would reach from 0 to 1.
         """
         if found <= 0:
             return "no pair is that near"
@@ -103,6 +104,12 @@ class Rates:
                 f"{found:.2%} of all pairs are that near, but only {self.tpr:.2%} of the same pairs of the "
                 "calibration. The known same pairs are farther apart than others, or too few; calibrate with "
                 "same pairs drawn at random"
+            )
+        if self.fpr == 0 and found <= self.fpr_interval[1]:
+            return (
+                "none of the different pairs of the calibration is that near, and they are so few that up to "
+                f"{self.fpr_interval[1]:.2%} of all different pairs may be, where {found:.2%} of all pairs "
+                "are; calibrate with more different pairs drawn at random"
             )
         return ""
 

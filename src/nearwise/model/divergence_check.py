@@ -14,6 +14,7 @@ from nearwise.model.divergences import Divergence, Frobenius, LogDet, VonNeumann
 _NUMBERS: Array = np.power(4.0, np.arange(-3, 4), dtype=np.float64)
 _SMALLER: Array = np.power(4.0, np.arange(-40, 4), dtype=np.float64)
 _ACCURACY = 1e-5  # relative: a wrong formula is further off, a root found by iteration is not
+_NO_SLOPE = 1e-3  # of the slope at the first number: an inverse that is a root near 0 has a small slope there
 _ROUNDING = 1e-13  # times the largest terms of a sum: what cancels where scalar is written term by term
 _UNCERTAIN = 10.0  # times the difference of two quadratures: what is allowed for where phi'' has kinks
 _FINE, _ROUGH = np.polynomial.legendre.leggauss(16), np.polynomial.legendre.leggauss(8)
@@ -271,7 +272,8 @@ class _Check:
             words = f"from 0 to {self.x[0]:.6g}" if is_steep else f"0, because gradient(0) is {slope[0]:.6g}"
             raise self._wrong("gradient_inverse", below, found, wrong, words)
         slopes = self.of("gradient_inverse_slope", below)
-        wrong = ~(slopes >= 0) if is_steep else ~(slopes == 0)
+        most = np.inf if is_steep else _NO_SLOPE / self.curvature[0]
+        wrong = ~((slopes >= 0) & (slopes <= most))
         if wrong.any():
             words = "a number >= 0" if is_steep else "0, because gradient_inverse stops at 0 there"
             raise self._wrong("gradient_inverse_slope", below, slopes, wrong, words)

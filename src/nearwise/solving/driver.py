@@ -32,6 +32,7 @@ from nearwise.solving.result import Record, Result, Status, outcome_message
 _MAX_ITER = 1000  # unless a solver names another number
 _FAR = 1e-5  # violation of hard rows that no tolerance calls small
 _CONVERGED, _EXACT = 1e-3, 1e-16  # gaps that no more steps make smaller: shares of the tolerance and of 1
+_NO_BOUND = 1 - 1e-12  # the gap of a bound that is 0, up to the rounding of sums over all rows
 _LOST = (
     "The run converged, but rounding errors may be what closed the gap: columns of very different "
     "scales, or a large penalty, do that"
@@ -211,7 +212,7 @@ class _Run(Loop[Iterate, _Graded, Record]):
 
     def _is_lost_to_rounding(self, point: Iterate, found: Certificate) -> bool:
         """Whether rounding can be what closes the gap of a point, which nothing computes again, this far."""
-        if not found.gap < 1:  # no multipliers are needed for that
+        if not found.gap < _NO_BOUND:  # no multipliers are needed for that
             return False
         form, tol = self.reduction.formulation, max(found.gap, self.tol)
         return form.is_lost_to_rounding(point, point.dual, found.primal / self.unit, tol)

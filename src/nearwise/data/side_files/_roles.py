@@ -156,11 +156,14 @@ def says_near(title: str) -> bool | None:
     None where it does not say it.
     """
     found, turned = set(), False
-    for word in _words(title):
+    words = _words(title)
+    for word in words:
         if word in _WORDS_FOR["negation"]:
             turned = not turned
         elif (said := _stance(word)) is not None:
             found.add(said)
+    if not found and len(words) > 1 and words[0] in ("not", "non", "cannot"):
+        return False  # not_picked: whatever the other word means, it is what is near
     return found.pop() is not turned if len(found) == 1 else None
 
 
