@@ -19,7 +19,7 @@ OTHER_CORE_amd64 := Nehalem
 OTHER_CORE_aarch64 := ARMV8
 OTHER_CORE_arm64 := ARMV8
 CORE ?= $(OTHER_CORE_$(shell uname -m))
-NUMERICAL := linalg model solving fixed_rank online named learners/test_fixed_rank_estimators.py learners/test_fixed_rank_safety.py \
+NUMERICAL := linalg core methods papers model solving fixed_rank online named learners/test_fixed_rank_estimators.py learners/test_fixed_rank_safety.py \
   learners/test_kernel_reducer.py learners/test_online_learner.py benchmarks/test_decide.py benchmarks/test_hard_draws.py
 
 .PHONY: demo test test-fast test-portable lint types coverage fuzz bench reproduce clean

@@ -15,7 +15,7 @@ from benchmarks._tables import Row, Table, Target, fitted_exponent, in_turns, ti
 from nearwise._common.threads import blas_threads
 from nearwise.linalg.cauchy import cauchy_product
 from nearwise.linalg.eigenupdate import FAST_FROM, rank_one_update
-from nearwise.solving.von_neumann import VonNeumannEngine
+from nearwise.papers.von_neumann import VonNeumannEngine
 
 TARGETS = {
     "product exponent": Target(2.3),

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from benchmarks.baselines import require
 from benchmarks.baselines.peers import working_metric_learn
 from nearwise._common.types import Array, Index
-from nearwise.model import Problem
+from nearwise.core import Problem
 
 _BLOCK = 10_000  # pairs whose differences are written out at a time
 

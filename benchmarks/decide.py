@@ -24,7 +24,7 @@ from benchmarks._random_problems import FAMILIES, LARGER, MODERATE, Family, draw
 from benchmarks._tables import Row, Table, Target, counted
 from benchmarks.baselines import require
 from nearwise import constraints as c
-from nearwise.solving import Status
+from nearwise.methods import Status
 
 TARGETS = {
     "moderate": Target(99.5, at_least=True),

@@ -34,7 +34,7 @@ from nearwise._common.types import Array
 from nearwise.data import datasets
 from nearwise.named.cut import swap_pairs
 from nearwise.solvers import Newton, ThinFactor
-from nearwise.solving import Solver
+from nearwise.methods import Solver
 
 SEED = 0
 TOL = 1e-8

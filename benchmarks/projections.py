@@ -20,10 +20,9 @@ from benchmarks import _tables, _von_neumann, _workload, _yardsticks
 from benchmarks._tables import Row, Table, Target, size, timed
 from benchmarks._workload import SEED, TOL, Data
 from nearwise.side import Constraints
-from nearwise.solving import Solver
-from nearwise.solving.logdet import LogDetEngine
-from nearwise.solving.reduction import reduced
-from nearwise.solving.von_neumann import VonNeumannEngine
+from nearwise.methods import Solver
+from nearwise.papers.logdet import LogDetEngine
+from nearwise.papers.von_neumann import VonNeumannEngine
 
 TARGETS = {
     16: Target(30, at_least=True),
@@ -164,14 +163,14 @@ def drift(sizes: Sizes) -> Iterator[Table]:
     side = nw.constraints.from_labels(labels, n_pairs=500, random_state=SEED)
     features = rng.standard_normal((200, 8))
     for name, divergence in (("factored", nw.LogDet()), ("symmetric", nw.LogDet()), ("", nw.VonNeumann())):
-        form = reduced(nw.Problem(features, side, divergence, penalty=10.0).formulation).formulation
+        form = nw.Problem(features, side, divergence, penalty=10.0).formulation.spanned().form
         logdet = isinstance(divergence, nw.LogDet)
         engine = LogDetEngine(form, name == "factored") if logdet else VonNeumannEngine(form)
         made = 0
         while made < sizes.drift_projections:
             engine.sweep(rng.permutation(500))
             made += 500
-        found = engine.drift(form.measurements.adjoint(engine.dual))
+        found = engine.drift(form.rows.adjoint(engine.dual))
         row: Row = {"divergence": f"{divergence!r} {name}".strip(), "projections": made, "drift": found}
         table.rows.append(row | TARGETS["drift"].judged(found))
     yield table
@@ -271,7 +270,7 @@ def _class_distances(n: int, count: int) -> Constraints:
 
 
 def _seconds_a_sweep(problem: nw.Problem, factored: bool, sweeps: int) -> float:
-    engine = LogDetEngine(reduced(problem.formulation).formulation, factored)
+    engine = LogDetEngine(problem.formulation.scaled().form, factored)
     order = np.random.default_rng(SEED).permutation(len(engine.dual))
     engine.sweep(order[:1])  # compiles
     start = time.perf_counter()

@@ -64,8 +64,8 @@ def load_dataset() -> Callable[[str], datasets.Dataset]:
 
 # What only much more data would cross. This is the only place that knows how the thresholds are called.
 THRESHOLDS = {
-    "rows_of_a_piece": ["nearwise.model.bound_in_blocks._FEWEST"],
-    "numbers_of_a_slice": ["nearwise.model.pieces._NUMBERS"],
+    "rows_of_a_piece": ["nearwise.core.chunks.FEWEST"],
+    "numbers_of_a_slice": ["nearwise.core.chunks.NUMBERS"],
     "numbers_that_learners_take": ["nearwise.learners._in_pieces._TAKEN"],
     "numbers_of_vectors_at_a_time": ["nearwise.distributed.vectors._ROWS_AT_A_TIME"],
     "rows_of_a_table_at_a_time": [

@@ -10,7 +10,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 if TYPE_CHECKING:
     from . import (
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from .learners.neighbor_learner import NeighborLearner as NeighborLearner
     from .learners.online_learner import OnlineLearner as OnlineLearner
     from .learners.selection import SelectedFeedbackWarning as SelectedFeedbackWarning
-    from .model import (
+    from .core import (
         Certificate as Certificate,
         Divergence as Divergence,
         Frobenius as Frobenius,
@@ -57,10 +57,12 @@ if TYPE_CHECKING:
         LogDet as LogDet,
         Problem as Problem,
         SpectralDivergence as SpectralDivergence,
+        Tolerance as Tolerance,
         Violation as Violation,
         VonNeumann as VonNeumann,
         check_divergence as check_divergence,
         check_infeasibility as check_infeasibility,
+        verify as verify,
     )
     from .named import (
         BoostResult as BoostResult,
@@ -78,7 +80,7 @@ if TYPE_CHECKING:
         nearest_covariance as nearest_covariance,
     )
     from .side import LeftOutWarning as LeftOutWarning, UnknownIdsWarning as UnknownIdsWarning
-    from .solving import (
+    from .methods import (
         Record as Record,
         Result as Result,
         Status as Status,
@@ -98,21 +100,23 @@ _EXPORTS: dict[str, str | None] = {
     "solvers": None,
     "study": None,
     "tables": None,
-    "Divergence": "model",
-    "SpectralDivergence": "model",
-    "LogDet": "model",
-    "VonNeumann": "model",
-    "Frobenius": "model",
-    "check_divergence": "model",
-    "Problem": "model",
-    "check_infeasibility": "model",
-    "InfeasibilityCheck": "model",
-    "Result": "solving",
-    "Status": "solving",
-    "Certificate": "model",
-    "Record": "solving",
-    "Violation": "model",
-    "solve": "solving",
+    "Divergence": "core",
+    "SpectralDivergence": "core",
+    "LogDet": "core",
+    "VonNeumann": "core",
+    "Frobenius": "core",
+    "check_divergence": "core",
+    "Problem": "core",
+    "check_infeasibility": "core",
+    "verify": "core",
+    "Tolerance": "core",
+    "InfeasibilityCheck": "core",
+    "Result": "methods",
+    "Status": "methods",
+    "Certificate": "core",
+    "Record": "methods",
+    "Violation": "core",
+    "solve": "methods",
     "threads": "_common.threads",
     "Metric": "learners.metric",
     "KernelMetric": "learners.metric",

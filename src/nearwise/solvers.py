@@ -15,8 +15,9 @@ from nearwise.fixed_rank.geometry import Flat, Polar
 from nearwise.fixed_rank.online import Schedule, Stream, pass_over, searched_schedule
 from nearwise.fixed_rank.regression import Regression, constraint_forms, matrix_forms, vector_forms
 from nearwise.fixed_rank.subspace import Grassmann, Projection
-from nearwise.model import Formulation, Iterate
-from nearwise.solving import ApproximateProjections, CyclicProjections, InteriorPoint, Newton, ThinFactor
+from nearwise.core import Formulation, Iterate
+from nearwise.methods import InteriorPoint, Newton, ThinFactor
+from nearwise.papers import ApproximateProjections, CyclicProjections
 
 __all__ = [
     "AffineInvariant",

@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import (
 
 import nearwise as nw
 
-ALL: dict[str, Any] = {"penalty": 1.0, "pairs": "random", "n_pairs": 10**6, "tol": 1e-14}
+ALL: dict[str, Any] = {"penalty": 1.0, "pairs": "random", "n_pairs": 10**6, "tol": 1e-16}
 
 EQUIVALENT: dict[str, Callable[[], Any]] = {
     "metric": lambda: nw.MetricLearner(**ALL),

@@ -15,7 +15,7 @@ import pytest
 import nearwise as nw
 from nearwise.distributed.vectors import Stacked
 from nearwise.learners import _in_pieces
-from nearwise.model import bound_in_blocks, in_blocks, pieces
+from nearwise.core import chunks, in_chunks
 from nearwise.side import rows
 
 RNG = np.random.default_rng(5)
@@ -36,15 +36,15 @@ def learner(path: Path | None, **settings: Any) -> nw.MetricLearner:
 def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """One entry for each pass over all rows; rows stay in pieces, however few they are."""
     monkeypatch.setattr(_in_pieces, "_TAKEN", 100)
-    monkeypatch.setattr(bound_in_blocks, "_FEWEST", 500)
+    monkeypatch.setattr(chunks, "FEWEST", 500)
     found: list[int] = []
-    added = pieces.added
+    passed = in_chunks.InChunks._pass
 
-    def counted(sums: list[pieces.Sums], most: int) -> pieces.Sums:
-        found.append(len(sums))
-        return added(sums, most)
+    def counted(rows: in_chunks.InChunks, B: np.ndarray) -> Any:
+        found.append(1)
+        return passed(rows, B)
 
-    monkeypatch.setattr(in_blocks.pieces, "added", counted)
+    monkeypatch.setattr(in_chunks.InChunks, "_pass", counted)
     return found
 
 

@@ -13,9 +13,7 @@ from nearwise import constraints as c
 from nearwise.distributed.vectors import Stacked
 from nearwise.fixed_rank.in_pieces import RegressionInPieces, Scale
 from nearwise.learners import _in_pieces
-from nearwise.model import bound_in_blocks
-from nearwise.model.bound_in_blocks import cut
-from nearwise.model.squares import sums_of
+from nearwise.core import SquaresInPieces, chunks
 
 RNG = np.random.default_rng(3)
 N, D = 1500, 6
@@ -32,7 +30,7 @@ FIXED = {"rank": 2, "random_state": 0, "check": False}
 def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows are not taken, however few there are."""
     monkeypatch.setattr(_in_pieces, "_TAKEN", 6 * 1200)
-    monkeypatch.setattr(bound_in_blocks, "_FEWEST", 700)
+    monkeypatch.setattr(chunks, "FEWEST", 700)
 
 
 def test_few_rows_are_learned_from_as_in_memory() -> None:
@@ -54,9 +52,9 @@ def test_a_pass_finds_cost_and_slope_of_the_definition() -> None:
     G, other = RNG.normal(size=(D, 2)), RNG.normal(size=(D, 3))
     for constraints in (side, weighed):
         scale = Scale(3.0, 5.0, float(constraints.weights.mean()))
-        pieces, _ = cut(constraints.resolve(N), Stacked([X]))
-        found = [sums_of(piece, G, None, *scale) for piece in pieces]
-        along = [sums_of(piece, G, other, *scale) for piece in pieces]
+        filled = nw.constraints.Constraints(constraints.resolve(N))
+        rows = SquaresInPieces.of(constraints, filled, Stacked([X]))
+        found, along = rows.sums(G, None, *scale), rows.sums(G, other, *scale)
         cost, slope = 0.0, np.zeros((D, D))
         for block in constraints.resolve(N):
             for ids, bound, count in zip(block.object_ids, block.bounds, block.counts, strict=True):
@@ -65,10 +63,10 @@ def test_a_pass_finds_cost_and_slope_of_the_definition() -> None:
                 fails = {-1: max(fails, 0.0), 0: fails, 1: min(fails, 0.0)}[int(block.relation)]
                 cost += count / scale.weight * fails**2
                 slope += count / scale.weight * fails * A
-        assert sum(part.cost for part in found) == pytest.approx(cost, rel=1e-12)
+        assert found.cost == pytest.approx(cost, rel=1e-12)
         size = np.abs(slope).max()
-        np.testing.assert_allclose(sum(p.slope for p in found), slope @ G, rtol=0, atol=1e-11 * size)
-        np.testing.assert_allclose(sum(p.slope for p in along), slope @ other, rtol=0, atol=1e-11 * size)
+        np.testing.assert_allclose(found.slope, slope @ G, rtol=0, atol=1e-11 * size)
+        np.testing.assert_allclose(along.slope, slope @ other, rtol=0, atol=1e-11 * size)
     assert len(targets) == len(side)
 
 

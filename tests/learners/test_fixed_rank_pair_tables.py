@@ -18,7 +18,7 @@ from nearwise.distributed import open_pairs, pair_sources
 from nearwise.distributed.vectors import Stacked
 from nearwise.fixed_rank.in_pieces import RegressionInPieces
 from nearwise.learners import _in_pieces
-from nearwise.model import bound_in_blocks
+from nearwise.core import chunks
 from nearwise.side import rows
 
 RNG = np.random.default_rng(3)
@@ -38,7 +38,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many parts and pieces of few rows, which are not taken."""
     for module in (columns, rows, pair_sources):
         monkeypatch.setattr(module, "ROWS_AT_A_TIME", 150)
-    monkeypatch.setattr(bound_in_blocks, "_FEWEST", 200)
+    monkeypatch.setattr(chunks, "FEWEST", 200)
     monkeypatch.setattr(_in_pieces, "_TAKEN", 5 * 350)
 
 

@@ -20,7 +20,7 @@ from nearwise import constraints as c
 from nearwise.learners import _grading, _task
 from nearwise.learners._fits import Learned, learn
 from nearwise.learners._space import Space
-from nearwise.model import binding
+from nearwise.core import binding
 
 RNG = np.random.default_rng(0)
 DIVERGENCES = [nw.LogDet(), nw.VonNeumann(), nw.Frobenius()]
@@ -393,13 +393,13 @@ def test_constraints_are_bound_once_for_all_penalties(
 ) -> None:
     """Neighbours are drawn twice for the path and twice for the fit, and each draw is bound once."""
     bound: list[int] = []
-    bind = binding.bind
+    bind = binding.bind_rows
 
     def counted(*arguments: Any) -> Any:
         bound.append(1)
         return bind(*arguments)
 
-    monkeypatch.setattr(binding, "bind", counted)
+    monkeypatch.setattr(binding, "bind_rows", counted)
     X, y = load_iris(return_X_y=True)
     learner = nw.MetricLearner(divergence=divergence, random_state=0).fit(X, y)
     assert len(learner.penalty_scores_) > 3

@@ -15,7 +15,7 @@ from sklearn.preprocessing import scale
 import nearwise as nw
 from nearwise.learners import _soft_neighbors
 from nearwise.learners._soft_neighbors import SoftNeighbors, descended
-from nearwise.solving.result import Status
+from nearwise.methods.result import Status
 
 KINDS = [(kind, affinity) for kind in ("labels", "numbers") for affinity in ("student", "gauss")]
 

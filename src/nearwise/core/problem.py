@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -16,10 +16,10 @@ from nearwise._common.markup import fact_table
 from nearwise._common.reading import column_groups, finite
 from nearwise._common.types import Array, Index, Kept
 from nearwise.core import binding
-from nearwise.core.certificate import Certificate, named_violations
+from nearwise.core.certificate import Certificate, Violation, named_violations
 from nearwise.core.divergences import LogDet, SpectralDivergence
 from nearwise.core.formulation import Formulation
-from nearwise.core.in_chunks import BoundInChunks, bind_in_chunks
+from nearwise.core.in_chunks import BoundInChunks, bind_in_chunks, loaded
 from nearwise.core.iterates import Iterate
 from nearwise.core.measured import Measured
 from nearwise.distributed.vectors import Stacked, vectors_of
@@ -117,9 +117,10 @@ class Problem:
             if labels is not None and fixed is not None:
                 raise ValueError("groups and fixed do not go together: a fixed part belongs to no group")
             bound = binding.bind(G, constraints, divergence, prior, sample_ids, fixed, labels)
-        elif groups is not None or fixed is not None:
-            name = "groups" if groups is not None else "fixed"
-            raise ValueError(f"{name} needs features in memory: give them as one array")
+        elif groups is not None:
+            raise ValueError("groups are for features in memory: give them as one array")
+        elif fixed is not None:
+            raise ValueError("a fixed part of the values needs data in memory: give features as one array")
         else:
             bound = bind_in_chunks(vectors, constraints, divergence, prior, sample_ids)
         self._take(bound, gamma)
@@ -342,9 +343,18 @@ class Problem:
         Without multipliers, those of the slopes of the losses.
         """
         form = self.formulation
+        if dual is not None and not self.is_in_memory:
+            form = loaded(form)
         found = form.certify(Iterate(factor, dual)).certificate
         worst = form.measured.measure(factor).worst
         return replace(found, worst=named_violations(worst, self.stated))
+
+    def violations_of(self, M: ArrayLike, rows: Sequence[int] | Index) -> tuple[Violation, ...]:
+        """Some of the constraints by name, with the values and violations that a matrix gives them."""
+        numbers = np.asarray(rows, dtype=np.int64)
+        values = self.values(M)
+        relative = self.formulation.loss.violations(values)
+        return named_violations(zip(relative[numbers], numbers, values[numbers], strict=True), self.stated)
 
     def lift(self, factor: Array) -> Array:
         """A factor in the eigenbasis of the prior's range, back in the coordinates of the features."""
@@ -366,7 +376,7 @@ class Problem:
         out = np.zeros(2 * (len(factor),))
         for group in np.unique(groups):
             own = np.flatnonzero(groups == group)
-            R = np.linalg.qr(factor[own].T, mode="r")
+            R = np.asarray(np.linalg.qr(factor[own].T, mode="r"))
             out[np.ix_(own, own[: len(R)])] = R.T
         return out
 

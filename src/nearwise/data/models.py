@@ -30,8 +30,8 @@ from nearwise._common.files import DamagedFile, OtherFormat, read_sealed, to_byt
 from nearwise._common.memory import foresee
 from nearwise._common.warning import warn
 from nearwise.data._storable import SKLEARN, attributes, state as sklearn_state
-from nearwise.model import Violation
-from nearwise.solving import Result
+from nearwise.core import Violation
+from nearwise.methods import Result
 
 SCHEMA = 1
 
@@ -58,21 +58,21 @@ _CLASSES = {
     "KernelReducer": "nearwise.learners.kernel_reducer",
     "Metric": "nearwise.learners.metric",
     "DiagonalMetric": "nearwise.learners.coordinate_metrics",
-    "DiagonalResult": "nearwise.solving.diagonal",
+    "DiagonalResult": "nearwise.methods.diagonal",
     "KernelMetric": "nearwise.learners.metric",
     "JoinedMetric": "nearwise.learners.coordinate_metrics",
     "KernelMap": "nearwise.learners.coordinate_metrics",
     "ObjectSpan": "nearwise.learners.metric",
     "InputKernel": "nearwise.learners.input_kernels",
     "SumKernel": "nearwise.learners.input_kernels",
-    "LogDet": "nearwise.model.divergences",
-    "VonNeumann": "nearwise.model.divergences",
-    "Frobenius": "nearwise.model.divergences",
-    "Result": "nearwise.solving.result",
-    "Certificate": "nearwise.model.certificate",
-    "Violation": "nearwise.model.certificate",
-    "Record": "nearwise.solving.result",
-    "Status": "nearwise.solving.result",
+    "LogDet": "nearwise.core.divergences",
+    "VonNeumann": "nearwise.core.divergences",
+    "Frobenius": "nearwise.core.divergences",
+    "Result": "nearwise.methods.result",
+    "Certificate": "nearwise.core.certificate",
+    "Violation": "nearwise.core.certificate",
+    "Record": "nearwise.methods.result",
+    "Status": "nearwise.methods.result",
     "Memory": "nearwise.data.memory",
 } | {name: module for name, (module, _) in SKLEARN.items()}
 _TENSOR_KINDS = "biuf"

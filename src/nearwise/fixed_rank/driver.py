@@ -16,7 +16,7 @@ from nearwise._common.types import Array, Limit
 from nearwise.fixed_rank.conjugate import ConjugateGradients
 from nearwise.fixed_rank.descent import Armijo, Objective, Step
 from nearwise.fixed_rank.geometry import Flat, Geometry, Polar
-from nearwise.solving import Loop, Status
+from nearwise.methods import Loop, Status
 
 MAX_ITER = 1000
 

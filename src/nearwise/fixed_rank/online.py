@@ -33,7 +33,7 @@ from nearwise.fixed_rank.descent import Objective
 from nearwise.fixed_rank.driver import FixedRankRecord, FixedRankResult
 from nearwise.fixed_rank.geometry import Flat, Geometry, Polar
 from nearwise.fixed_rank.regression import Regression
-from nearwise.solving import Loop, Status
+from nearwise.methods import Loop, Status
 
 _TRIED = tuple(2.0**k for k in range(-3, 4))  # for both s and t_0, section 7.4.2
 _SHORTEST = 2.0**-20  # the search goes on below 2^-3 where that is not short enough

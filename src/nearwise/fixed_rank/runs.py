@@ -22,7 +22,7 @@ from nearwise.fixed_rank.descent import Armijo
 from nearwise.fixed_rank.driver import MAX_ITER, Descent, FixedRankRecord, FixedRankResult, minimise
 from nearwise.fixed_rank.geometry import Flat, Geometry
 from nearwise.fixed_rank.regression import Regression
-from nearwise.solving import Status
+from nearwise.methods import Status
 
 _MOST_EXTRA = 3  # dimensions, where one does not help
 _TOL = 1e-3  # to which minima of higher rank are found

@@ -22,7 +22,7 @@ from nearwise import __version__
 from nearwise._common.digest import digest
 from nearwise._common.files import DamagedFile, OtherFormat, read_sealed, to_bytes, write_whole
 from nearwise._common.types import Array, Kept
-from nearwise.solving import DiagonalResult, Result, Status
+from nearwise.methods import DiagonalResult, Result, Status
 
 if TYPE_CHECKING:
     from nearwise.fixed_rank.driver import FixedRankResult  # slow to import, and few fits need it

@@ -26,9 +26,9 @@ from nearwise.learners._space import Outside
 from nearwise.learners._structure import AnyProblem, AnyResult, Structure
 from nearwise.learners._task import Task, are_equal, in_range
 from nearwise.learners.metric import root_of
-from nearwise.model import DiagonalProblem, Divergence, Problem
+from nearwise.core import DiagonalProblem, Divergence, Problem
 from nearwise.side import Constraints
-from nearwise.solving import Record, Status, solve, solve_diagonal
+from nearwise.methods import Record, Status, solve, solve_diagonal
 
 PATH = (0.25, 1.0, 4.0, 16.0, 64.0)  # penalties tried, per degree of freedom
 FIRST_ROUND = 4.0  # the one with which neighbours are chosen again

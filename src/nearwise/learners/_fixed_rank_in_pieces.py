@@ -28,9 +28,9 @@ from nearwise.learners import _in_pieces, _rows, _side, fixed_rank as shared
 from nearwise.learners._checkpoint import open_checkpoint
 from nearwise.learners.metric_learner import MAPPED_NUMBERS
 from nearwise.linalg.directions import turned
-from nearwise.model import SquaresInPieces
+from nearwise.core import SquaresInPieces
 from nearwise.side import Constraints, bounds, drawing
-from nearwise.solving import Status
+from nearwise.methods import Status
 
 _LOCAL_PAIRS = 20_000  # drawn between near neighbours, unless n_pairs says how many
 _COARSE = 1e-4  # tol of the run on a sample, which tells no more

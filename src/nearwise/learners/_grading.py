@@ -27,7 +27,7 @@ from nearwise.learners._rows import rows_of
 from nearwise.learners._side import SideInformation, counting
 from nearwise.learners._space import Outside, Space, mapped
 from nearwise.linalg.distances import centre_of
-from nearwise.model import Problem
+from nearwise.core import Problem
 from nearwise.side import Block, Constraints, constraints as c, drawing
 
 SCORINGS = ("auto", "neighbors", "accuracy", "balanced_accuracy", "roc_auc")
@@ -340,7 +340,7 @@ def _without_constraints(
         if problem is not None:
             root = np.ones(features.shape[1]) if factor is None else factor
             M = np.diag(np.square(root)) if root.ndim == 1 else root @ root.T
-            violations = problem.formulation.losses.violations(problem.values(M))
+            violations = problem.formulation.loss.violations(problem.values(M))
             counts = problem.constraints.weights
             kept, total = 1.0 - np.minimum(violations, 1.0), float(counts.sum())
             parts.append(Part(kept, counts, total, float(counts @ kept) / total))

@@ -23,7 +23,7 @@ from nearwise._common.warning import warn
 from nearwise.distributed import Vectors
 from nearwise.learners._space import Outside
 from nearwise.learners._structure import Structure
-from nearwise.model import Divergence, unreachable
+from nearwise.core import Divergence, unreachable
 from nearwise.side import Block, Constraints, LeftOutWarning, UnknownIdsWarning, labelling
 
 _SHOWN = 3  # unknown ids in a message

@@ -13,9 +13,9 @@ from nearwise._common.checks import one_of
 from nearwise._common.reading import column_groups, finite, show
 from nearwise._common.types import Array, Index, Mask
 from nearwise.linalg.dense import RANK_TOLERANCE
-from nearwise.model import DiagonalProblem, Divergence, Problem, unreachable
+from nearwise.core import DiagonalProblem, Divergence, Problem, unreachable
 from nearwise.side import Constraints
-from nearwise.solving import DiagonalResult, Result
+from nearwise.methods import DiagonalResult, Result
 
 AnyProblem: TypeAlias = Problem | DiagonalProblem
 AnyResult: TypeAlias = Result | DiagonalResult

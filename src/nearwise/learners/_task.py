@@ -27,7 +27,7 @@ from nearwise.learners._side import weighed
 from nearwise.learners._space import Outside, Space, mapped
 from nearwise.learners._structure import AnyProblem, Structure
 from nearwise.linalg.distances import squared_distances
-from nearwise.model import Divergence, Problem
+from nearwise.core import Divergence, Problem
 from nearwise.side import Block, Constraints, bounds, constraints as c, drawing
 
 _LEAST_SHARE = 1e-2  # of the learned part of a distance, for which penalties make up

@@ -26,9 +26,9 @@ from nearwise.learners.base import Learner
 from nearwise.learners.coordinate_metrics import JoinedMetric
 from nearwise.learners.metric import Metric, euclidean, symmetric_root
 from nearwise.learners.metric_learner import MetricLearner
-from nearwise.model import Divergence
+from nearwise.core import Divergence
 from nearwise.side import Constraints
-from nearwise.solving import Record
+from nearwise.methods import Record
 
 LINEAR, KERNEL, SUM = "linear", "rbf", "linear+rbf"
 BEFORE = "euclidean"  # the name of the prior of the linear kind

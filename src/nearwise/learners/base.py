@@ -34,9 +34,9 @@ from nearwise.learners.coordinate_metrics import DiagonalMetric
 from nearwise.learners.decisions import PairDecisions
 from nearwise.learners.metric import KernelMetric, coordinates
 from nearwise.learners.selection import tell_of_selection
-from nearwise.model import Divergence, Frobenius, LogDet, VonNeumann
+from nearwise.core import Divergence, Frobenius, LogDet, VonNeumann
 from nearwise.side import Constraints
-from nearwise.solving import CONTRADICTION, Status
+from nearwise.methods import CONTRADICTION, Status
 
 DIVERGENCES: dict[str, Divergence] = {
     "logdet": LogDet(),

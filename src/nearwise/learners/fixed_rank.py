@@ -31,7 +31,7 @@ from nearwise.learners.input_kernels import InputKernel, scale_gamma
 from nearwise.linalg.directions import turned, with_fixed_signs
 from nearwise.linalg.magnitudes import largest_entry
 from nearwise.side import Constraints, bounds
-from nearwise.solving import Status
+from nearwise.methods import Status
 
 GEOMETRIES = ("flat", "polar", "affine_invariant", "log_euclidean")
 STARTS = ("principal", "identity", "random")

@@ -29,7 +29,7 @@ from nearwise.linalg.directions import with_fixed_signs
 from nearwise.linalg.distances import all_squared_distances
 from nearwise.linalg.scaling import inner_products
 from nearwise.side import Block, Constraints, bounds
-from nearwise.solving import Status
+from nearwise.methods import Status
 
 _MORE_DIMENSIONS = 3  # of the first embedding where distances are unknown
 _ROUGH_TOL = 1e-4  # to which it is found

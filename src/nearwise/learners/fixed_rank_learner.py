@@ -30,7 +30,7 @@ from nearwise.learners.coordinate_metrics import LowRankKernelMetric
 from nearwise.learners.input_kernels import InputKernel, first_equal_rows
 from nearwise.learners.metric import Metric, euclidean
 from nearwise.side import Constraints, bounds, constraints as c
-from nearwise.solving import Status
+from nearwise.methods import Status
 
 _COARSE = 1e-3  # tol of a run that only shows whether learning helps
 

@@ -24,9 +24,9 @@ from nearwise.learners._space import Outside
 from nearwise.learners.base import Learner, rank_wanted
 from nearwise.learners.input_kernels import InputKernel, SumKernel, scale_gamma
 from nearwise.learners.metric import KernelMetric, ObjectSpan, symmetric_root
-from nearwise.model import Divergence
+from nearwise.core import Divergence
 from nearwise.side import Constraints
-from nearwise.solving import Record
+from nearwise.methods import Record
 
 FULL_OBJECTS = 100  # the largest number of objects for which the whole kernel is learned by default
 # of the learned part where not: of up to 1,000 objects, then with the root of their number, and at most

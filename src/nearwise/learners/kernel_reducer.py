@@ -20,9 +20,15 @@ from nearwise.learners.coordinate_metrics import KernelMap
 from nearwise.learners.input_kernels import InputKernel
 from nearwise.learners.kernel_learner import KernelLearner
 from nearwise.linalg.directions import with_fixed_signs
-from nearwise.model import Frobenius, Problem
+from nearwise.core import SATISFIED, Frobenius, Problem
 from nearwise.side import Constraints, bounds, constraints as c, drawing
-from nearwise.solving import Record, Result, Status, ThinFactor, solve
+from nearwise.methods import (
+    Record,
+    Result,
+    Status,
+    ThinFactor,
+    solve,
+)
 
 _ROUNDING = 1e-14  # differences of features, relative to these, that rounding makes
 _THIN = 200  # from this order of W on, its leading eigenpairs take less time than all of W
@@ -202,11 +208,11 @@ class KernelReducer(KernelLearner):
 
     def _grade(self, problem: Problem, B: Array) -> None:
         """What holds for the coordinates themselves."""
-        losses, values = problem.formulation.losses, problem.values(B @ B.T)
-        broken = losses.broken(values)
+        violations = problem.formulation.loss.violations(problem.values(B @ B.T))
+        broken = violations > SATISFIED
         self.satisfied_ = 1.0 - float(np.mean(broken))
         if self.penalty_ == np.inf and broken.any():
-            worst = problem.describe(int(np.argmax(losses.violations(values))))
+            worst = problem.describe(int(np.argmax(violations)))
             warn(
                 f"KernelReducer: {int(broken.sum())} of {len(broken)} constraints do not hold in "
                 f"{B.shape[1]} coordinates, {worst} least of all; W meets them with "

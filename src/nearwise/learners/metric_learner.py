@@ -33,9 +33,9 @@ from nearwise.learners.base import LinearLearner, rank_wanted
 from nearwise.learners.coordinate_metrics import DiagonalMetric
 from nearwise.learners.input_kernels import InputKernel, first_equal_rows
 from nearwise.learners.metric import Metric, dense_product, euclidean, root_of, symmetric_root
-from nearwise.model import Divergence, LogDet
+from nearwise.core import Divergence, LogDet
 from nearwise.side import Constraints
-from nearwise.solving import Record
+from nearwise.methods import Record
 
 FULL_FEATURES = 256  # the largest number of features for which all d x d entries of M are learned by default
 DEFAULT_RANK = 100  # of the learned part where not

@@ -21,7 +21,7 @@ from nearwise.learners._soft_neighbors import SoftNeighbors, descended
 from nearwise.learners.base import LinearLearner, PriorKeptWarning, rank_wanted
 from nearwise.learners.metric import Metric, euclidean
 from nearwise.side import Constraints, drawing, labelling
-from nearwise.solving import Status
+from nearwise.methods import Status
 
 _FEWEST = 8  # rows from which on a half is held out
 

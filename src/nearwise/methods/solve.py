@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -22,15 +23,17 @@ from numpy.typing import ArrayLike
 from nearwise._common import checks
 from nearwise._common.reading import finite
 from nearwise._common.threads import LARGE_MATRIX, one_blas_thread
-from nearwise._common.types import Array, Index
+from nearwise._common.types import Array
 from nearwise._common.warning import warn
 from nearwise.core.certificate import Certificate, named_violations
 from nearwise.core.formulation import Certified
+from nearwise.core.in_chunks import DualInChunks, InChunks
 from nearwise.core.iterates import Iterate
 from nearwise.core.problem import Problem
+from nearwise.core.tolerance import Tolerance
 from nearwise.core.verify import verification
 from nearwise.methods.loop import Loop, quiet
-from nearwise.methods.plan import Solver, methods
+from nearwise.methods.plan import Solver, Stage, stages
 from nearwise.methods.result import Record, Result, Status, outcome_message
 
 MAX_ITER = 1000  # unless a solver names another number
@@ -44,7 +47,7 @@ _PROJECTED = "Projections cannot tell whether the hard constraints contradict ea
 def solve(
     problem: Problem,
     solver: Solver | None = None,
-    tol: float = 1e-6,
+    tol: float | Tolerance = 1e-6,
     max_iter: int | None = None,
     max_seconds: float | None = None,
     callback: Callable[[Record], Any] | None = None,
@@ -58,7 +61,7 @@ def solve(
     problem : what to solve
     solver : how; by default the method that suits the problem, or one after the other
     tol : the run ends as SOLVED when the relative gap and the relative violation of the hard constraints are
-        at most this
+        at most this; a `Tolerance` gives each its own
     max_iter : the largest number of iterations; by default 1000, or 10,000 sweeps of projections
     max_seconds : the longest time; no limit by default
     callback : called with a `Record` after every iteration; a true answer ends the run as INTERRUPTED
@@ -76,12 +79,13 @@ def solve(
     >>> nw.solve(nw.Problem([[0.0], [1.0]], side, penalty=float("inf"))).matrix.round(6)
     array([[0.5]])
     """
-    _check_arguments(problem, solver, tol, max_iter, max_seconds, callback, watch)
+    _check_arguments(problem, solver, max_iter, max_seconds, callback, watch)
+    tolerance = Tolerance.of(tol)
     factor = None if start is None else _checked_start(start, solver, problem)
     # More threads gain little on small matrices and lose much on a busy machine.
     with one_blas_thread(problem.order <= LARGE_MATRIX):
         limit: int = getattr(solver, "max_iter", MAX_ITER) if max_iter is None else max_iter
-        run = _Run(problem, solver, tol, limit, max_seconds, callback, watch)
+        run = _Run(problem, solver, tolerance, limit, max_seconds, callback, watch)
         return run.result(run.status(factor))
 
 
@@ -111,7 +115,7 @@ class _Run(Loop[Iterate, _Graded, Record]):
         self,
         problem: Problem,
         solver: Solver | None,
-        tol: float,
+        tol: Tolerance,
         max_iter: int,
         max_seconds: float | None,
         callback: Callable[[Record], Any] | None,
@@ -126,7 +130,7 @@ class _Run(Loop[Iterate, _Graded, Record]):
         self.any_hard = self.form.measured.any_hard
         self.bound: _Graded | None = None  # whose multipliers prove most
         self.proof: Array | None = None
-        self.note = ""
+        self.note, self.doubt = "", ""  # of the solver, and of the verification, for the message
         self._name = ""  # of the solver that is followed
         self._verifier: Any = None
 
@@ -140,12 +144,13 @@ class _Run(Loop[Iterate, _Graded, Record]):
     def _points(self, start: Array | None) -> Iterator[Iterate]:
         """The points of one method after the other, each up to where a factorisation fails."""
         small = self.spanned.form
-        chosen: Iterable[Solver] = methods(small, start is not None) if self.solver is None else [self.solver]
-        for solver in chosen:
+        plan: Iterable[Stage] = [] if self.solver is None else [Stage(self.solver)]
+        for solver, most in plan or stages(small, self.tol.gap, start is not None):
             self._name = type(solver).__name__
-            points = solver.iterates(small) if start is None else solver.iterates(small, start)
+            accepts = "start" in inspect.signature(solver.iterates).parameters
+            points = solver.iterates(small, *([start] if accepts and start is not None else []))
             with contextlib.suppress(np.linalg.LinAlgError):
-                yield from quiet(points)
+                yield from itertools.islice(quiet(points), most)
 
     @np.errstate(all="ignore")
     def _measurable(self, start: Array) -> Array | None:
@@ -183,11 +188,14 @@ class _Run(Loop[Iterate, _Graded, Record]):
             better = best is None or graded.rank <= best.rank or self.returns_last
             self.bound = graded if better else self.bound
             return better
-        if self.bound is None:
-            self.bound = self._without_multipliers(graded)
+        if best is None:
+            none = self._without_multipliers(graded)
+            self.bound = graded if new.dual >= none.certificate.dual else none
+            return True
+        assert self.bound is not None
         if new.dual >= self.bound.certificate.dual:
             self.bound = graded
-        if best is None or new.gap <= self.joint(best).gap:
+        if new.dual > 0 and new.gap <= self.joint(best).gap:
             self.bound = graded  # as good as the two apart, and its gap cancels no digits
             return True
         return new.primal <= best.certificate.primal
@@ -229,12 +237,12 @@ class _Run(Loop[Iterate, _Graded, Record]):
     def end(self, graded: _Graded) -> Status | None:
         """A certificate that holds, multipliers that prove a contradiction, or a rule of the solver's own."""
         assert self.best is not None
-        if self.joint(self.best).holds(self.tol) and self._is_verified():
+        self.note = graded.iterate.note or self.note
+        if self.tol.is_met(self.joint(self.best)) and self._is_verified():
             return Status.SOLVED
         suspected = graded.iterate.farkas
         if suspected is not None and self._is_contradiction(suspected):
             return Status.INFEASIBLE
-        self.note = graded.iterate.note or self.note
         return Status.STATIONARY if graded.iterate.final else None
 
     # ---- verification -------------------------------------------------------------------------------------
@@ -253,10 +261,8 @@ class _Run(Loop[Iterate, _Graded, Record]):
         factor, dual = self._answer()
         with np.errstate(all="ignore"):
             found, _ = self.verifier.certificate(factor, dual)
-        if not found.holds(self.tol):
-            self.note = _UNVERIFIED
-            return False
-        return True
+        self.doubt = "" if self.tol.is_met(found) else _UNVERIFIED
+        return not self.doubt
 
     def _is_contradiction(self, suspected: Array) -> bool:
         """Whether multipliers prove infeasibility, also in twice the precision; the proof is kept if so."""
@@ -272,12 +278,15 @@ class _Run(Loop[Iterate, _Graded, Record]):
         """A factor in the coordinates of the features."""
         return self.problem.lift(self.problem.within_groups(self.scaled.lift(factor)))
 
-    def _answer(self) -> tuple[Array, Array]:
+    def _answer(self) -> tuple[Array, Any]:
         """The factor of the best point, and the best multipliers, as the user has them."""
         assert self.best is not None
         assert self.bound is not None
-        dual = self.form.multipliers(self.bound.iterate.factor, self.bound.found)
-        return self._stated(self.best.iterate.factor), dual * self.scaled.dual
+        factor, bound = self._stated(self.best.iterate.factor), self.bound
+        if isinstance(self.form.measured, InChunks):
+            scale = bound.found.share * self.scaled.dual
+            return factor, DualInChunks(self.form.measured, bound.iterate.factor, scale)
+        return factor, self.form.multipliers(bound.iterate.factor, bound.found) * self.scaled.dual
 
     @np.errstate(all="ignore")
     def result(self, status: Status) -> Result:
@@ -293,18 +302,19 @@ class _Run(Loop[Iterate, _Graded, Record]):
         certificate = self.joint(self.best)
         value = self.scaled.value
         certificate = replace(certificate, primal=certificate.primal * value, dual=certificate.dual * value)
-        worst = problem.formulation.measured.measure(inside).worst
+        matrix = factor @ factor.T
         if status is Status.INFEASIBLE:
             assert self.proof is not None
             dual = self.proof
-            rows = np.array(self.form.check(dual).rows[:PROOF_ROWS], dtype=np.int64)
-            certificate = replace(certificate, dual=np.inf, gap=np.inf)
-            worst = _violations_of(problem, inside, rows)
-        certificate = replace(certificate, worst=named_violations(worst, problem.stated))
-        matrix = factor @ factor.T
-        note = self.note
-        if self.returns_last and certificate.hard_violation > self.tol:
-            note = ". ".join(filter(None, [note, _PROJECTED]))
+            named = problem.violations_of(matrix, self.form.check(dual).rows[:PROOF_ROWS])
+            certificate = replace(certificate, dual=np.inf, gap=np.inf, worst=named)
+        else:
+            worst = problem.formulation.measured.measure(inside).worst
+            certificate = replace(certificate, worst=named_violations(worst, problem.stated))
+        projected = (
+            _PROJECTED if self.returns_last and certificate.hard_violation > self.tol.violation else ""
+        )
+        notes = ". ".join(filter(None, [self.note, self.doubt, projected]))
         return Result(
             matrix=(matrix + matrix.T) / 2,
             factor=factor,
@@ -313,25 +323,15 @@ class _Run(Loop[Iterate, _Graded, Record]):
             certificate=certificate,
             history=tuple(self.history),
             solver=self.best.solver,
-            message=outcome_message(
-                status, certificate, self.tol, self.why, "" if status is Status.SOLVED else note
-            ),
+            message=outcome_message(status, certificate, self.tol, self.why, notes),
             features=problem.features,
             limit=self.limit,
         )
 
 
-def _violations_of(problem: Problem, factor: Array, rows: Index) -> Array:
-    """Relative violations, row numbers and values of some rows in memory, as `Sums.worst` has them."""
-    form = problem.formulation
-    values = form.rows.values(factor)
-    return np.column_stack([form.loss.violations(values)[rows], rows, values[rows]])
-
-
 def _check_arguments(
     problem: Problem,
     solver: Solver | None,
-    tol: float,
     max_iter: int | None,
     max_seconds: float | None,
     callback: object,
@@ -339,7 +339,6 @@ def _check_arguments(
 ) -> None:
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a nearwise.Problem, got {type(problem).__name__}")
-    checks.tolerance(tol)
     checks.whole_number_or_none(max_iter, "max_iter")
     if max_seconds is not None:
         checks.positive_or_infinite(max_seconds, "max_seconds", "None, ")

@@ -26,7 +26,7 @@ from nearwise._common.types import Array, Index
 from nearwise.named import _groups
 from nearwise.named._entries import DENSE, Entries, Point
 from nearwise.named._result import NearestMatrix, certified, message
-from nearwise.solving import Loop, Status
+from nearwise.methods import Loop, Status
 
 _MAX_ITER = 200
 _NO_PAIRS = np.empty((0, 2), np.int64)

@@ -12,7 +12,7 @@ from nearwise._common.types import Array, Index, Mask
 from nearwise.named import _augmented, _correlation_dual, _interior, _weighted
 from nearwise.named._result import NearestMatrix, certified, message
 from nearwise.named._weighted import Solution, Weighted, best_of
-from nearwise.solving import Status
+from nearwise.methods import Status
 
 _FEW = 500  # free entries up to which the interior-point method is the faster one
 _MAX_ITER = 100

@@ -14,7 +14,7 @@ from scipy import sparse
 from nearwise._common import checks, reading
 from nearwise._common.types import Array, Index, Mask
 from nearwise._common.warning import warn
-from nearwise.model import Divergence, Frobenius, LogDet, VonNeumann
+from nearwise.core import Divergence, Frobenius, LogDet, VonNeumann
 
 Frame = Callable[[Array], Any]  # makes a table of a matrix
 

@@ -17,7 +17,7 @@ from scipy import linalg
 
 from nearwise._common.types import Array, Index
 from nearwise.linalg.regularised import factored
-from nearwise.model import Problem
+from nearwise.core import Problem
 
 _SHRINK = 0.2  # of gamma and mu from one stage to the next
 _STAGE_DECREMENT = 0.1  # Newton's decrement, relative to mu, at which a stage ends; the last: below
@@ -69,7 +69,7 @@ class _Run:
 
     def __init__(self, C0: Array, problem: Problem, price: float) -> None:
         self.C0, self.problem, self.price = C0, problem, price
-        self.measurements = problem.formulation.measurements
+        self.constraints = problem.formulation.rows
         self.b = problem.bounds
         self.sign = -problem.relations.astype(np.float64)  # of multipliers; 0 for both
         self.unequal = self.sign != 0
@@ -233,7 +233,7 @@ class _Run:
         return min(1.0, _TO_THE_EDGE * float(np.min(np.concatenate(limits), initial=np.inf)))
 
     def _proof(self) -> Array | None:
-        return None if np.isfinite(self.price) else self.problem.formulation.proof(self.y)
+        return None if np.isfinite(self.price) else self.problem.formulation.farkas(self.y)
 
     def _merit(self, y: Array, gamma: float, mu: float) -> float:
         logarithms = self._logarithms(y, mu, None)
@@ -270,7 +270,7 @@ class _Run:
         return bool(values[0] > _INSIDE * max(abs(values[-1]), self.unit))
 
     def _S(self, y: Array) -> Array:
-        return self.C0 + self.measurements.adjoint(y)
+        return self.C0 + self.constraints.adjoint(y)
 
     def _factor(self, y: Array, tau: float = 0.0) -> Array | None:
         try:
@@ -289,7 +289,7 @@ class _Run:
         return R, R @ self._packed(np.eye(len(L)))
 
     def _rows(self, basis: Array) -> Array:
-        return np.asarray(self.measurements.local(self.every, basis, np.float64).written_out())
+        return self.constraints.packed(basis).T
 
     def _packed(self, A: Array) -> Array:
         """The upper triangle, scaled so that products are those of matrices."""

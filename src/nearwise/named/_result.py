@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from nearwise._common.types import Array, Index
-from nearwise.model import Certificate, relative_gap
-from nearwise.solving import Status
+from nearwise.core import Certificate, relative_gap
+from nearwise.methods import Status
 
 _NO_PAIRS = np.empty((0, 2), np.int64)
 _ENDS = {

@@ -20,7 +20,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 
 from nearwise._common.types import Array
 from nearwise.linalg.conjugate import End, conjugate_gradients
-from nearwise.solving import Loop, Status
+from nearwise.methods import Loop, Status
 
 _DENSE = 600  # up to this order, all eigenvalues are computed at once
 _CG_STEPS = 100

@@ -22,7 +22,7 @@ from functools import cached_property
 import numpy as np
 
 from nearwise._common.types import Array, Index, Mask
-from nearwise.solving import Loop, Status
+from nearwise.methods import Loop, Status
 
 
 @dataclass(frozen=True, eq=False)

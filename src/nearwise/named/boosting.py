@@ -25,8 +25,9 @@ from scipy.optimize import brentq
 from nearwise._common import checks, reading
 from nearwise._common.reading import stacked
 from nearwise._common.types import Array
-from nearwise.model import Certificate, Violation
-from nearwise.solving import Loop, Status, definite_step
+from nearwise.core import Certificate, Violation
+from nearwise.methods import Loop, Status
+from nearwise.papers import definite_step
 
 _EXPANSIONS = 200  # doublings of a step until the constraint is met
 _ROUNDING = 1e-12  # of the dual objective, which may end at the highest that a singular W has

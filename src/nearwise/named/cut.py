@@ -24,8 +24,8 @@ from scipy.sparse.csgraph import connected_components
 from nearwise._common import checks, reading
 from nearwise._common.types import Array
 from nearwise.linalg.regularised import ROUNDING, factored
-from nearwise.model import Certificate
-from nearwise.solving import Loop, Status
+from nearwise.core import Certificate
+from nearwise.methods import Loop, Status
 
 Sides = NDArray[np.bool_]
 

@@ -20,9 +20,9 @@ from nearwise._common import checks, reading
 from nearwise._common.types import Array, Index
 from nearwise.linalg.directions import with_fixed_signs
 from nearwise.linalg.scaling import inner_products
-from nearwise.model import Divergence, LogDet, Problem, VonNeumann
+from nearwise.core import Divergence, LogDet, Problem, VonNeumann
 from nearwise.side import constraints, drawing
-from nearwise.solving import Result, solve
+from nearwise.methods import Result, solve
 
 _DIVERGENCES: dict[str, Divergence] = {"logdet": LogDet(), "vonneumann": VonNeumann()}
 

@@ -16,10 +16,10 @@ from numpy.typing import ArrayLike
 from nearwise._common import checks, reading
 from nearwise._common.reading import stacked
 from nearwise._common.types import Array
-from nearwise.model import Certificate, LogDet, Problem
+from nearwise.core import Certificate, LogDet, Problem
 from nearwise.named import _logdet_program
 from nearwise.side import Constraints, constraints
-from nearwise.solving import Loop, Status, solve
+from nearwise.methods import Loop, Status, solve
 
 _SEARCH_STEPS = 60
 # The next theta as a share of the interval, first near its lower end because lower bounds are sharper, and
@@ -201,10 +201,10 @@ def logdet_sdp(
             "positive definite"
         )
     if found.proof is not None:
-        rows = plain.formulation.check_infeasibility(found.proof).rows
+        rows = plain.formulation.check(found.proof).rows
         values = plain.values(found.matrix)
         certificate = Certificate(
-            math.inf, -math.inf, math.inf, math.inf, math.inf, 0.0, plain.violations_of(values, list(rows))
+            math.inf, -math.inf, math.inf, math.inf, math.inf, 0.0, plain.violations_of(found.matrix, rows)
         )
         message = f"The constraints contradict each other: {'; '.join(map(plain.describe, rows[:3]))}."
         return SdpResult(found.matrix, found.proof, Status.INFEASIBLE, certificate, found.steps, message)
@@ -213,9 +213,10 @@ def logdet_sdp(
 
 def _graded(C0: Array, plain: Problem, found: _logdet_program.Point, penalty: float, tol: float) -> SdpResult:
     """What multipliers and W prove of the program without -gamma log det W."""
-    W, y, losses = found.matrix, found.y, plain.formulation.losses
+    W, y, loss = found.matrix, found.y, plain.formulation.loss
     values = plain.values(W)
-    excess, violations = losses.excess(values), losses.violations(values)
+    violations = loss.violations(values)
+    excess = violations * loss.references
     lower = found.lower
     violation = float(violations.max(initial=0.0))
     hard_violation = violation if math.isinf(penalty) else 0.0
@@ -229,8 +230,8 @@ def _graded(C0: Array, plain: Problem, found: _logdet_program.Point, penalty: fl
     size = max(abs(upper), abs(lower), np.finfo(np.float64).tiny)
     gap = (upper - lower) / size if upper < math.inf else upper
     order = np.argsort(-violations, kind="stable")[:_WORST]
-    worst = plain.violations_of(values, [int(row) for row in order if violations[row] > 0])
-    satisfied = losses.violated(values).satisfied
+    worst = plain.violations_of(W, [int(row) for row in order if violations[row] > 0])
+    satisfied = loss.satisfied(violations)
     certificate = Certificate(upper, lower, gap, violation, hard_violation, satisfied, worst)
     status = Status.SOLVED if found.converged and upper < math.inf else Status.LIMIT
     message = f"Stopped after {found.steps} Newton steps; the largest relative violation is {violation:.1e}."

@@ -29,7 +29,7 @@ from nearwise.learners.base import PriorKeptWarning
 from nearwise.learners.coordinate_metrics import JoinedMetric
 from nearwise.learners.metric import KernelMetric
 from nearwise.side import Constraints
-from nearwise.solving import Status
+from nearwise.methods import Status
 
 CHOOSING, LEARNING = "choosing the penalty", "learning"
 FIXED_RANK, HIGHEST_RANK = 10, 30  # of the method "fixed-rank", unless a rank is given

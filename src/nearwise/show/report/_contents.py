@@ -12,13 +12,13 @@ from scipy import sparse
 
 from nearwise._common.digest import SHORT, digest
 from nearwise._common.types import Index, Mask
-from nearwise.model import Violation
+from nearwise.core import Violation
 from nearwise.show.report._maps import CLASSES, PAIRS as MOST_PAIRS, Look
 from nearwise.show.report._objects import Objects
 from nearwise.show.report._pictures import Pictures
 from nearwise.show.report._text import count
 from nearwise.side import Constraints, labelling
-from nearwise.solving import Status
+from nearwise.methods import Status
 from nearwise.study import by_kind, inspection
 from nearwise.study.before_after import Missing, learner_of, start_note
 from nearwise.study.by_kind import ClassRecall, Margins, MeasuredDistances, PenaltyPath, Weights

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from nearwise import __version__
-from nearwise.model import Violation
+from nearwise.core import Violation
 from nearwise.show.report import _charts, _graded, _maps, _objects
 from nearwise.show.report._contents import Report
 from nearwise.show.report._objects import Objects

@@ -1,0 +1,155 @@
+"""Newton's method on the dual: a few cheap steps that solve small problems near their prior.
+
+For multipliers y the Lagrangian is least at M^(y) = argmin phi(M) - <theta(y), M> over M >= 0, where
+theta(y) = phi'(prior) - sum_i y_i A_i. The dual problem is to minimise, over y of the right signs,
+
+    phi*(theta(y)) + sum_i conjugate_i(y_i),      with the gradient      reply_i(y_i) - <A_i, M^(y)>:
+
+the bound after it gave way to y_i, less the value. Its Hessian is the Gram matrix of the rows in the local
+coordinates of M^(y), plus the compliance of soft rows. A step:
+
+1. Free are the rows that have a multiplier, and those whose gradient leads to one of the right sign.
+2. Solve Hessian dy = -gradient for the free rows. Rows whose multiplier would change its sign are left at 0.
+3. Shorten the step until the slope along it has risen by no more than half of what it was.
+
+Far from the prior, and where multipliers have no maximum, steps become short: then the method ends without
+a verdict, and `interior` is for that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import lapack
+
+from nearwise._common.types import Array
+from nearwise.core.formulation import Formulation
+from nearwise.core.iterates import Iterate
+from nearwise.linalg.packing import packing
+
+_PROMISING = 1e-4  # residual below which a certificate may hold; higher values only cost certificates
+_RIDGE = 1e-14  # of the Hessian's diagonal, because rows may be dependent
+_TINY = 1e-300
+_SHORTEST = 1e-3
+_CHANGES = 10
+_SHORTER = 0.35  # the next length, times the last one
+_RISE = 0.5  # of the slope at the beginning of a step: up to which it may have risen at the end
+
+
+@dataclass(frozen=True)
+class DualNewton:
+    """Newton's method on the dual, for problems with few rows near their prior.
+
+    Parameters
+    ----------
+    steps : after which the method ends
+    """
+
+    steps: int = 30
+
+    def iterates(self, form: Formulation, start: Array | None = None) -> Iterator[Iterate]:
+        """The start or the prior, then minimisers of the Lagrangian that are almost optimal, from y = 0 on.
+
+        Where the run ends without one, its last multipliers are suspected to prove a contradiction.
+        """
+        here = _at(form, np.zeros(form.rows.n_rows))
+        if start is not None or here is None:
+            yield Iterate(np.diag(np.sqrt(np.maximum(form.prior, 0.0))) if start is None else start)
+        else:
+            yield here.iterate()
+        for count in range(self.steps):
+            if here is None:
+                return
+            residual = here.residual(form)
+            if count and residual < PROMISING:
+                yield here.iterate()
+            if residual == 0.0:
+                return
+            there = None
+            if residual < FARTHEST * 0.5**count and (step := _step(form, here)) is not None:
+                there = _searched(form, here, step)
+            if there is None and form.loss.any_hard:
+                yield replace(here.iterate(), farkas=here.y)
+            here = there
+
+
+class _Point(NamedTuple):
+    """Multipliers, M^(y) = factor factor^T, its values, and the dual's gradient."""
+
+    y: Array
+    factor: Array
+    basis: Array  # local coordinates, in which the Hessian of phi* is elementwise weights**2
+    weights: Array | None
+    values: Array
+    gradient: Array
+
+    def iterate(self) -> Iterate:
+        return Iterate(self.factor, self.y, values=self.values)
+
+    def residual(self, form: Formulation) -> float:
+        """The gradient where a step may follow it, relative to what violations are relative to."""
+        free = (self.y != 0) | (form.loss.signed(-self.gradient) != 0)
+        return float(np.max(np.abs(self.gradient) * free / form.loss.references, initial=0.0))
+
+
+def _at(form: Formulation, y: Array) -> _Point | None:
+    """None outside of the dual's domain."""
+    found = form.divergence.minimiser(form.theta(form.rows.adjoint(y)))
+    if found is None:
+        return None
+    factor, basis, weights = found
+    values = form.rows.values(factor)
+    gradient = form.loss.reply(y) - values
+    if not math.isfinite(gradient.sum()):
+        return None
+    return _Point(y, factor, basis, weights, values, gradient)
+
+
+def _step(form: Formulation, here: _Point) -> Array | None:
+    """1, 2. To the minimum of the second-order model; None where rounding leaves the Hessian indefinite."""
+    rows, loss, y, gradient = form.rows, form.loss, here.y, here.gradient
+    if here.weights is None:
+        hessian = rows.transformed(here.basis).gram()
+    else:
+        packed = rows.packed(here.basis)
+        packed *= here.weights.take(packing(len(here.basis)).flat)[:, None]
+        hessian = packed.T @ packed
+    diagonal = hessian.reshape(-1)[:: len(y) + 1]
+    diagonal *= 1 + _RIDGE
+    diagonal += loss.compliance(y, loss.reply(y), loss.largest - y)[0] + _TINY
+    held = (y == 0) & (loss.signed(-gradient) == 0)
+    step = np.zeros(len(y))
+    for _ in range(_CHANGES):
+        step = np.where(held, -y, 0.0)
+        free = np.flatnonzero(~held)
+        if len(free):
+            right = gradient[free] if not step.any() else (gradient + hessian @ step)[free]
+            _, change, failed = lapack.dposv(hessian[np.ix_(free, free)], -right, lower=1)
+            if failed:
+                return None
+            step[free] = change
+        wrong = np.where(held, gradient + hessian @ step, y + step) * loss.relations > 0
+        if not wrong.any():
+            break
+        held = held ^ wrong
+    return step
+
+
+def _searched(form: Formulation, here: _Point, step: Array) -> _Point | None:
+    """3. Where a step ends."""
+    length = 1.0
+    while length > _SHORTEST:
+        y = form.loss.signed(here.y + length * step)
+        there = _at(form, y)
+        if there is None:
+            length *= _SHORTER
+            continue
+        before, after = float(here.gradient @ (y - here.y)), float(there.gradient @ (y - here.y))
+        if after <= _RISE * abs(before):
+            return there
+        length *= min(max(before / (before - after), 0.1), 0.7) if after > before else 0.7
+    return None
