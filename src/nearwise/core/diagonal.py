@@ -366,10 +366,11 @@ def _bind_sparse(X: Any, constraints: Constraints, reference: Array) -> BoundWei
         left, right = (inside[np.searchsorted(named, numbers)] for numbers in (part.first, part.second))
         if part.is_difference:
             left = right = left - right
-        sums, row = _sums(part.coefficient, rows[part.row], m), rows[part.row]
-        entries = entries + sums @ left.multiply(right)
-        lengths = [np.sqrt(end.multiply(end) @ weights) for end in (left, right)]
-        sizes += abs(sums) @ (lengths[0] * lengths[1])
+        atoms, row = left.multiply(right), rows[part.row]
+        sums = _sums(part.coefficient, row, m)
+        entries = entries + sums @ atoms
+        squared = [(atoms if left is right else end.multiply(end)) @ weights for end in (left, right)]
+        sizes += abs(sums) @ (np.sqrt(squared[0]) * np.sqrt(squared[1]))
         is_square = part.is_difference | (part.first == part.second)
         definite[row[~is_square | (part.coefficient < 0)]] = False
     return BoundWeights(DiagonalRows(sparse.csr_array(entries)), columns, definite, sizes)

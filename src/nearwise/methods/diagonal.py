@@ -1,16 +1,14 @@
 """Weights of features: `solve_diagonal`, and its result.
 
-Newton's method on the objective. With g the gradient at w, Phi = phi''(w), and C the curvatures of the losses, a
-step of an iteration solves
+Newton's method on the objective. With the gradient g at w, Phi = phi''(w), and the curvatures C of the losses, a
+step p of an iteration solves (Phi + A^T C A) p = -g: directly where the violated rows or the columns are few, else
+by conjugate gradients, each of which costs two passes over the numbers in A.
 
-    (Phi + A^T C A) p = -g,
+1. Weights that fall do so along phi', in which LogDet and von Neumann never cross 0, and Frobenius stops there.
+2. Where the objective does not fall enough, Phi + max(g, 0) / w takes the place of Phi, as in methods that stay
+   inside of bounds (Coleman and Li, SIAM J. Optim. 6, 1996). The step is a straight line, and is shortened.
 
-directly where the violated rows or the columns are few, else by conjugate gradients, whose steps cost two passes
-over the numbers of A. It is taken whole where the objective falls enough; weights that it would make negative stop
-at or above 0. Elsewhere Phi + max(g, 0) / w takes the place of Phi, as in methods that stay inside of bounds
-(Coleman and Li, SIAM J. Optim. 6, 1996), so that weights approach 0 without crossing it, and the step is shortened.
-
-Penalties that are large beside the divergence leave the slopes of the losses few digits, and steps become short.
+Penalties that are large beside the divergence leave few digits to the slopes of the losses, and steps become short.
 Then few weights are found as a diagonal matrix, by the interior-point method, which has multipliers of their own;
 and many from the optimum of ever larger shares of the penalty.
 """
@@ -45,29 +43,33 @@ from nearwise.methods.result import Record, Status, outcome_message
 
 MAX_ITER = 1000
 
-# Iterations before another way is tried. On random problems of tests/solving/test_diagonal_campaign.py 98 % take
-# fewer; more of them cost time in the others.
+# Iterations before another way is tried. On random problems (tests/solving/test_diagonal_campaign.py) 99 of 100 take
+# fewer. From 30 to 100, as many are solved in as much time.
 PATIENCE = 50
 
-# Numbers in all constraint matrices up to which few weights are found as a matrix: 8,000,000 take 10 s, and shares of
-# the penalty solve all problems of that size too.
+# Numbers in all constraint matrices up to which few weights are found as a matrix. 2,000,000 may take 10 s, where
+# shares of the penalty take 0.1 s.
 WRITTEN_OUT = 100_000
 
-# Rows or columns up to which Newton's system is factored, and numbers in A up to which these are copied for that:
-# 0.1 s and 160 MB at most.
+# Rows or columns up to which Newton's system is factored, in 0.1 s at most, and numbers in A up to which these are
+# copied for that, at most 160 MB.
 FACTORED, COPIED = 1000, 20_000_000
-CG_STEPS = 300  # at most: a step that is less exact costs iterations
+CG_STEPS = 300  # at most; a less exact step costs iterations
 
 SUFFICIENT = 1e-4  # share of the predicted decrease that a step must bring
-BENT = 4
-HALVINGS = 50  # of a step, at most
+ALONG, STRAIGHT = (
+    2,
+    50,
+)  # lengths that are tried along phi', where more cost as much as another step; and straight
 ROUNDING = 1e-14  # relative changes of the objective that mean nothing
-IDLE = 3  # iterations in a row without a decrease; multipliers may still become better in the first
+IDLE = (
+    3  # iterations without a decrease after which there is none: multipliers may still become better in them
+)
 
-# A weight falls to this share of itself in a step at most where phi'' is infinite at 0, since it rises slowly again;
-# from 0.1 to 1e-4 iterations are as many.
+# A weight falls to this share of itself in a step at most where phi'' is infinite at 0, since from there it would rise
+# slowly. From 0.1 to 1e-4, iterations are as many.
 LEAST_SHARE = 1e-2
-LEAST_START = 1e-12  # of its prior, that a weight has at first where an earlier run left it at 0
+LEAST_START = 1e-12  # of its prior: a weight that an earlier run left at 0 could not move
 
 # Shares of the penalty: how much larger each is than the one before, the first at least, and iterations with each.
 LARGER, SMALLEST_SHARE, STEPS = 10.0, 1e-30, 12
@@ -297,11 +299,11 @@ def _at(form: DiagonalFormulation, w: Array) -> _Point:
 def _iterates(form: DiagonalFormulation, w: Array) -> Iterator[Iterate]:
     """Points of falling objective, until rounding allows none lower."""
     law, rows, here = form.divergence, form.rows, _at(form, w)
-    floor = 0.0 if form.has_curvature_at_zero else LEAST_SHARE
     first, idle = 0.0, 0
     while idle < IDLE:
-        w, adjoint = here.w, rows.adjoint(here.losses.slopes)
-        yield Iterate(np.sqrt(w), sums=sums_of(here.values, here.losses, adjoint))
+        w, losses = here.w, here.losses
+        adjoint = rows.adjoint(losses.slopes)
+        yield Iterate(np.sqrt(w), sums=sums_of(here.values, losses, adjoint))
         gradient, phi = law.gradient(w) - form.gradient_at_prior + adjoint, law.curvature(w)
         free = ((w > 0) | (gradient < 0)) & np.isfinite(gradient) & np.isfinite(phi)
         gradient, phi = np.where(free, gradient, 0.0), np.where(free, phi, np.inf)
@@ -310,28 +312,40 @@ def _iterates(form: DiagonalFormulation, w: Array) -> Iterator[Iterate]:
             return
         first = max(first, size)
         accuracy = min(0.1, math.sqrt(size / first))
-        curvatures, there = here.losses.curvatures, None
-        for is_bent, trials in ((True, BENT), (False, HALVINGS)):
-            if there is None:
-                if not is_bent:
-                    phi += np.maximum(gradient, 0.0) / np.maximum(w, SMALLEST)
-                step = _newton_step(rows.entries, curvatures, phi, gradient, accuracy)
-                there = _searched(form, here, gradient, step, phi if is_bent else None, trials)
+        # 1.
+        step = _newton_step(rows.entries, losses.curvatures, phi, gradient, accuracy)
+        there = _searched(form, here, gradient, step, ALONG, phi)
+        if there is None:  # 2.
+            phi = phi + np.maximum(gradient, 0.0) / np.maximum(w, SMALLEST)
+            step = _newton_step(rows.entries, losses.curvatures, phi, gradient, accuracy)
+            there = _searched(form, here, gradient, step, STRAIGHT)
         if there is None:
             return
         idle = 0 if there.cost < here.cost else idle + 1
         here = there
 
 
-def _searched(form, here, gradient, step, phi, trials):
-    floor = 0.0 if form.has_curvature_at_zero else LEAST_SHARE
-    share, slope, w = 1.0, float(gradient @ step), here.w
+def _searched(
+    form: DiagonalFormulation,
+    here: _Point,
+    gradient: Array,
+    step: Array,
+    trials: int,
+    phi: Array | None = None,
+) -> _Point | None:
+    """The point of sufficient decrease along the step, halved until there is one.
+
+    With `phi`, weights fall along phi', else along a straight line.
+    """
+    w, law, falls = here.w, form.divergence, step < 0
+    least = 0.0 if form.has_curvature_at_zero else LEAST_SHARE * w
+    slope, share = float(gradient @ step), 1.0
     for _ in range(trials):
         move = share * step
-        new = w + move if phi is None else np.where(step < 0, form.divergence.shifted(w, phi * move), w + move)
-        there = _at(form, np.maximum(new, floor * w))
+        new = w + move if phi is None else np.where(falls, law.shifted(w, phi * move), w + move)
+        there = _at(form, np.maximum(new, least))
         enough = here.cost + SUFFICIENT * share * slope + ROUNDING * abs(here.cost)
-        if there.cost <= enough and not np.array_equal(there.w, here.w):
+        if there.cost <= enough and not np.array_equal(there.w, w):
             return there
         share /= 2
     return None

@@ -31,13 +31,14 @@ from nearwise.core.formulation import Formulation
 from nearwise.core.iterates import Iterate
 from nearwise.linalg.packing import packing
 
-_PROMISING = 1e-4  # residual below which a certificate may hold; higher values only cost certificates
-_RIDGE = 1e-14  # of the Hessian's diagonal, because rows may be dependent
-_TINY = 1e-300
-_SHORTEST = 1e-3
-_CHANGES = 10
-_SHORTER = 0.35  # the next length, times the last one
-_RISE = 0.5  # of the slope at the beginning of a step: up to which it may have risen at the end
+FARTHEST = 1e5  # residual before the first step; half of it before each further one, or the run ends
+PROMISING = 1e-4  # residual at which a certificate may hold; larger values only cost certificates
+RIDGE = 1e-14  # of the Hessian's diagonal, because rows may be dependent
+CHANGES = 10  # of the set of rows at 0 in a step; 3 solves a tenth less, 20 no more
+SHORTEST = 1e-3  # step; 1e-5 solves 3 % more, and takes longer where the method fails
+OUTSIDE = 0.35  # of a step that leads out of the domain: the next length
+RISE = 0.5  # of the slope at the beginning of a step: up to which it may have risen at the end
+TINY = 1e-300
 
 
 @dataclass(frozen=True)
@@ -119,11 +120,11 @@ def _step(form: Formulation, here: _Point) -> Array | None:
         packed *= here.weights.take(packing(len(here.basis)).flat)[:, None]
         hessian = packed.T @ packed
     diagonal = hessian.reshape(-1)[:: len(y) + 1]
-    diagonal *= 1 + _RIDGE
-    diagonal += loss.compliance(y, loss.reply(y), loss.largest - y)[0] + _TINY
+    diagonal *= 1 + RIDGE
+    diagonal += loss.compliance(y, loss.reply(y), loss.largest - y)[0] + TINY
     held = (y == 0) & (loss.signed(-gradient) == 0)
     step = np.zeros(len(y))
-    for _ in range(_CHANGES):
+    for _ in range(CHANGES):
         step = np.where(held, -y, 0.0)
         free = np.flatnonzero(~held)
         if len(free):
@@ -142,14 +143,14 @@ def _step(form: Formulation, here: _Point) -> Array | None:
 def _searched(form: Formulation, here: _Point, step: Array) -> _Point | None:
     """3. Where a step ends."""
     length = 1.0
-    while length > _SHORTEST:
+    while length > SHORTEST:
         y = form.loss.signed(here.y + length * step)
         there = _at(form, y)
         if there is None:
-            length *= _SHORTER
+            length *= OUTSIDE
             continue
         before, after = float(here.gradient @ (y - here.y)), float(there.gradient @ (y - here.y))
-        if after <= _RISE * abs(before):
+        if after <= RISE * abs(before):
             return there
         length *= min(max(before / (before - after), 0.1), 0.7) if after > before else 0.7
     return None

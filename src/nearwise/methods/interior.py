@@ -24,6 +24,7 @@ each other, multipliers grow in proportions that prove it; `feasibility` finds t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Self
@@ -41,10 +42,11 @@ from nearwise.methods.interior_system import RowState, Scaling, System
 BACK = 0.98  # of the way to the boundary; 0.95 and 0.99 decide as many problems in as many steps
 CURVED = 0.1  # length of a predictor below which its second-order terms say nothing
 MOST_STEPS = 100  # of a run; those that end well take 10 to 40
+SPENT = 1e-20
 WINDOW, SLOW = 10, 0.5  # a run ends when its last ten lengths add up to less; few recover after five
 CLOSE = 10.0  # times the tolerance: an estimated gap at which an iterate is worth a certificate
 EVERY = 10  # steps after which an iterate is yielded in any case, for limits and for bounds
-SUSPICIOUS, OFTEN = 0.3, 4  # length of two steps that suggests a contradiction, and steps between suspicions
+SHORT, OFTEN = 0.3, 4  # length of two steps that suggests a contradiction, and steps between suspicions
 CONVERGED = 1e-10  # mu at which the search for Farkas multipliers has found them, if there are any
 
 
@@ -74,15 +76,12 @@ class InteriorPoint:
 
     def _run(self, form: Formulation, first: First) -> Iterator[Iterate]:
         """Iterates that may be good enough, every tenth, the last one, and suspicions of a contradiction."""
-        path, lengths = CentralPath(form), list[float]()
-        point = None
+        path, short, point = CentralPath(form), 0, None
         for count, point in enumerate(path.follow(first)):
-            lengths.append(point.length)
-            is_stuck = count > 1 and max(lengths[-2:]) < SUSPICIOUS and count % OFTEN == 0
+            short = short + 1 if point.length < SHORT else 0
+            is_stuck = short > 1 and count % OFTEN == 0
             if is_stuck or count % EVERY == 0 or path.may_be_optimal(point, self.tol):
                 yield path.iterate(point, is_stuck)
-            if count == MOST_STEPS or (count > WINDOW and sum(lengths[-WINDOW:]) < SLOW):
-                break
         if point is not None:
             yield path.iterate(point, True)
 
@@ -97,7 +96,7 @@ def _suspicions(form: Formulation) -> Iterator[Iterate]:
             farkas[search.hard] = point.rows.dual
             yield Iterate(search.transform @ point.scaling.factor, farkas=farkas)
         violations = search.loss.violations(point.values)
-        if point.mu <= CONVERGED or violations.max() <= FEASIBLE or count == MOST_STEPS:
+        if point.mu <= CONVERGED or violations.max() <= FEASIBLE:
             return
 
 
@@ -155,20 +154,26 @@ class CentralPath:
         return packing(self.form.order)
 
     def follow(self, first: First) -> Iterator[Point]:
-        """The first point, then one per step, as long as rounding allows."""
-        try:
+        """The first point, then one per step, until rounding allows no more or nothing moves any more."""
+        lengths: list[float] = []
+        with suppress(np.linalg.LinAlgError):
             yield (point := self._scaled(first.L, first.N, first.rows, 0.0))
             while np.isfinite(point.values).all() and np.isfinite(point.rows.dual).all():
                 yield (point := self._next(point))
-        except np.linalg.LinAlgError:
-            return
+                lengths.append(point.length)
+                is_slow = len(lengths) >= WINDOW and sum(lengths[-WINDOW:]) < SLOW
+                if is_slow or len(lengths) == MOST_STEPS or point.mu * self.n_products <= SPENT * self.size(point):
+                    return
 
     def may_be_optimal(self, point: Point, tol: float) -> bool:
         """Whether what is left to do is little beside what multipliers do, and hard rows hold."""
-        done = max(float(np.abs(point.rows.dual) @ np.abs(point.values)), self.form.order * self.form.unit)
-        if point.mu * self.n_products > CLOSE * tol * done:
+        if point.mu * self.n_products > CLOSE * tol * self.size(point):
             return False
         return not self.form.loss.any_hard or self.form.loss.at(point.values).hard_violation <= CLOSE * tol
+
+    def size(self, point: Point) -> float:
+        """What the objective is about as large as: what multipliers do, or its unit."""
+        return max(float(np.abs(point.rows.dual) @ np.abs(point.values)), self.form.order * self.form.unit)
 
     def iterate(self, point: Point, is_suspicious: bool) -> Iterate:
         """A point as `solve` takes it; with its multipliers as a suspicion of a contradiction."""

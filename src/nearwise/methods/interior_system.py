@@ -17,6 +17,7 @@ from scipy.linalg import lapack
 
 from nearwise._common.types import Array
 from nearwise.core.divergences import SpectralDivergence
+from nearwise.linalg.dense import cholesky, eigenvalues, singular_spectrum
 
 DEPENDENT = 1e-14  # compliance of hard rows in the factors, in sizes of the row; 1e-15 solves fewer
 TINY = 1e-300
@@ -56,8 +57,8 @@ class Scaling(NamedTuple):
     @classmethod
     def of(cls, divergence: SpectralDivergence, prior: Array, L: Array, N: Array) -> Self:
         """At M = L L^T and Z = N N^T; a LinAlgError where M Z is singular to rounding."""
-        U, d, Vt = np.linalg.svd(N.T @ L)
-        if not (np.isfinite(d).all() and d[-1] > 0):
+        U, d, Vt = singular_spectrum(N.T @ L)
+        if not d[-1] > 0:
             raise np.linalg.LinAlgError("M Z is singular")
         G, H, X = (L @ Vt.T) / np.sqrt(d), (N @ U) / np.sqrt(d), np.diag(d)
         rotation, root, gradient = divergence.scaled_hessian(L, G, prior)
@@ -91,14 +92,14 @@ class Scaling(NamedTuple):
     def to_boundary(self, change: Array) -> float:
         """The t at which X + t change becomes singular; inf where it never does."""
         root = np.sqrt(self.d)
-        least = float(np.linalg.eigvalsh(self._in_eigenbasis(change) / root / root[:, None])[0])
+        least = float(eigenvalues(self._in_eigenbasis(change) / root / root[:, None])[0])
         return -1 / least if least < 0 else np.inf
 
     def moved(self, D: Array, E: Array) -> tuple[Array, Array]:
         """Factors of M and Z after steps D and E."""
         return (
-            self.primal @ np.linalg.cholesky(self.matrix + D),
-            self.dual @ np.linalg.cholesky(self.matrix + E),
+            self.primal @ cholesky(self.matrix + D),
+            self.dual @ cholesky(self.matrix + E),
         )
 
     def _in_eigenbasis(self, A: Array) -> Array:
@@ -116,13 +117,13 @@ class System:
     ----------
     columns : A
     weights : 1 / compliance where the system is solved for D; None where it is solved for dy
-    cholesky, scale : of the smaller system, scaled to a diagonal of ones
+    factor, scale : of the smaller system, scaled to a diagonal of ones
     """
 
     columns: Array
     compliance: Array
     weights: Array | None
-    cholesky: Array
+    factor: Array
     scale: Array
 
     @classmethod
@@ -143,10 +144,10 @@ class System:
             matrix *= scale * scale[:, None]
             diagonal = scale**2
         matrix.flat[:: len(matrix) + 1] += diagonal
-        cholesky, failed = lapack.dpotrf(matrix, lower=1, clean=0) if len(matrix) else (matrix, 0)
+        factor, failed = lapack.dpotrf(matrix, lower=1, clean=0) if len(matrix) else (matrix, 0)
         if failed:
             raise np.linalg.LinAlgError("the system is indefinite to rounding")
-        return cls(A, compliance, weights, cholesky, scale)
+        return cls(A, compliance, weights, factor, scale)
 
     def solve(self, K: Array, e: Array, refinements: int) -> tuple[Array, Array]:
         """D and dy."""
@@ -166,4 +167,4 @@ class System:
     def _inverse(self, right: Array) -> Array:
         if not len(right):
             return right
-        return np.asarray(lapack.dpotrs(self.cholesky, right * self.scale, lower=1)[0] * self.scale)
+        return np.asarray(lapack.dpotrs(self.factor, right * self.scale, lower=1)[0] * self.scale)
