@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy import sparse
@@ -23,6 +23,7 @@ from nearwise.learners.coordinate_metrics import DiagonalMetric
 from nearwise.learners.input_kernels import InputKernel
 from nearwise.learners.metric import Metric, euclidean, root_of
 from nearwise.linalg.distances import centre_of
+from nearwise.side import Measure
 
 
 class StartUnknownWarning(UserWarning):
@@ -31,6 +32,13 @@ class StartUnknownWarning(UserWarning):
 
 class Missing(ValueError):
     """The model has no such thing to show; the message is a sentence that says why."""
+
+
+class Distance(Measure, Protocol):
+    """Squared distances and inner products of the rows of one table, by row number."""
+
+    def between(self, rows: Index, others: Index) -> Array:
+        """The squared distances of all rows to all others."""
 
 
 def learner_of(model: Any) -> Any:

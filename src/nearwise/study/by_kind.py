@@ -13,8 +13,8 @@ from nearwise._common.types import Array, Index
 from nearwise.learners.coordinate_metrics import DiagonalMetric
 from nearwise.learners.metric import Metric
 from nearwise.side import Constraints
-from nearwise.study.before_after import Missing, learner_of, measures, start_metric
-from nearwise.study.evaluation import LARGEST_SAMPLE, Distance, best_multiple, nearest_outcomes, sample
+from nearwise.study.before_after import Distance, Missing, learner_of, measures, start_metric
+from nearwise.study.figures import LARGEST_SAMPLE, best_multiple, nearest_classes, rightly_called, sample
 from nearwise.study.inspection import input_names
 
 POINTS = 1_000  # measured distances that are shown; of more, a sample
@@ -110,9 +110,8 @@ def class_recall(
     counts = np.bincount(codes[asked], minlength=len(names))
     found = []
     for distance in (before, after):
-        wrong, _ = nearest_outcomes(distance, codes, asked, known, others is None)
-        right = np.bincount(codes[asked], 1.0 - wrong, minlength=len(names))
-        found.append(right / np.maximum(counts, 1))
+        right = rightly_called(nearest_classes(distance, codes, asked, known, others is None), codes[asked])
+        found.append(np.bincount(codes[asked], right, minlength=len(names)) / np.maximum(counts, 1))
     kept = np.flatnonzero(counts).tolist()
     return ClassRecall(tuple(names[k] for k in kept), counts[kept], found[0][kept], found[1][kept])
 
@@ -156,9 +155,13 @@ def penalty_path(model: Any) -> PenaltyPath:
     tried = sorted((penalty, score) for penalty, score in scores if penalty > 0)
     if not tried:
         raise Missing("No penalty was chosen: it was given, or too little is known to choose one.")
-    start = next((score for penalty, score in scores if penalty == 0), float("nan"))
+    # where kinds compete and scores are learned, penalty 0 keeps these scores, not the distance before
+    made = getattr(learner, "choice_", "") in ("linear+rbf", "rbf")
+    kept = float("nan") if made else dict(scores).get(0.0, float("nan"))
+    compared: dict[str, float] = dict(getattr(learner, "choice_scores_", ()))
+    start = float(compared.get("euclidean", kept))
     penalties, found = np.array(tried, dtype=np.float64).T
-    return PenaltyPath(penalties, found, float(start), getattr(learner, "penalty_", None))
+    return PenaltyPath(penalties, found, start, getattr(learner, "penalty_", None))
 
 
 def weights(model: Any, names: Sequence[str] | None = None) -> Weights:

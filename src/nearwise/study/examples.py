@@ -9,8 +9,8 @@ import numpy as np
 
 from nearwise._common import checks
 from nearwise._common.types import Array, Index
-from nearwise.study.before_after import Missing, measures
-from nearwise.study.evaluation import Distance, nearest_rows
+from nearwise.study.before_after import Distance, Missing, measures
+from nearwise.study.figures import nearest_rows
 
 EXAMPLES, NEIGHBORS = 6, 5
 _ASKED = 400  # objects whose neighbours are looked at, to find those that changed most

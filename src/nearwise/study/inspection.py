@@ -25,7 +25,7 @@ from nearwise.linalg.directions import turned
 from nearwise.linalg.scaling import principal_coordinates
 from nearwise.side import labelling
 from nearwise.study.before_after import Missing, learner_of, measures, rows_of, start_metric
-from nearwise.study.evaluation import PAIRS, labelled_pairs
+from nearwise.study.figures import PAIRS, labelled_pairs
 
 MAP_POINTS = 1000  # rows on a map; of more, a sample is shown
 SHARE_PAIRS = 4000  # random pairs over which the features' shares are summed

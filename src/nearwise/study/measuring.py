@@ -13,12 +13,12 @@ from nearwise._common.types import Index
 from nearwise.data.memory import Seen
 from nearwise.data.tables import Table, some_of
 from nearwise.side import Constraints
-from nearwise.study import evaluation
+from nearwise.study import figures as graded
 from nearwise.study.before_after import StartUnknownWarning, measures, start_note
+from nearwise.study.figures import Figure
 from nearwise.study.fitted import Fitted
 from nearwise.study.holding_out import FEWEST, counts, listed, numbered, with_enough
 from nearwise.study.known import Known, class_codes
-from nearwise.study.resampling import Figure
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,8 +85,8 @@ def measure(
         raise Refused(f"{fitted.path}: the model does not tell from which distance it started")
     figures: list[Figure] = []
     if codes is not None and len(rows):
-        figures += evaluation.from_labels(before, after, codes, rows, among, seed)
-    figures += evaluation.from_constraints(before, after, constraints, n, seed)
+        figures += graded.from_labels(before, after, codes, rows, among, seed)
+    figures += graded.from_constraints(before, after, constraints, n, seed)
     said = (*known.notices, *of_both, about, few, start_note(fitted.learner))
     notices = tuple(notice for notice in said if notice)
     return Measurement(text, tuple(figures), seen, notices, "" if unseen_only else about)

@@ -18,12 +18,12 @@ from nearwise._common.errors import Refused
 from nearwise._common.types import Index
 from nearwise.data.memory import Memory, Seen
 from nearwise.data.steps import with_names
-from nearwise.study import evaluation, fitting
+from nearwise.study import figures as graded, fitting
 from nearwise.study.before_after import measures
+from nearwise.study.figures import VERDICTS, Figure
 from nearwise.study.fitting import Contradiction, Fit, Settings, Watch
 from nearwise.study.holding_out import Split, counts, hold_out, listed, numbered
 from nearwise.study.known import Known
-from nearwise.study.resampling import VERDICTS, Figure
 
 Pairs = tuple[Index, NDArray[np.bool_]]
 
@@ -257,10 +257,10 @@ def learn(known: Known, settings: Settings | None = None, watch: Watch | None = 
     assert before is not None
     if known.codes is not None and len(split.held_rows):
         codes, held, seed = known.codes, split.held_rows, settings.seed
-        figures += evaluation.from_labels(before, after, codes, held, split.learned_rows, seed)
-        pairs = evaluation.labelled_pairs(codes, held, evaluation.PAIRS, seed)
+        figures += graded.from_labels(before, after, codes, held, split.learned_rows, seed)
+        pairs = graded.labelled_pairs(codes, held, graded.PAIRS, seed)
     if len(split.held):
-        figures += evaluation.from_constraints(before, after, split.held, len(X), settings.seed)
+        figures += graded.from_constraints(before, after, split.held, len(X), settings.seed)
         pairs = pairs or _given_pairs(split)
     return Outcome(known, settings, split, fit, tuple(figures), pairs)
 

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from nearwise._common.types import Array, Index
 from nearwise.side import Block, Constraints
-from nearwise.study.before_after import Measured, measures
+from nearwise.study.before_after import Distance, Measured, measures
 from nearwise.study.by_kind import relative_margins
-from nearwise.study.evaluation import LARGEST_SAMPLE, Distance, nearest_rows
+from nearwise.study.figures import LARGEST_SAMPLE, nearest_rows
 from nearwise.study.known import Known
 from nearwise.study.outcome import Outcome
 
