@@ -19,7 +19,7 @@ _WIDE = 1000  # more places than a line can have, so that none is cut or broken
 
 
 def exit_code(status: str) -> int:
-    return DONE if status in ("SOLVED", "STATIONARY", "DONE") else NOT_CONVERGED
+    return DONE if status in ("SOLVED", "STATIONARY") else NOT_CONVERGED
 
 
 def figure_lines(figures: Sequence[Figure]) -> list[str]:

@@ -43,8 +43,7 @@ class Settings:
 
     Attributes
     ----------
-    method : "logdet" or "vonneumann", the divergence from the distance before; "fixed-rank"; or "online",
-        one pass over the feedback
+    method : "logdet" or "vonneumann", the divergence from the distance before; or "fixed-rank"
     structure : "diagonal" for weights of the features, "blocks" for a matrix of every group; None for all
     groups : of the columns, by name, for "blocks"
     rank : learn in so many dimensions only; by default what the estimator chooses
@@ -134,7 +133,7 @@ class Watch:
 
     def __init__(self, settings: Settings, show: Callable[[str], object] = lambda text: None) -> None:
         self.show, self.max_seconds = show, settings.max_seconds
-        chooses = settings.penalty == "auto" and settings.method not in ("fixed-rank", "online")
+        chooses = settings.penalty == "auto" and settings.method != "fixed-rank"
         self.phase = CHOOSING if chooses else LEARNING
         self.started = time.perf_counter()
         self.gap = math.inf
@@ -213,10 +212,6 @@ def fit(
     steps, part = fitted(wanted, X[rows], table.names)
 
     def learned() -> Any:
-        if settings.method == "online":
-            from nearwise.study import stream
-
-            return stream.learn(part, labels, constraints, rows, settings, watch)
         n_classes = 0 if labels is None else len(set(labels.tolist()) - {None})
         learner = estimator(settings, part.shape[1], n_classes).set_params(callback=watch)
         if settings.structure == "blocks":

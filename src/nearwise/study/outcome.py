@@ -48,10 +48,7 @@ class Outcome:
 
     @property
     def status(self) -> str:
-        """How the fit ended: the name of a `Status`; DONE for a pass over a stream."""
-        if self.settings.method == "online":
-            ended = "LIMIT" if self.fit.out_of_time else "INTERRUPTED"
-            return ended if self.fit.stopped else "DONE"
+        """How the fit ended: the name of a `Status`."""
         return str(self.fit.learner.status_.name)
 
     @property
@@ -161,9 +158,6 @@ class Outcome:
             tail = ", a weight for every feature"
             if self.settings.structure == "blocks":
                 tail = f", {numbered(int(learner.groups_.max()) + 1, 'blocks')} of features"
-        if self.settings.method == "online":
-            violated = f"{learner.n_violated_:,} of which did not hold when they came"
-            return f"{self.status}: {learner.n_feedback_:,} pieces of feedback in {seconds}, {violated}{tail}"
         time = f"after {numbered(learner.n_iter_, 'iterations')} in {seconds}"
         if learner.kept_prior_:
             return f"{self.status}: the distance before is kept, {time}{tail}"
