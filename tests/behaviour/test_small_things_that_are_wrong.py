@@ -71,11 +71,6 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Lines:
     return run
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="decide calls rows by number though the model remembers their column of ids",
-)
 @pytest.mark.parametrize("source", ["--pairs", "--calibrate"])
 def test_decide_knows_the_ids_of_the_model(source: str, folder: Path) -> None:
     rule = ["--calibrate", "asked.csv"] if source == "--calibrate" else ["--threshold", "1.5"]
@@ -88,11 +83,6 @@ def test_decide_knows_the_ids_of_the_model(source: str, folder: Path) -> None:
         ]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="duplicates calls rows by number though the model remembers their column of ids",
-)
 def test_duplicates_knows_the_ids_of_the_model(folder: Path) -> None:
     command = ["duplicates", "people.safetensors", "people-only.csv", "--threshold", "0.5"]
     assert cli.main([*command, "-o", "found.csv", "--force", "--quiet"]) == cli.DONE
