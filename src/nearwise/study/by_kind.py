@@ -10,8 +10,6 @@ import numpy as np
 
 from nearwise._common import checks
 from nearwise._common.types import Array, Index
-from nearwise.learners.coordinate_metrics import DiagonalMetric
-from nearwise.learners.metric import Metric
 from nearwise.side import Constraints
 from nearwise.study.before_after import Distance, Missing, learner_of, measures, start_metric
 from nearwise.study.figures import LARGEST_SAMPLE, best_multiple, nearest_classes, rightly_called, sample
@@ -171,8 +169,8 @@ def weights(model: Any, names: Sequence[str] | None = None) -> Weights:
         raise Missing("Only a learner with structure='diagonal' or 'blocks' has weights of its own.")
     metric = learner.metric_
     named = input_names(model, names, metric.n_features)
-    before, after = (_diagonal(found) for found in (start_metric(learner, None), metric))
-    if isinstance(metric, DiagonalMetric):
+    before, after = start_metric(learner).column_weights, metric.column_weights
+    if learner.structure == "diagonal":
         return Weights(named, tuple((name,) for name in named), before, after, of_blocks=False)
     groups = learner.groups_
     columns = [np.flatnonzero(groups == group) for group in range(int(groups.max()) + 1)]
@@ -191,12 +189,3 @@ def _both(model: Any, X: Any) -> tuple[Distance, Distance]:
     if before is None:
         raise Missing("The distance before is not known.")
     return before, after
-
-
-def _diagonal(metric: Any) -> Array:
-    if isinstance(metric, DiagonalMetric):
-        return metric.weights
-    assert isinstance(metric, Metric)
-    if metric.basis is not None:
-        return np.ones(metric.n_features)  # the Euclidean distance
-    return np.einsum("ij,ij->i", metric.factor, metric.factor)

@@ -147,7 +147,7 @@ def near_duplicates(
 ) -> Duplicates:
     """All pairs of rows of the data whose distance is at most the threshold of the rule, exactly."""
     X, metric, limit = fitted.entered(table.X), fitted.metric, rule.threshold
-    X = X - centre_of(X) if hasattr(metric, "isometric") else X  # moving all objects keeps digits
+    X = X - centre_of(X) if metric.is_linear else X  # moving all objects keeps digits
     n = len(X)
     found, distances = list[Index](), list[Array]()
     count = 0

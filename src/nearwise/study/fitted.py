@@ -16,7 +16,7 @@ from nearwise.data import models, tables
 from nearwise.data.memory import Memory, Seen
 from nearwise.data.steps import unknown_levels, with_names
 from nearwise.data.tables import Table, some_of
-from nearwise.learners.metric import Metric
+from nearwise.learners.metric import Missing
 
 _BLOCK = 4096  # rows that are transformed at a time: a kernel with many points needs memory for each
 _FILLED = {
@@ -89,16 +89,22 @@ class Fitted:
 
     def transform(self, X: Array, whole: bool = False) -> Array:
         """Coordinates, block by block; `whole` for those of the whole distance, also outside a subspace."""
-        if whole and not isinstance(self.metric, Metric):
-            raise Refused(f"the distance of {self.path} is that of a kernel, which has no whole coordinates")
         coordinates_of = self.metric.isometric if whole else self.metric.transform
         blocks = (X[start : start + _BLOCK] for start in range(0, len(X), _BLOCK))
-        with np.errstate(over="ignore", invalid="ignore"):
-            coordinates = np.concatenate([coordinates_of(self.entered(block)) for block in blocks])
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                coordinates = np.concatenate([coordinates_of(self.entered(block)) for block in blocks])
+        except Missing as error:
+            raise self.refusal(error) from None
         wrong = np.flatnonzero(~np.isfinite(coordinates).all(axis=1))
         if wrong.size:
             raise Refused(f"row {wrong[0]} of the data has numbers so large that the coordinates overflow")
         return coordinates
+
+    def refusal(self, error: Missing) -> Refused:
+        """What the model lacks, with its name."""
+        text = str(error).rstrip(".")
+        return Refused(f"{self.path}: {text[:1].lower()}{text[1:]}")
 
     def names_of(self, coordinates: Array) -> list[str]:
         """What the columns of coordinates are called in a file."""

@@ -26,8 +26,6 @@ from nearwise._common.types import Index
 from nearwise.data.steps import fitted, preparation
 from nearwise.data.tables import Table
 from nearwise.learners.base import PriorKeptWarning
-from nearwise.learners.coordinate_metrics import JoinedMetric
-from nearwise.learners.metric import KernelMetric
 from nearwise.side import Constraints
 from nearwise.solving import Status
 
@@ -102,18 +100,17 @@ class Fit:
     @property
     def spans_rows(self) -> bool:
         """Whether what was learned is a kernel on the span of rows."""
-        return isinstance(self.learner.metric_, KernelMetric)
+        return hasattr(self.learner.metric_, "span")
 
     @property
     def reduced(self) -> tuple[int, int] | None:
         """The dimensions that were learned and all there are, or those of a kernel; None for all."""
         learner, metric = self.learner, self.learner.metric_
-        if isinstance(metric, JoinedMetric):
-            return None
-        if isinstance(metric, KernelMetric):
-            n_points = metric.points.shape[0]
-            return None if n_points == len(self.rows) else (n_points, len(self.rows))
         found = (int(learner.rank_), int(learner.n_features_in_))
+        if self.spans_rows:
+            found = (int(metric.points.shape[0]), len(self.rows))
+        elif not metric.is_linear:
+            return None
         return found if found[0] < found[1] else None
 
 
