@@ -92,11 +92,6 @@ def test_duplicates_knows_the_ids_of_the_model(folder: Path) -> None:
     assert all(row[side].endswith("x") for row in found for side in ("first", "second"))
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="a column of texts beside a column of vectors has to be dropped by hand",
-)
 def test_texts_beside_vectors_are_no_features(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pa = pytest.importorskip("pyarrow")
     from pyarrow import parquet
@@ -237,11 +232,6 @@ def page() -> Page:
     return Page(report.render(report.from_outcome(study.learn(known, settings), "Iris")))
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="the legend of the intervals is dotted where the mark is a solid line",
-)
 def test_the_legend_of_the_intervals_is_drawn_as_the_marks_are(page: Page) -> None:
     places = [
         node
@@ -259,9 +249,6 @@ def test_the_legend_of_the_intervals_is_drawn_as_the_marks_are(page: Page) -> No
     assert dotted == page.has_rule(mark.classes, "stroke-dasharray")
 
 
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="half a page is empty where a kernel has no features"
-)
 def test_two_parts_side_by_side_both_have_something_to_show(page: Page) -> None:
     for pair in (node for node in page.root.every() if node.tag == "div" and "two" in node.classes):
         sections = [part for part in pair.parts if isinstance(part, Node) and part.tag == "section"]
