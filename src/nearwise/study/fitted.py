@@ -145,12 +145,17 @@ def load(model: Any) -> Fitted:
     first, learner = steps[0], steps[-1]
     metric = getattr(learner, "metric_", learner)
     if not hasattr(metric, "squared_distances"):
-        kind = type(learner).__name__
         state = "is not fitted" if hasattr(learner, "transform") else "has no distance for new objects"
-        raise Refused(f"{path} holds a {kind} that {state}")
+        raise Refused(f"{path} holds {called(learner)} that {state}")
     n_features = getattr(first, "n_features_in_", getattr(first, "n_features", None))
     scaler = make_pipeline(*steps[:-1]) if len(steps) > 1 else None
     return Fitted(path, scaler, learner, metric, n_features, names, Memory.in_model(learner))
+
+
+def called(learner: Any) -> str:
+    """What it is, with its article."""
+    kind = type(learner).__name__
+    return f"{'an' if kind[0] in 'AEIO' else 'a'} {kind}"
 
 
 def describe(fitted: Fitted) -> dict[str, Any]:
@@ -213,15 +218,11 @@ def _columns(fitted: Fitted) -> str:
         return f"vectors of {fitted.n_features:,} numbers in column {memory.vector_column!r}"
     names = fitted.names if memory is None else memory.columns
     if not names:
-        return (
-            f"{fitted.n_features:,} numbers without names" if fitted.n_features is not None else "not known"
-        )
-    kinds = [""] * len(names) if memory is None else memory.kinds
-    listed = (
-        f"{name!r}{f' ({kind})' if kind not in ('', 'number') else ''}"
-        for name, kind in zip(names, kinds, strict=True)
-    )
-    return f"{len(names):,}: {', '.join(listed)}"
+        return "not known" if fitted.n_features is None else f"{fitted.n_features:,} numbers without names"
+    kinds = {} if memory is None else memory.kind_of
+    plain = ("", "number")
+    called = (f"{n!r} ({k})" if (k := kinds.get(n, "")) not in plain else repr(n) for n in names)
+    return f"{len(names):,}: {', '.join(called)}"
 
 
 def _how(study: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ from nearwise.side import Constraints
 from nearwise.study import figures as graded
 from nearwise.study.before_after import Missing, measures
 from nearwise.study.figures import Figure
-from nearwise.study.fitted import Fitted
+from nearwise.study.fitted import Fitted, called
 from nearwise.study.holding_out import FEWEST, counts, listed, numbered, with_enough
 from nearwise.study.known import Known, class_codes
 
@@ -56,8 +56,8 @@ def measure(
     Raises `Refused` where there is too little to measure on.
     """
     if not hasattr(fitted.learner, "metric_"):  # a metric by itself, as `nearwise.save` writes it too
-        kind = type(fitted.learner).__name__
-        raise Refused(f"{fitted.path} holds a {kind}, and no distance before learning to compare it with")
+        lacks = "and no distance before learning to compare it with"
+        raise Refused(f"{fitted.path} holds {called(fitted.learner)}, {lacks}")
     measured, seen, about = _unseen(fitted, known, unseen_only)
     rows, constraints, text, few = _given(known, measured)
     codes, n = known.codes, len(known.table.X)

@@ -84,20 +84,14 @@ class Outcome:
         rows = np.unique(np.concatenate([self.split.learned_rows, *named]))
         Seen.of(self.known.table.X[rows]).keep(learner)
         fitting.forget_times(learner)
-        Memory.of(self.known.table, self._remembered()).keep(learner)
+        texts = [(figure.name, *figure.texts(), figure.verdict) for figure in self.figures]
+        Memory.of(self.known.table, self.facts() | {"figures_as_text": texts}).keep(learner)
         names, steps = ["learn"], [learner]
         if isinstance(self.fit.model, Pipeline):
             names, steps = list(self.fit.model.named_steps), [*self.fit.model[:-1], learner]
         if self.known.table.scalars and self.known.table.named:
             steps = with_names(steps, self.known.table.names)
         return steps[0] if len(steps) == 1 else Pipeline(list(zip(names, steps, strict=True)))
-
-    def _remembered(self) -> dict[str, Any]:
-        """What a model file keeps of it: all but times, sentences, and the rows violated most."""
-        found = self.as_json()
-        texts = [(figure.name, *figure.texts(), figure.verdict) for figure in self.figures]
-        kept = {name: value for name, value in found.items() if name not in ("seconds", "worst", "notices")}
-        return kept | {"figures_as_text": texts}
 
     def origin(self) -> str:
         """What was learned from, as text."""
@@ -147,27 +141,28 @@ class Outcome:
 
     def ending(self) -> str:
         """How the fit ended, in one line."""
-        learner, seconds = self.fit.learner, f"{self.fit.seconds:.1f} s"
+        learner, rank = self.fit.learner, self.settings.rank
         # dependent directions make fewer dimensions than were asked for
-        tail = "" if self.settings.rank is None else f", {numbered(learner.rank_, 'dimensions')}"
-        if self.fit.reduced is not None and self.settings.rank is None:
+        tail = "" if rank is None else f", {numbered(learner.rank_, 'dimensions')}"
+        if self.fit.reduced is not None and rank is None:
             count, most = self.fit.reduced
-            what = "rows in the basis" if self.fit.spans_rows else "dimensions"
-            tail = f", {count:,} of {most:,} {what}"
+            tail = f", {count:,} of {most:,} {'rows in the basis' if self.fit.spans_rows else 'dimensions'}"
         if self.settings.structure is not None:
             tail = ", a weight for every feature"
             if self.settings.structure == "blocks":
                 tail = f", {numbered(int(learner.groups_.max()) + 1, 'blocks')} of features"
-        time = f"after {numbered(learner.n_iter_, 'iterations')} in {seconds}"
+        time = f"after {numbered(learner.n_iter_, 'iterations')} in {self.fit.seconds:.1f} s"
+        result, penalty = learner.result_, ""
         if learner.kept_prior_:
-            return f"{self.status}: the distance before is kept, {time}{tail}"
-        result = learner.result_
-        if result is None:
-            return f"{self.status}: the scores of the kernel as they are, {time}{tail}"
-        if self.settings.method == "fixed-rank":
-            return f"{self.status}: cost {result.cost:.3g} {time}{tail}"
-        penalty = f", penalty {learner.penalty_:.3g}{self._origin_of_penalty()}"
-        return f"{self.status}: {result.certificate.gap_in_words} {time}{penalty}{tail}"
+            reached = "the distance before is kept,"
+        elif result is None:
+            reached = "the scores of the kernel as they are,"
+        elif self.settings.method == "fixed-rank":
+            reached = f"cost {result.cost:.3g}"
+        else:
+            reached = result.certificate.gap_in_words
+            penalty = f", penalty {learner.penalty_:.3g}{self._origin_of_penalty()}"
+        return f"{self.status}: {reached} {time}{penalty}{tail}"
 
     def summary(self) -> str:
         """What was learned, in plain sentences for the report."""
@@ -193,6 +188,11 @@ class Outcome:
 
     def as_json(self) -> dict[str, Any]:
         """Everything as numbers and texts; equal for equal runs but for `seconds`."""
+        worst = [{key: item for key, item in found.items() if key != "row"} for found in self.worst]
+        return self.facts() | {"seconds": self.fit.seconds, "worst": worst, "notices": list(self.notices)}
+
+    def facts(self) -> dict[str, Any]:
+        """What a model file keeps of it: all but times, sentences, and the rows violated most."""
         learner, table = self.fit.learner, self.known.table
         return {
             "data": table.source,
@@ -211,10 +211,7 @@ class Outcome:
             "scaled": self.settings.scale,
             "seed": self.settings.seed,
             **fitting.facts_of(learner, self.status),
-            "seconds": self.fit.seconds,
             "figures": [figure.as_json() for figure in self.figures],
-            "worst": [{key: item for key, item in found.items() if key != "row"} for found in self.worst],
-            "notices": list(self.notices),
         }
 
     def _origin_of_penalty(self) -> str:
