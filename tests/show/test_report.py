@@ -23,7 +23,7 @@ from nearwise.show import charts, report, text as texts
 from nearwise.show.chart import Scale, linear_ticks, log_scale
 from nearwise.show.report import Report, maps, svg
 from nearwise.study import inspection
-from nearwise.study.resampling import Figure, Interval
+from nearwise.study.figures import Figure, Interval
 
 HOSTILE = [
     "<script>document.title='owned'</script>",

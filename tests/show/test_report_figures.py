@@ -17,7 +17,7 @@ from nearwise.show.report import maps, subject, svg
 from nearwise.study import inspection
 from nearwise.study.by_kind import ClassRecall, Margins, MeasuredDistances, PenaltyPath
 from nearwise.study.examples import examples
-from nearwise.study.resampling import Figure, Interval
+from nearwise.study.figures import Figure, Interval
 from nearwise.study.suspicion import Suspect
 
 X, y = load_iris(return_X_y=True)

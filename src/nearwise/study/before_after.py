@@ -67,11 +67,6 @@ def start_metric(learner: Any) -> Any:
     return learner.start_metric_
 
 
-def start_note(learner: Any) -> str:
-    """Empty; until nobody asks for it."""
-    return ""
-
-
 def rows_of(model: Any, X: Any) -> Any:
     """The rows that the learner is given: X after the other steps of a Pipeline, checked."""
     if X is None:

@@ -16,9 +16,9 @@ from nearwise._common.files import path_text
 from nearwise._common.reading import id_list
 from nearwise._common.types import Index
 from nearwise.data import tables
+from nearwise.data.numerals import Numerals, number
 from nearwise.data.side_files import CONFLICTS, READERS, Answers, Objects, Reading, Side, whole
 from nearwise.data.tables import CATEGORY, Table
-from nearwise.data.numerals import Numerals, number
 from nearwise.side import Block, Constraints, Stated, labelling
 
 _LARGEST = 1e150  # numbers beyond it, or all below its inverse, have no squared distances

@@ -18,7 +18,7 @@ from nearwise.show.report.subject import Subject, column, n_rows, numbers_shown,
 from nearwise.show.text import count
 from nearwise.side import Constraints, labelling
 from nearwise.solving import Status
-from nearwise.study.before_after import learner_of, start_note
+from nearwise.study.before_after import learner_of
 from nearwise.study.figures import Figure
 from nearwise.study.suspicion import Suspect
 
@@ -135,8 +135,6 @@ def _summary(learner: Any, subject: Subject) -> str:
 
 
 def _notice(learner: Any) -> str:
-    if note := start_note(learner):
-        return f"{note[:1].upper()}{note[1:]}."
     if getattr(learner, "kept_prior_", False):
         return "Nothing was learned: the learner kept what it started from, so before and after are the same."
     status = getattr(learner, "status_", None)
