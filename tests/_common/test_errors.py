@@ -11,8 +11,6 @@ import pytest
 import nearwise as nw
 from nearwise import constraints as c
 from nearwise._common.errors import RowsError
-from nearwise.study import from_arrays
-from nearwise.study.fitting import Contradiction, Settings, Watch, fit
 
 X = np.array([[0.0], [1.0], [2.0], [2.0]])
 
@@ -109,24 +107,3 @@ def test_an_overflow_of_an_update_carries_its_row() -> None:
         with pytest.raises(RowsError, match=r"^row 2\b") as caught, np.errstate(all="ignore"):
             attempt()
         assert caught.value.rows == (2,)
-
-
-def test_a_pass_over_feedback_names_the_constraint_that_overflows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pass is in random order, and in parts: a number of a row of these would say nothing."""
-    given: list[c.Constraints] = []
-
-    def overflowing(learner: nw.OnlineLearner, X: Any, *, constraints: c.Constraints) -> None:
-        given.append(constraints)
-        raise RowsError([3], before="row ", after=" of the feedback: too large")
-
-    monkeypatch.setattr(nw.OnlineLearner, "partial_fit", overflowing)
-    rows = np.random.default_rng(0).standard_normal((20, 2))
-    side = c.similar([(i, i + 1) for i in range(19)])
-    settings = Settings(method="online")
-    with pytest.raises(Contradiction) as caught:
-        fit(from_arrays(rows, constraints=side).table, None, np.arange(20), side, settings, Watch(settings))
-    error = caught.value.cause
-    assert isinstance(error, RowsError)
-    [stated] = error.rows
-    assert stated.text() == given[0].stated(3).text() != side.stated(3).text()
-    assert str(error).endswith("from the data of the feedback: too large")

@@ -30,11 +30,6 @@ def warned(X: np.ndarray, y: np.ndarray) -> str:
     return " ".join(str(warning.message) for warning in caught)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="a report gives the distance before two scores, in its lead and beside the penalties",
-)
 def test_the_distance_before_has_one_score_in_a_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -29,17 +29,11 @@ def said(method: str, pairs: Any, y: Any, **given: Any) -> list[float]:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("ids", [IDS, np.argsort(IDS) + 1000], ids=["texts", "numbers"])
-@pytest.mark.xfail(
-    strict=True, raises=(TypeError, ValueError), reason="pairs to calibrate on are taken by row number alone"
-)
 def test_pairs_are_named_by_id(method: str, ids: np.ndarray) -> None:
     assert said(method, ids[PAIRS], SIGNS, sample_ids=ids) == said(method, PAIRS, SIGNS)
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("words", [("same", "different"), ("yes", "no"), ("similar", "dissimilar")])
-@pytest.mark.xfail(
-    strict=True, raises=(TypeError, ValueError), reason="answers to calibrate on are taken as numbers alone"
-)
 def test_answers_are_words(method: str, words: tuple[str, str]) -> None:
     assert said(method, PAIRS, np.where(SAME, *words)) == said(method, PAIRS, SIGNS)

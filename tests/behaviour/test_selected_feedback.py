@@ -168,7 +168,7 @@ def test_similar_pairs_that_are_farther_than_dissimilar_ones() -> None:
     assert is_told(nw.OnlineLearner(random_state=0), X, side)
 
 
-@pytest.mark.parametrize("method", ["logdet", "fixed-rank", "online"])
+@pytest.mark.parametrize("method", ["logdet", "fixed-rank"])
 def test_the_command_line_says_it(
     method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

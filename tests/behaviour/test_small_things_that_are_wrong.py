@@ -71,11 +71,6 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Lines:
     return run
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="decide calls rows by number though the model remembers their column of ids",
-)
 @pytest.mark.parametrize("source", ["--pairs", "--calibrate"])
 def test_decide_knows_the_ids_of_the_model(source: str, folder: Path) -> None:
     rule = ["--calibrate", "asked.csv"] if source == "--calibrate" else ["--threshold", "1.5"]
@@ -88,11 +83,6 @@ def test_decide_knows_the_ids_of_the_model(source: str, folder: Path) -> None:
         ]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="duplicates calls rows by number though the model remembers their column of ids",
-)
 def test_duplicates_knows_the_ids_of_the_model(folder: Path) -> None:
     command = ["duplicates", "people.safetensors", "people-only.csv", "--threshold", "0.5"]
     assert cli.main([*command, "-o", "found.csv", "--force", "--quiet"]) == cli.DONE
@@ -102,11 +92,6 @@ def test_duplicates_knows_the_ids_of_the_model(folder: Path) -> None:
     assert all(row[side].endswith("x") for row in found for side in ("first", "second"))
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="a column of texts beside a column of vectors has to be dropped by hand",
-)
 def test_texts_beside_vectors_are_no_features(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pa = pytest.importorskip("pyarrow")
     from pyarrow import parquet
@@ -126,7 +111,6 @@ def test_texts_beside_vectors_are_no_features(folder: Path, capsys: pytest.Captu
     assert study.load("questions.safetensors").n_features == 6
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="a message says 'a AutoLearner'")
 def test_an_article_fits_its_noun(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     X = np.random.default_rng(0).normal(size=(40, 2)) + 3.0 * (np.arange(40) % 2)[:, None]
     nw.save(nw.AutoLearner(random_state=0).fit(X, np.arange(40) % 2), "auto.safetensors")
@@ -247,11 +231,6 @@ def page() -> Page:
     return Page(report.render(report.from_outcome(study.learn(known, settings), "Iris")))
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="the legend of the intervals is dotted where the mark is a solid line",
-)
 def test_the_legend_of_the_intervals_is_drawn_as_the_marks_are(page: Page) -> None:
     places = [
         node
@@ -269,9 +248,6 @@ def test_the_legend_of_the_intervals_is_drawn_as_the_marks_are(page: Page) -> No
     assert dotted == page.has_rule(mark.classes, "stroke-dasharray")
 
 
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="half a page is empty where a kernel has no features"
-)
 def test_two_parts_side_by_side_both_have_something_to_show(page: Page) -> None:
     for pair in (node for node in page.root.every() if node.tag == "div" and "two" in node.classes):
         sections = [part for part in pair.parts if isinstance(part, Node) and part.tag == "section"]

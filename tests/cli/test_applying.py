@@ -192,7 +192,7 @@ def test_whole_coordinates_have_the_whole_distances(folder: Path, capsys: Captur
         [model.metric_(X[k], X[75 + k]) ** 2 for k in range(75)], rtol=1e-10)  # fmt: skip
     nw.save(MODELS["kernel"](), "kernel")
     assert run("apply", "kernel", "flowers.npy", "--whole", "-o", "other.npy") == cli.BAD_INPUT
-    assert "the distance of kernel is that of a kernel" in capsys.readouterr().err
+    assert "kernel: the distance is that of a kernel" in capsys.readouterr().err
 
 
 def test_neighbors_are_csv_where_nobody_looks(folder: Path, capsys: Capture) -> None:

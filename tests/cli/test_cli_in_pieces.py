@@ -426,7 +426,6 @@ def test_coordinates_of_a_folder_keep_the_ids(folder: Path) -> None:
         (["--rank", "2"], "--rank needs data in memory"),
         (["--method", "fixed-rank", "--rank", "5"], "--rank 5: the data have 4 features"),
         (["--suspects", "s.csv"], "--suspects needs data in memory"),
-        (["--method", "online"], "--method online needs data in memory"),
         (["--scale", "standard"], "--scale standard needs data in memory"),
         (["--penalty", "inf"], "--penalty inf needs data in memory"),
         (["--workers", "2", "--dask", "tcp://nowhere:1"], "--workers makes a cluster and --dask names one"),

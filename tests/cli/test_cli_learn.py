@@ -26,7 +26,7 @@ import nearwise as nw
 from nearwise import cli, study
 from nearwise.cli import learn
 from nearwise.data import tables
-from nearwise.study import fitting, stream
+from nearwise.study import fitting
 
 X, y = load_iris(return_X_y=True)
 SPECIES = np.array(["setosa", "versicolor", "virginica"])[y]
@@ -206,7 +206,6 @@ def test_several_kinds_of_knowledge_together(folder: Path, run: Run) -> None:
         ("--rank 3 --penalty 1 --scale none", nw.MetricLearner, 3),
         ("--method fixed-rank", nw.FixedRankLearner, 4),
         ("--method fixed-rank --rank 3", nw.FixedRankLearner, 3),
-        ("--method online", nw.OnlineLearner, 4),
         ("--kernel rbf --rank 9 --penalty 1", nw.KernelLearner, 9),
         ("--kernel polynomial --penalty 1 --method vonneumann --rank 5", nw.KernelLearner, 5),
     ],
@@ -230,7 +229,7 @@ def _named(rows: Any) -> Any:
 @pytest.mark.long
 @pytest.mark.parametrize(
     "options",
-    ["", "--method vonneumann", "--method fixed-rank", "--method online", "--kernel rbf --penalty 1"],
+    ["", "--method vonneumann", "--method fixed-rank", "--kernel rbf --penalty 1"],
 )
 def test_same_seed_same_bytes(options: str, folder: Path, run: Run) -> None:
     one, two = (run(f"flowers.csv --labels species --drop name {options}") for _ in range(2))
@@ -317,7 +316,6 @@ def test_contradictions_under_a_hard_penalty_are_named_by_line(
     ("line", "message"),
     [
         ("flowers.csv", "give --labels, --pairs, --triplets or --distances"),
-        ("flowers.csv --labels species --method online --penalty 2", "--penalty goes with --method logdet"),
         (
             "flowers.csv --labels species --method fixed-rank --kernel rbf",
             "--kernel goes with --method logdet",
@@ -340,7 +338,7 @@ def test_contradictions_under_a_hard_penalty_are_named_by_line(
             "'nonsense=a' is not ROLE=COL",
         ),
         ("flowers.csv --labels species --max-iter 0", "'0' is not a whole number, 1 or more"),
-        ("flowers.csv --labels species --max-iter 5 --method online", "--max-iter has no meaning"),
+        ("flowers.csv --labels species --method online", "invalid choice: 'online'"),
         ("flowers.csv --labels species --missing guess", "invalid choice: 'guess'"),
         ("flowers.csv --labels species -o a --report ./a", "-o and --report are the same file"),
         ("flowers.csv --labels species -o a --checkpoint a", "-o and --checkpoint are the same file"),
@@ -437,10 +435,8 @@ def test_max_seconds_keeps_what_was_found(folder: Path, run: Run, monkeypatch: p
     assert "LIMIT" in Path("m.html").read_text(encoding="utf-8")
     found = run("flowers.csv --labels species --id name --penalty 1 --max-seconds 1e-9", cli.NOT_CONVERGED)
     assert "while learning" in found["notices"][0]
-    monkeypatch.setattr(stream, "_AT_A_TIME", 100)  # of 360 pieces
-    for method in ("fixed-rank", "online"):
-        line = f"flowers.csv --labels species --id name --method {method} --max-seconds 1e-9"
-        assert run(line, cli.NOT_CONVERGED)["status"] == "LIMIT"
+    line = "flowers.csv --labels species --id name --method fixed-rank --max-seconds 1e-9"
+    assert run(line, cli.NOT_CONVERGED)["status"] == "LIMIT"
 
 
 def test_max_iter_is_a_limit(folder: Path, run: Run) -> None:
@@ -477,13 +473,8 @@ def test_the_same_command_with_a_checkpoint_goes_on(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "options", ["", "--method fixed-rank", "--method online", "--penalty 1 --kernel rbf"]
-)
-def test_a_checkpoint_resumes_to_the_same_bytes(
-    options: str, folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stream, "_AT_A_TIME", 100)  # of 360 pieces
+@pytest.mark.parametrize("options", ["", "--method fixed-rank", "--penalty 1 --kernel rbf"])
+def test_a_checkpoint_resumes_to_the_same_bytes(options: str, folder: Path, run: Run) -> None:
     common = f"flowers.csv --labels species --drop name {options} --checkpoint state"
     straight = run(f"{common} -o straight.safetensors")
     assert not Path("state").exists()  # a finished fit removes it
@@ -498,18 +489,11 @@ def test_a_checkpoint_resumes_to_the_same_bytes(
 
 
 def test_a_checkpoint_of_something_else_is_refused(
-    folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(stream, "_AT_A_TIME", 100)
     common = "flowers.csv --labels species --drop name --checkpoint state --force"
-    for method in ("logdet", "online"):
-        run(f"{common} --method {method} --max-seconds 1e-9", cli.NOT_CONVERGED)
-        message = refusal(f"{common} --method {method} --seed 1", capsys)
-        assert re.search(r"state .*(another fit|other data or settings).*remove it", message)
-        Path("state").unlink()
-    nw.save(nw.Metric(np.eye(2)), "state")
-    assert "state is no checkpoint" in refusal(f"{common} --method online", capsys)
-    assert nw.load("state").n_features == 2
+    run(f"{common} --max-seconds 1e-9", cli.NOT_CONVERGED)
+    assert re.search(r"state .*another fit.*remove it", refusal(f"{common} --seed 1", capsys))
 
 
 def test_progress_says_what_is_done(folder: Path) -> None:
@@ -532,9 +516,8 @@ SCRIPT = """
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 from nearwise import cli
-from nearwise.study import fitting
 from nearwise.data import tables
-from nearwise.study import fitting, stream
+from nearwise.study import fitting
 place, name = {place}
 inner = getattr(place, name)
 def slow(*arguments, **options):

@@ -14,7 +14,7 @@ from sklearn.datasets import load_iris
 
 import nearwise as nw
 from nearwise import cli
-from nearwise.show.report._pictures import png
+from nearwise.show.report.pictures import png
 
 X, y = load_iris(return_X_y=True)
 Capture = pytest.CaptureFixture[str]

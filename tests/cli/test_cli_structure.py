@@ -49,7 +49,6 @@ def test_blocks_of_columns(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     [
         ("--structure diagonal --rank 2", "--rank exclude each other"),
         ("--structure diagonal --kernel rbf", "--kernel exclude each other"),
-        ("--structure diagonal --method online", "--structure goes with --method"),
         ("--structure blocks", "--structure blocks and --group go together"),
         ("--group age,bmi", "--structure blocks and --group go together"),
         ("--structure blocks --group age,size", "no column 'size'"),

@@ -106,9 +106,7 @@ def test_rows_that_were_held_out_were_not_learned_from(run: Run) -> None:
     assert run("evaluate pairs all.csv --labels kind")["rows_learned_from"] == 40
 
 
-@pytest.mark.parametrize(
-    "method", ["--method online", "--method fixed-rank --rank 2", "--kernel rbf", "--scale none"]
-)
+@pytest.mark.parametrize("method", ["--method fixed-rank --rank 2", "--kernel rbf", "--scale none"])
 def test_models_of_every_method_keep_their_rows(method: str, run: Run) -> None:
     run(f"learn learned.csv --labels kind --held-out 0 {method} -o other-model")
     assert run("evaluate other-model all.csv --labels kind")["rows_learned_from"] == 75

@@ -15,9 +15,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from nearwise import datasets
-from nearwise.data import tables
-from nearwise.data.tables import TableError, _text
-from nearwise.data.tables.numerals import Numerals
+from nearwise.data import tables, text as text_files
+from nearwise.data.kinds import values
+from nearwise.data.numerals import Numerals
+from nearwise.data.tables import TableError
+from nearwise.data.text import TextFrame
 
 Write = Callable[..., str]
 
@@ -382,16 +384,16 @@ class TestParquet:
         ("columns", "message"),
         [
             ({"v": [[1.0], [2.0, 3.0]]}, r"row 1, column 'v': the vector has 2 numbers, but row 0 has 1"),
-            ({"v": [[1.0], None]}, r"row 1, column 'v': there is no vector"),
+            ({"v": [[1.0], None]}, r"row 1, column 'v': the vector has 0 numbers, but row 0 has 1"),
             ({"v": [[1.0, 2.0], [3.0, None]]}, r"row 1, column 'v': a number of the vector is missing"),
             ({"v": [[1.0, 2.0], [3.0, np.inf]]}, r"row 1, column 'x1': the value is infinite"),
             ({"v": [[], []]}, r"column 'v' holds lists of null; vectors of numbers are needed"),
-            ({"a": [1.0, 2.0], "n": [None, None]}, r"row 0, column 'n': the value is missing; fill it in"),
+            ({"a": [1.0, 2.0], "n": [None, None]}, r"row 0, column 'n': the value is missing.*fill it in"),
             (
                 {"a": [1.0, 2.0], "n": [None, "x"]},
-                r"'n' holds texts, as 'x' .*and lacks 1 value \(row 0",
+                r"'n': 'x' is not a number \(row 1, .*the value is missing \(row 0",
             ),
-            ({"v": [[], [], [1.0]]}, r"row 2, column 'v': the vector has 1 numbers"),
+            ({"v": [[], [], [1.0]]}, r"row 0, column 'v': the vector has 0 numbers"),
             ({"v": [["a"], ["b"]]}, r"lists of string"),
             ({"v": [[1.0], [2.0]], "a": [1, 2]}, r"'v' holds vectors.*'a'.*--features or --drop"),
             ({"a": [1.0, None]}, r"row 1, column 'a': the value is missing"),
@@ -464,26 +466,27 @@ def test_what_the_csv_module_writes_is_read_back_by_both_readers(
         writer.writerow(
             [cell.replace(".", ",") if decimal_comma and cell is not word else cell for cell in cells]
         )
-    file = _text.TextFile(
-        source="f",
-        lines=buffer.getvalue().split("\n")[:-1],
-        first=0,
-        separator=separator,
-        header=_text.Record(1, ["first", "word", "second"]),
-        columns=("first", "word", "second"),
-        features=(0, 1, 2),
-        notices=(),
-    )
-    expected = np.array([(first, second) for first, _, second in rows])
+    frames = [
+        TextFrame(
+            source="f",
+            columns={"first": 0, "word": 1, "second": 2},
+            features=("first", "word", "second"),
+            separator=separator,
+            rows=buffer.getvalue().split("\n")[:-1],
+            head=1,
+        )
+        for _ in range(2)
+    ]
     numerals = Numerals("," if decimal_comma else ".")
-    for X, cells, lines in (
-        file._load_fast([0, 2], [1], numerals.decimal),
-        file._load_by_record([0, 2], [1], numerals),
-    ):
+    quick = frames[0].matrix(["first", "second"], [numerals.decimal], certain=True)
+    cells = [frames[1].texts(name).tolist() for name in ("first", "second")]
+    slow = np.stack([values(column, "number", numerals)[0] for column in cells], axis=1)
+    expected = np.array([(first, second) for first, _, second in rows])
+    for X, frame in zip((quick, slow), frames, strict=True):
         np.testing.assert_array_equal(X, expected)
-        assert list(cells[1]) == [word for _, word, _ in rows]
+        assert frame.texts("word").tolist() == [word for _, word, _ in rows]
         ends = np.cumsum([word.count("\n") + 1 for _, word, _ in rows])
-        assert lines.tolist() == [2, *(ends[:-1] + 2)]
+        assert frame.lines.tolist() == [2, *(ends[:-1] + 2)]
 
 
 @pytest.mark.parametrize(
@@ -500,11 +503,13 @@ def test_what_the_csv_module_writes_is_read_back_by_both_readers(
     ],
 )
 def test_both_readers_agree_on_odd_quotes_and_line_ends(cell: str, text: str) -> None:
-    file = _text.open_text("f", f"w,n\n{cell},1\n\nz,2\n".encode())
-    for X, cells, lines in (file._load_fast([1], [0], "."), file._load_by_record([1], [0], Numerals())):
-        assert X.tolist() == [[1.0], [2.0]]
-        assert list(cells[0]) == [text, "z"]
-        assert lines.tolist() == [2, 4 + cell.count("\n")]
+    content = f"w,n\n{cell},1\n\nz,2\n".encode()
+    quick, slow = text_files.read("f", content), text_files.read("f", content)
+    assert quick.matrix(["n"]).tolist() == [[1.0], [2.0]]
+    assert slow.texts("n").tolist() == ["1", "2"]
+    for frame in (quick, slow):
+        assert frame.texts("w").tolist() == [text.strip() or None, "z"]
+        assert frame.lines.tolist() == [2, 4 + cell.count("\n")]
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.csv.gz", "t.parquet", "t.npz", "t.npy"])
@@ -562,10 +567,3 @@ def test_fingerprints_change_with_what_they_are_of(write: Write) -> None:
     assert re.fullmatch("[0-9a-f]{16}", first)
     assert first == fingerprint(content.replace("3", "3.0"))
     assert len({first, *others}) == 6
-
-
-def test_looking_for_the_separator_leaves_the_lines_as_they_are() -> None:
-    lines = ["1  2.5", "-3 4e2"]
-    first, separator, found = _text._separator("data.txt", lines)
-    assert (first, separator, found) == (0, "\t", ["1\t2.5", "-3\t4e2"])
-    assert lines == ["1  2.5", "-3 4e2"]

@@ -73,7 +73,7 @@ def _table(path: Path) -> None:
 
 def _prepared(path: Path) -> None:
     """With all that is done to columns that are not numbers."""
-    tables.read(str(path), missing="impute", categorical="onehot", convert=["all"])
+    tables.read(str(path), missing="impute", categorical="onehot")
 
 
 OBJECTS = side_files.Objects(5, np.array(["a", "b", "c", "2", "3"]))

@@ -19,7 +19,8 @@ import pytest
 
 from nearwise import cli, tables
 from nearwise._common import memory
-from nearwise.data.tables import TableError, _sizes
+from nearwise.data import frame
+from nearwise.data.tables import TableError
 from nearwise.distributed import open_vectors
 
 ROWS = np.arange(12.0).reshape(4, 3)
@@ -107,7 +108,7 @@ def test_sizes_are_checked_before_memory_is_set_aside(
     suffix, make, text = HUGE[case]
     path = tmp_path / f"table{suffix}"
     path.write_bytes(make())
-    monkeypatch.setattr(_sizes, "_ALWAYS", 10_000)
+    monkeypatch.setattr(frame, "_ALWAYS", 10_000)
     monkeypatch.setattr(memory, "free_bytes", lambda: 700_000)
     monkeypatch.setattr(memory, "_SMALL", 0)
     tracemalloc.start()

@@ -101,10 +101,9 @@ def test_online_weights_need_not_be_whole() -> None:
         learner.partial_fit(X, constraints=c.equal(PAIRS[:1], 9.0, weights=1e12))
 
 
-def test_pieces_are_constraints_again() -> None:
+def test_pieces_have_the_weights_of_their_constraints() -> None:
     side = weighted(SIDES["distance"] + SIDES["comparison"], np.arange(1, 2 * M + 1))
     pieces = of_blocks(side.blocks)
-    assert pieces.constraints(0, 2 * M).weights.tolist() == side.weights.tolist()
     assert pieces.part(np.array([5, 2])).weights.tolist() == [6, 3]
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nearwise.show.report import Pictures, _pictures
-from nearwise.show.report._pictures import png
+from nearwise.show.report import Pictures, pictures as pictures_module
+from nearwise.show.report.pictures import png
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -28,7 +28,7 @@ def photo(tmp_path: Path) -> Path:
     """A picture that is too large as it is: noise cannot be compressed."""
     path = tmp_path / "photo.png"
     path.write_bytes(png(np.random.default_rng(0).integers(0, 256, (300, 200, 3), dtype=np.uint8)))
-    assert path.stat().st_size > _pictures.LARGEST
+    assert path.stat().st_size > pictures_module.LARGEST
     return path
 
 
@@ -77,7 +77,7 @@ def test_what_is_no_picture_stays_where_it_is(tmp_path: Path) -> None:
     drawing = tmp_path / "drawing.svg"
     drawing.write_text("<svg xmlns='http://www.w3.org/2000/svg'/>", encoding="utf-8")
     broken = tmp_path / "broken.png"
-    broken.write_bytes(png(np.zeros((9, 9), np.uint8))[:30] + b"x" * _pictures.LARGEST)
+    broken.write_bytes(png(np.zeros((9, 9), np.uint8))[:30] + b"x" * pictures_module.LARGEST)
     pictures = Pictures([str(secret), str(drawing), str(tmp_path / "nothing.png"), str(broken)])
     assert [pictures.uri(row) for row in range(4)] == [""] * 4
     assert pictures.note() == (
@@ -86,7 +86,7 @@ def test_what_is_no_picture_stays_where_it_is(tmp_path: Path) -> None:
 
 
 def test_one_page_holds_so_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_pictures, "TOGETHER", 150)
+    monkeypatch.setattr(pictures_module, "TOGETHER", 150)
     pictures = Pictures(np.arange(8.0).reshape(2, 2, 2))
     found = [bool(pictures.uri(0)) for _ in range(4)]
     assert found == [True, True, False, False]

@@ -72,7 +72,7 @@ def test_spectrum_draws_eigenvalues_and_the_prior(learner: Any) -> None:
     values = np.linalg.eigvalsh(learner.get_mahalanobis_matrix())[::-1]
     np.testing.assert_allclose(display.line_.get_ydata(), values)
     assert display.line_.get_xdata().tolist() == [*range(1, 14)]
-    assert drawn(display.ax_) == ["learned", "before"]
+    assert drawn(display.ax_) == ["before", "learned"]
 
 
 def test_distances_draw_shares_of_pairs(learner: Any, data: Any) -> None:

@@ -19,10 +19,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import nearwise as nw
-from nearwise.show import report
-from nearwise.show.report import Report, _charts, _maps, _svg, _text
+from nearwise.show import charts, report, text as texts
+from nearwise.show.chart import Scale, linear_ticks, log_scale
+from nearwise.show.report import Report, maps, svg
 from nearwise.study import inspection
-from nearwise.study.resampling import Figure, Interval
+from nearwise.study.figures import Figure, Interval
 
 HOSTILE = [
     "<script>document.title='owned'</script>",
@@ -198,7 +199,7 @@ def test_the_order_of_pairs_in_the_caption_is_the_area_under_the_curve() -> None
     values = np.round(rng.exponential(size=400) + ~similar, 1)  # with ties
     area = roc_auc_score(~similar, values)
     found = inspection.Distances(similar, None, values**2)
-    assert f"in {100 * area:.0f}\u00a0% of cases" in _charts.histograms(found)
+    assert f"in {100 * area:.0f}\u00a0% of cases" in charts.distances(found)["after"].caption
 
 
 @pytest.mark.parametrize("evil", HOSTILE, ids=range(len(HOSTILE)))
@@ -228,17 +229,17 @@ def test_hostile_text_is_text_everywhere(evil: str, wine: nw.datasets.Dataset, p
 
 
 def test_text_is_escaped_clipped_and_made_visible() -> None:
-    assert _text.html("<a href='&\">") == "&lt;a href=&#x27;&amp;&quot;&gt;"
-    assert _text.shown("a\u202eb\x00c\ud800\U000e0001") == "a\\u202eb\\u0000c\\ud800\\U000e0001"
-    assert _text.shown("x" * 50, 40) == "x" * 39 + "…"
-    assert _text.shown("café 日本 👩\u200d🔬\n") == "café 日本 👩\u200d🔬\n"
-    assert [_text.number(v) for v in (3700.4, 1.5e-11, math.nan, math.inf)] == [
+    assert texts.html("<a href='&\">") == "&lt;a href=&#x27;&amp;&quot;&gt;"
+    assert texts.shown("a\u202eb\x00c\ud800\U000e0001") == "a\\u202eb\\u0000c\\ud800\\U000e0001"
+    assert texts.shown("x" * 50, 40) == "x" * 39 + "…"
+    assert texts.shown("café 日本 👩\u200d🔬\n") == "café 日本 👩\u200d🔬\n"
+    assert [texts.number(v) for v in (3700.4, 1.5e-11, math.nan, math.inf)] == [
         "3700",
         "1.5e-11",
         "unknown",
         "unknown",
     ]
-    assert [_text.percent(v) for v in (0.314, 0.0421, 0.0048, -0.039, math.nan)] == [
+    assert [texts.percent(v) for v in (0.314, 0.0421, 0.0048, -0.039, math.nan)] == [
         "31\u00a0%",
         "4.2\u00a0%",
         "0.48\u00a0%",
@@ -254,8 +255,9 @@ def test_large_data_make_a_small_page(pipeline: Any, wine: nw.datasets.Dataset) 
     ids = ["<&" * 30 + str(k) for k in range(len(X))]
     y = [f"{'&' * 60}{k % 300}" for k in range(len(X))]
     found = report.from_estimator(pipeline, X, y=y, ids=ids, **WORDS)
-    assert len(found.maps.rows) == inspection.MAP_POINTS
     text = report.render(found)
+    marks = re.findall(r'data-group="map".*?</svg>', text)
+    assert [part.count("<title>") for part in marks] == [inspection.MAP_POINTS] * 2
     assert len(text.encode()) < 1_500_000
     assert "A sample of 1,000 of 20,000 rows" in text
     assert "220 other classes" in text
@@ -369,13 +371,17 @@ def test_pictures_survive_what_a_solver_may_record() -> None:
     def picture(gaps: list[float]) -> str:
         series = {"relative gap": np.array(gaps)}
         steps = np.arange(len(gaps))
-        return _charts.convergence(inspection.Convergence(steps, steps * 0.1, series, "Newton", "LIMIT", 9))
+        found = inspection.Convergence(steps, steps * 0.1, series, "Newton", "LIMIT", 9)
+        return svg.draw(charts.convergence(found))
 
     text = picture([math.inf, math.nan, 1e-3, 0.0, -1e-18])
-    assert text.count("<title>") == 2
+    assert text.count("<title>") == 1  # a logarithmic scale has no place for zero
+    assert "at the end relative gap 0." in text
     assert not NO_VALUE.search(text)
     assert picture([1e-3]).count("<title>") == 1
-    assert picture([math.nan]) == "<p>Nothing finite was recorded.</p>"
+    for gaps, said in (([math.nan], "no finite value"), ([0.0], "relative gap 0")):
+        with pytest.raises(inspection.Missing, match=said):
+            picture(gaps)
     assert picture([10.0**-k for k in np.linspace(0, 9, 5000)]).count("<title>") == 200
 
 
@@ -390,20 +396,27 @@ def test_pictures_survive_what_a_solver_may_record() -> None:
     ],
 )
 def test_ticks_are_round_numbers(low: float, high: float, most: int, expected: list[float]) -> None:
-    assert _svg.linear_ticks(low, high, most) == pytest.approx(expected)
+    assert linear_ticks(low, high, most) == pytest.approx(expected)
+
+
+def labels(scale: Scale) -> list[str]:
+    return [label for _, label in scale.ticks()]
 
 
 def test_ticks_of_whole_numbers_and_powers() -> None:
-    assert _svg.whole_ticks(1, 9) == [1, 3, 5, 7, 9]
-    assert _svg.whole_ticks(1, 4) == [1, 2, 3, 4]
-    assert _svg.whole_ticks(1, 1) == [1]
-    assert _svg.whole_ticks(1, 64) == [1, 20, 40, 60]
-    assert _svg.exponent_range([1e-3, 1.0]) == (-3, 0)
-    low, high = _svg.exponent_range([0.8, 1.1])
-    assert low < math.log10(0.8) < math.log10(1.1) < high
-    assert [label for _, label in _svg.log_ticks(_svg.Axis(low, high, 0.0, 1.0))] == ["0.5", "1", "2"]
-    assert [label for _, label in _svg.log_ticks(_svg.Axis(-2.0, 0.0, 0.0, 1.0))] == ["10⁻²", "10⁻¹", "10⁰"]
-    assert _svg.decades(-12, 0) == [-12, -10, -8, -6, -4, -2, 0]
+    assert labels(Scale("", 1, 9, "whole")) == ["2", "4", "6", "8"]
+    assert labels(Scale("", 1, 4, "whole")) == ["1", "2", "3", "4"]
+    assert labels(Scale("", 1, 2, "whole")) == ["1", "2"]
+    assert labels(Scale("", 1, 64, "whole")) == ["20", "40", "60"]
+    assert log_scale("", [1e-3, 1.0]) == Scale("", -3, 0, "log")
+    close = log_scale("", [0.8, 1.1])
+    assert close.low < math.log10(0.8) < math.log10(1.1) < close.high
+    assert labels(close) == ["0.5", "1", "2"]
+    assert labels(Scale("", -2, 0, "log")) == ["10⁻²", "10⁻¹", "10⁰"]
+    assert labels(Scale("", -12, 0, "log")) == [f"10{e}" for e in ("⁻¹²", "⁻¹⁰", "⁻⁸", "⁻⁶", "⁻⁴", "⁻²", "⁰")]
+    powers = Scale("", -2, 0, "log")
+    assert [powers.place(value) for value, _ in powers.ticks()] == [0.0, 0.5, 1.0]
+    assert labels(Scale("", 300, 309, "log"))  # 10³⁰⁹ is no number
 
 
 def test_a_report_is_known_by_its_first_bytes(tmp_path: Path, page: str) -> None:
@@ -467,9 +480,9 @@ BLIND = {
 def test_classes_differ_in_shape_or_to_every_eye_in_colour(name: str) -> None:
     colours = schemes()[name]
     pairs = [*itertools.combinations(range(inspection.COLOURS), 2)]
-    assert len({_maps.SHAPES[k % len(_maps.SHAPES)] for k in range(4)}) == 4
+    assert len({maps.SHAPES[k % len(maps.SHAPES)] for k in range(4)}) == 4
     for one, other in pairs:
-        if (one - other) % len(_maps.SHAPES) == 0:
+        if (one - other) % len(maps.SHAPES) == 0:
             for eye in (np.eye(3), *BLIND.values()):
                 seen = [np.cbrt(np.maximum(eye @ linear(colours[f"c{k}"]), 0.0)) for k in (one, other)]
                 assert np.linalg.norm(seen[0] - seen[1]) >= 0.12, (one, other)

@@ -12,10 +12,12 @@ from sklearn.datasets import load_iris
 
 import nearwise as nw
 from nearwise import constraints as c, report, study
-from nearwise.show.report import _graded, _maps
+from nearwise.show import charts
+from nearwise.show.report import maps, subject, svg
 from nearwise.study import inspection
 from nearwise.study.by_kind import ClassRecall, Margins, MeasuredDistances, PenaltyPath
-from nearwise.study.resampling import Figure, Interval
+from nearwise.study.examples import examples
+from nearwise.study.figures import Figure, Interval
 from nearwise.study.suspicion import Suspect
 
 X, y = load_iris(return_X_y=True)
@@ -58,17 +60,18 @@ def test_intervals_share_one_scale_that_begins_at_zero() -> None:
         Figure("error", Interval(0.5, 0.25, 0.75), Interval(0.25, 0.25, 0.25), lower_is_better=True),
         Figure("NMI", Interval(1.0, 1.0, 1.0), Interval(0.5, 0.5, 0.5), False, percent=False),
     ]
-    text = _graded.intervals(found)
+    text = svg.draw(charts.intervals(found))
     places = {kind: re.findall(rf'class="{kind} dot" d="M([\d.]+)', text) for kind in ("before", "after")}
     zero, whole = 10.0, 344.0
     assert [float(x) for x in places["before"]] == [(zero + whole) / 2, whole]
     assert [float(x) for x in places["after"]] == [round(zero + (whole - zero) / 4, 1), (zero + whole) / 2]
     labels = re.findall(r'<text class="x"[^>]*>([^<]*)<', text)
-    assert labels == ["0", "20\u00a0%", "40\u00a0%", "60\u00a0%", "80\u00a0%", "100\u00a0%"]
+    assert labels[:-1] == ["0", "20\u00a0%", "40\u00a0%", "60\u00a0%", "80\u00a0%", "100\u00a0%"]
     assert "100 % stands for 1" in text
     unknown = Interval(float("nan"), float("nan"), float("nan"))
-    assert _graded.intervals([Figure("x", unknown, unknown, False)]) == ""
-    large = _graded.intervals([Figure("x", Interval(3.0, 2.0, 4.0), Interval(1.0, 1.0, 1.0), True)])
+    assert not charts.intervals([Figure("x", unknown, unknown, False)]).rows
+    some = [Figure("x", Interval(3.0, 2.0, 4.0), Interval(1.0, 1.0, 1.0), True)]
+    large = svg.draw(charts.intervals(some))
     assert "400\u00a0%" in large
 
 
@@ -96,13 +99,13 @@ def test_held_rows_are_rows(learner: nw.MetricLearner, rows: list[int]) -> None:
 
 def test_eighty_classes_differ_in_colour_or_shape(learner: nw.MetricLearner) -> None:
     labels = [f"class {k % 80:02d}" for k in range(150)]
-    known = inspection.classes(labels, _maps.CLASSES)
-    looks = {(_maps._style(slot, known).split()[0], _maps._shape(slot, known)) for slot in known.names}
+    known = inspection.classes(labels, subject.CLASSES)
+    looks = {(maps.style(slot, known).split()[0], maps.shape(slot, known)) for slot in known.names}
     assert len(looks) == len(known.names) == 80
     text = section(page(report.from_estimator(learner, X, labels)), "Maps")
     assert "<summary>80 classes</summary>" in text
     names = re.findall(r'<text class="name [^"]*"[^>]*>([^<]*)<', text)
-    assert 4 < len(set(names)) <= 2 * _maps._NAMES
+    assert 4 < len(set(names)) <= 2 * maps._NAMES
     assert set(names) <= set(labels)
     few = section(page(report.from_estimator(learner, X, y)), "Maps")
     assert "<summary>" not in few
@@ -113,19 +116,19 @@ def test_names_of_classes_do_not_cover_each_other() -> None:
     places = np.random.default_rng(0).uniform(0, 360, (400, 2))
     labels = [f"a class of name {k % 40}" for k in range(400)]
     known = inspection.classes(labels, 80)
-    text = _maps._names(places, known.slots, known)
+    text = maps.names(places, known.slots, known)
     found = [
         (float(x), float(y), len(name))
         for x, y, name in re.findall(r'x="([\d.]+)" y="([\d.]+)">(.*?)<', text)
     ]
     assert found
     for k, (x, height, size) in enumerate(found):
-        half = size * _maps._LETTER / 2
+        half = size * maps._LETTER / 2
         assert x - half >= 0
         assert x + half <= 360
         for other_x, other_height, other_size in found[:k]:
-            apart = abs(x - other_x) >= half + other_size * _maps._LETTER / 2 - 0.2
-            assert apart or abs(height - other_height) >= _maps._LINE - 0.2
+            apart = abs(x - other_x) >= half + other_size * maps._LETTER / 2 - 0.2
+            assert apart or abs(height - other_height) >= maps._LINE - 0.2
 
 
 def test_pairs_are_drawn_where_there_are_no_labels(learner: nw.MetricLearner) -> None:
@@ -146,18 +149,18 @@ def test_objects_of_drawn_pairs_are_in_the_sample() -> None:
         many, constraints=c.similar(pairs[:9]) + c.dissimilar([(0, 9)])
     )
     found = report.from_estimator(learner, many, held_out=(pairs, np.ones(40, bool)))
-    assert set(pairs.ravel()) <= set(found.maps.rows)
-    assert len(found.maps.rows) == inspection.MAP_POINTS
+    rows = {int(title.split()[1]) for _, title in maps_of(page(found))[0]}
+    assert set(pairs.ravel()) <= rows
+    assert len(rows) == inspection.MAP_POINTS
 
 
 def test_a_column_colours_the_maps(learner: nw.MetricLearner) -> None:
     found = report.from_estimator(learner, X, y, color_by=(EVIL, X[:, 0].tolist()))
-    assert found.look.classes.ordered
     text = section(page(found), "Maps")
     assert "Colours are those of &lt;b onclick=&quot;x&quot;&gt;&amp;." in text
     assert {kind.split()[0] for kind, _ in maps_of(text)[0]} == {f"q{k}" for k in range(7)}
-    plain = report.from_estimator(learner, X, color_by=("kind", y.tolist()))
-    assert plain.look.classes.names == {"0": "0", "1": "1", "2": "2"}
+    plain = page(report.from_estimator(learner, X, color_by=("kind", y.tolist())))
+    assert re.findall(r'data-class="c(\d)">.*?<bdi>(\d)</bdi>', plain) == [(k, k) for k in "012"]
     with pytest.raises(ValueError, match="color_by has 2 entries"):
         report.from_estimator(learner, X, color_by=("kind", [1, 2]))
 
@@ -169,8 +172,9 @@ def test_texts_stand_at_marks_and_beside_neighbours(learner: nw.MetricLearner) -
     assert EVIL not in text
     assert ("t0 c0", "f3 · 0 · &lt;b onclick=&quot;x&quot;&gt;&amp; 3") in maps_of(text)[0]
     cards = section(text, "Neighbours of some rows")
-    assert cards.count("<article") == len(found.examples.examples)
-    for example in found.examples.examples:
+    shown = examples(learner, X, y).examples
+    assert cards.count("<article") == len(shown)
+    for example in shown:
         assert f"&amp; {example.row}</p>" in cards
     several = report.from_estimator(learner, X, show={"a": texts, "b": [None] * 150})
     assert "a: &lt;b" in section(page(several), "Neighbours of some rows")
@@ -179,14 +183,14 @@ def test_texts_stand_at_marks_and_beside_neighbours(learner: nw.MetricLearner) -
 
 
 def test_neighbours_of_other_classes_and_new_ones_are_marked(learner: nw.MetricLearner) -> None:
-    found = report.from_estimator(learner, X, y)
-    text = section(page(found), "Neighbours of some rows")
+    text = section(page(report.from_estimator(learner, X, y)), "Neighbours of some rows")
+    shown = examples(learner, X, y).examples
     other = sum(
         int((y[rows] != y[example.row]).sum())
-        for example in found.examples.examples
+        for example in shown
         for rows in (example.before, example.after)
     )
-    new = sum(len(set(e.after) - set(e.before)) for e in found.examples.examples)
+    new = sum(len(set(e.after) - set(e.before)) for e in shown)
     assert text.count("≠ ") - 1 == other  # one is in the note
     assert text.count('class="new"') == new > 0
 
@@ -195,7 +199,7 @@ def test_numbers_are_shown_where_there_is_nothing_else(learner: nw.MetricLearner
     named = report.from_estimator(learner, X, y, names=["a", "b", "c", "d"])
     text = section(page(named), "Neighbours of some rows")
     assert "The numbers are a, b, c, d." in text
-    row = named.examples.examples[0].row
+    row = examples(learner, X, y).examples[0].row
     assert ", ".join(f"{value:.4g}" for value in X[row]) in text
     assert "The numbers are" not in page(
         report.from_estimator(learner, X, y)
@@ -222,17 +226,16 @@ PARTS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("name", "title", "says"),
+    ("name", "says"),
     [
-        ("recall", "Recall of every class", "Recall rose in 1 class and fell in 1."),
-        ("margins", "Margins of triplets", "Of 2 triplets, 50\u00a0% hold before and 100\u00a0% after"),
-        ("measured", "Measured and learned distances", "Half of 2 distances are off by 50\u00a0% or less"),
-        ("penalties", "Penalty and score", "scores 90\u00a0%, the distance before 70\u00a0%"),
+        ("recall", "Recall rose in 1 class and fell in 1."),
+        ("margins", "Of 2 triplets, 50\u00a0% hold before and 100\u00a0% after"),
+        ("measured", "Half of 2 distances are off by 50\u00a0% or less"),
+        ("penalties", "scores 90\u00a0%, the prior 70\u00a0%"),
     ],
 )
-def test_a_chart_says_what_it_shows(name: str, title: str, says: str) -> None:
-    text = page(report.Report("t", "s", {}, **{name: PARTS[name]}))
-    found = section(text, title)
+def test_a_chart_says_what_it_shows(name: str, says: str) -> None:
+    found = svg.draw(getattr(charts, name)(PARTS[name]))
     assert says in found
     assert 'role="img"' in found
     assert not re.search(r"\bnan\b|\binf\b|<b on", found)
@@ -241,24 +244,23 @@ def test_a_chart_says_what_it_shows(name: str, title: str, says: str) -> None:
 def test_of_many_classes_the_worst_are_shown() -> None:
     shares = np.linspace(0, 1, 50)
     found = ClassRecall(tuple(f"k{k:02d}" for k in range(50)), np.full(50, 9), shares, shares)
-    text = section(page(report.Report("t", "s", {}, recall=found)), "Recall of every class")
+    text = svg.draw(charts.recall(found))
     assert "of 50 classes, the 20 with the lowest are shown" in text
     assert re.findall(r">(k\d\d)</text>", text) == [f"k{k:02d}" for k in range(20)]
 
 
 def test_penalties_that_did_not_help_are_told() -> None:
     path = PenaltyPath(np.array([0.1]), np.array([0.8]), 0.9, None)
-    text = section(page(report.Report("t", "s", {}, penalties=path)), "Penalty and score")
+    text = svg.draw(charts.penalties(path))
     assert "None scores better" in text
     assert 'class="chosen"' not in text
 
 
-def test_suspects_and_conflicts_are_listed() -> None:
+def test_suspects_and_conflicts_are_listed(learner: nw.MetricLearner) -> None:
     some = [
         Suspect("label", (k,), EVIL, "b", 0.9, "9 of its 10 nearest rows are b", "", True) for k in range(10)
     ] + [Suspect("pair", (1, 2), "similar", "dissimilar", 0.8, "farther", f"{EVIL}.csv, line 3", False)]
-    told = report.Report("t", "s", {}, suspects=some, conflicts=[f"{EVIL} and its opposite"])
-    text = page(told)
+    text = page(report.from_estimator(learner, X, suspects=some, conflicts=[f"{EVIL} and its opposite"]))
     assert EVIL not in text
     found = section(text, "Labels and answers to check")
     assert "2 more are not shown" in found
@@ -274,12 +276,16 @@ def test_the_page_of_a_study_marks_what_was_held_out() -> None:
         X, y.astype(str), constraints=c.closer([(k, k + 1, 149 - k) for k in range(40)])
     )
     outcome = study.learn(known, study.Settings(penalty=1.0))
-    found = report.from_outcome(outcome, "t")
-    np.testing.assert_array_equal(np.flatnonzero(found.look.held), outcome.split.held_rows)
-    assert {example.row for example in found.examples.examples} <= set(outcome.split.held_rows.tolist())
-    assert len(found.margins.after) == len(outcome.split.held)
-    assert found.graded == "These were held out."
-    assert found.suspects
+    text = page(report.from_outcome(outcome, "t"))
+    held = set(outcome.split.held_rows.tolist())
+    assert {int(title.split()[1]) for kind, title in maps_of(text)[0] if kind.endswith("held")} == held
+    asked = re.findall(r'<div class="asked"><div><b><bdi>row (\d+)<', text)
+    assert set(map(int, asked)) <= held
+    assert asked
+    margins = section(text, "Margins of triplets")
+    assert f"Of {len(outcome.split.held)} triplets" in margins
+    assert "These were held out." in margins
+    assert "<table" in section(text, "Labels and answers to check")
     without = study.learn(known, study.Settings(penalty=1.0, held_out=0.0))
     text = page(report.from_outcome(without, "t"))
     assert "These were learned from, which flatters the distance." in text

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 import nearwise as nw
 from nearwise import constraints as c
 from nearwise.side.kinds import KINDS, Grade, Kind, Part
-from nearwise.study import evaluation
+from nearwise.study import figures
 from nearwise.study.before_after import Measured, Missing, measures
-from nearwise.study.resampling import Figure
+from nearwise.study.figures import Figure
 
 if TYPE_CHECKING:
     from nearwise.side.blocks import Block
@@ -31,7 +31,7 @@ OLD, NEW = K_BEFORE[LEFT, RIGHT], K_AFTER[LEFT, RIGHT]  # inner products of the 
 
 def graded(side: c.Constraints) -> dict[str, Figure]:
     before, after = (Measured(nw.Metric(root), X) for root in (np.eye(3), np.sqrt(M)))
-    return {figure.name: figure for figure in evaluation.from_constraints(before, after, side, len(X))}
+    return {figure.name: figure for figure in figures.from_constraints(before, after, side, len(X))}
 
 
 def test_true_bounds_on_inner_products_hold() -> None:
@@ -99,7 +99,7 @@ def test_distances_alone_cannot_grade_inner_products() -> None:
     before, after = measures(model, squares)
     assert before is not None
     with pytest.raises(Missing, match="Distances alone"):
-        evaluation.from_constraints(before, after, c.similarity(PAIRS, 1.0, "<="), 30)
+        figures.from_constraints(before, after, c.similarity(PAIRS, 1.0, "<="), 30)
 
 
 class MeanLength(Kind):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import warnings
 from pathlib import Path
@@ -13,8 +12,8 @@ import pytest
 from sklearn.datasets import load_iris
 
 import nearwise as nw
-from nearwise import cli, inspection, report
-from nearwise.study.before_after import StartUnknownWarning, measures
+from nearwise import cli, inspection
+from nearwise.study.before_after import Missing, measures
 
 X, y = load_iris(return_X_y=True)
 SHOWN = np.arange(0, 40, 2)  # 20 rows of one class, whose covariance is not that of all rows
@@ -68,39 +67,23 @@ def test_a_model_file_holds_the_start(learner: nw.MetricLearner, tmp_path: Path)
     np.testing.assert_allclose(before(loaded), squared(INVERSE), rtol=1e-9)
 
 
-@pytest.mark.long
-def test_an_older_file_loads_and_says_that_the_start_is_made_anew(
+def test_a_file_that_lacks_the_start_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Those of early versions, none of which was released; what needs no start still works."""
     monkeypatch.chdir(tmp_path)
     old = nw.MetricLearner(prior="covariance", penalty=1.0, random_state=0).fit(X, y)
     del old.start_metric_
     nw.save(old, "old")
     loaded = nw.load("old")
-    with pytest.warns(StartUnknownWarning, match="older nearwise .* made anew of the rows shown") as caught:
-        found = before(loaded)
-    assert caught[0].filename == __file__
-    np.testing.assert_allclose(found, squared(np.linalg.inv(np.cov(X[SHOWN], rowvar=False))), rtol=1e-9)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", StartUnknownWarning)
-        page = report.from_estimator(loaded, X, y=y, title="", summary="", settings={})
-    assert page.notice.startswith("The model file is of an older nearwise")
+    with pytest.raises(Missing, match="lacks the distance before"):
+        before(loaded)
+    assert loaded.pair_distance([[0, 1]], X).shape == (1,)
     header = ",".join([*(f"x{k}" for k in range(4)), "kind"])
     lines = [",".join([*map(str, row), f"class{label}"]) for row, label in zip(X, y, strict=True)]
     Path("data.csv").write_text("\n".join([header, *lines]), encoding="utf-8")
-    assert cli.main(shlex.split("evaluate old data.csv --labels kind --json")) == cli.DONE
-    notices = json.loads(capsys.readouterr().out)["notices"]
-    assert sum("made anew of the rows shown" in notice for notice in notices) == 1
-
-
-def test_an_older_file_of_another_prior_needs_no_note(tmp_path: Path) -> None:
-    matrix = np.diag([1.0, 2.0, 3.0, 4.0])
-    for prior, expected in (("identity", np.eye(4)), (matrix, matrix)):
-        old = nw.MetricLearner(prior=prior, penalty=1.0, random_state=0).fit(X, y)
-        np.testing.assert_allclose(old.start_metric_.matrix, expected, atol=1e-12)
-        del old.start_metric_
-        nw.save(old, tmp_path / "old")
-        np.testing.assert_allclose(before(nw.load(tmp_path / "old")), squared(expected), rtol=1e-9)
+    assert cli.main(shlex.split("evaluate old data.csv --labels kind")) == cli.BAD_INPUT
+    assert "old: the model file of an early nearwise lacks" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

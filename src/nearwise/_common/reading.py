@@ -165,16 +165,27 @@ def column(
     return np.array(np.broadcast_to(array, (length,)))
 
 
+A_SIGN = "+1 or -1; or 1 and 0, or True and False, throughout"
+WORDS = dict.fromkeys(("same", "similar", "yes", "y", "true", "1"), 1.0) | dict.fromkeys(
+    ("different", "dissimilar", "no", "n", "false", "0", "-1"), -1.0
+)
+
+
 def answers(y: ArrayLike, length: int, unit: str = "row") -> Array:
-    """+1 or -1 per row, given as such, or as 1 and 0 or True and False; 0 beside -1 is refused.
+    """+1 or -1 per row, given as such, as 1 and 0, True and False, or `WORDS`; 0 beside -1 is refused.
 
     A column of ones alone means +1 either way.
     """
-    given = numbers(y, "y")
+    table = regular_array(y, "y")
+    if table.dtype.kind in "UO" and all(isinstance(word, str) for word in table.flat):
+        unknown = next((word for word in table.flat if word.casefold() not in WORDS), None)
+        if unknown is not None:
+            raise ValueError(f"y must be {A_SIGN}, or words as {', '.join(WORDS)}, got {unknown!r}")
+        table = np.reshape([WORDS[word.casefold()] for word in table.flat], table.shape)
+    given = numbers(table, "y")
     if ((given == 0.0) | (given == 1.0)).all():
         given = 2.0 * given - 1.0
-    expected = "+1 or -1; or 1 and 0, or True and False, throughout"
-    return column(given, length, "y", lambda sign: np.abs(sign) == 1.0, expected, unit)
+    return column(given, length, "y", lambda sign: np.abs(sign) == 1.0, A_SIGN, unit)
 
 
 def column_groups(groups: ArrayLike, n_columns: int) -> NDArray[np.int64]:

@@ -94,12 +94,16 @@ def add_columns(parser: argparse.ArgumentParser) -> None:
         choices=("yes", "no"),
         help="whether the first line of text files holds the names of the columns (default: found out)",
     )
-    marks = parser.add_argument_group("numbers in text files (default: found out from all that are read)")
-    marks.add_argument("--decimal", choices=("point", "comma", ".", ","), help="the decimal mark")
+    marks = parser.add_argument_group("numbers in text files")
+    marks.add_argument(
+        "--decimal",
+        choices=("point", "comma", ".", ","),
+        help="the decimal mark (default: found out from all numbers that are read)",
+    )
     marks.add_argument(
         "--thousands",
         choices=("none", "comma", "point", "space", "apostrophe", ",", "."),
-        help="the mark that groups thousands",
+        help="the mark that groups thousands (default: such numbers are refused)",
     )
 
 
@@ -131,18 +135,19 @@ def add_preparation(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--convert",
-        choices=("all", "booleans", "dates", "dates-dmy", "dates-mdy", "percent", "currency"),
+        metavar="COL=KIND",
+        type=_conversion,
         action="append",
         default=[],
-        help="read such columns as numbers: yes and no as 1 and 0, dates as days (dmy, mdy: the order, where "
-        "no date tells it), 5 %% as 0.05, amounts without their currency (again for more)",
+        help="read a column as numbers: date (as in 2024-01-31), date-dmy, date-mdy as days, percent (5 %% "
+        "is 0.05), currency-EUR or another (again for more)",
     )
 
 
 def preparation(arguments: argparse.Namespace) -> dict[str, Any]:
     """What the options of `add_preparation` say, as parameters of `tables.read`."""
-    names = ("missing", "categorical", "convert")
-    return {"categories": arguments.category, **{name: getattr(arguments, name) for name in names}}
+    found = {"missing": arguments.missing, "categorical": arguments.categorical}
+    return found | {"categories": arguments.category, "convert": dict(arguments.convert)}
 
 
 def columns(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -157,6 +162,13 @@ def settings(arguments: argparse.Namespace) -> dict[str, Any]:
     names = ("method", "structure", "rank", "penalty", "seed", "max_iter", "held_out", "checkpoint")
     found = {name: getattr(arguments, name) for name in names}
     return {"max_seconds": arguments.max_seconds or math.inf, **found}
+
+
+def _conversion(text: str) -> tuple[str, str]:
+    column, equals, kind = text.rpartition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not COL=KIND, as in admitted=date or share=percent")
+    return column, kind
 
 
 def whole_number(smallest: int, largest: float = math.inf) -> Callable[[str], int]:

@@ -110,8 +110,6 @@ def _check(arguments: argparse.Namespace) -> None:
     given += [option for option in ("missing", "categorical") if getattr(arguments, option) != "refuse"]
     if arguments.rank is not None and arguments.method != "fixed-rank":
         given.insert(0, "rank")
-    if arguments.method == "online":
-        given.insert(0, "method online")
     if given:
         name = given[0].replace("_", "-")
         raise BadInput(f"--{name} needs data in memory: one file, without --workers and --dask")

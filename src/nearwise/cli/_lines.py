@@ -7,11 +7,11 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from nearwise.cli._common import DONE, NOT_CONVERGED, one_line
-from nearwise.study.resampling import UNCLEAR, VERDICTS
+from nearwise.study.figures import UNCLEAR, VERDICTS
 
 if TYPE_CHECKING:
+    from nearwise.study.figures import Figure
     from nearwise.study.outcome import Outcome
-    from nearwise.study.resampling import Figure
 
 _SHOWN = 3  # constraints violated most that are named on the screen
 _VISIBLE = 0.005  # relative violations from here on; smaller ones are rounding, and would be "off by 0%"
@@ -19,7 +19,7 @@ _WIDE = 1000  # more places than a line can have, so that none is cut or broken
 
 
 def exit_code(status: str) -> int:
-    return DONE if status in ("SOLVED", "STATIONARY", "DONE") else NOT_CONVERGED
+    return DONE if status in ("SOLVED", "STATIONARY") else NOT_CONVERGED
 
 
 def figure_lines(figures: Sequence[Figure]) -> list[str]:

@@ -107,7 +107,7 @@ def opened(arguments: argparse.Namespace) -> tuple[Fitted, Table, Rule, list[str
         if arguments.output is not None:
             tables.check_target(arguments.output, FORMATS)
         fitted = study.load(arguments.model)
-        table = fitted.read(arguments.data, least=2, **columns(arguments))
+        table = fitted.read(arguments.data, least=2, remembered_ids=True, **columns(arguments))
         if arguments.calibrate is not None:
             rule = study.calibrated(
                 fitted,

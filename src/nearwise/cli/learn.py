@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from nearwise.data.tables import Table
     from nearwise.study import Outcome, Settings
 
-METHODS = ("logdet", "vonneumann", "fixed-rank", "online")
+METHODS = ("logdet", "vonneumann", "fixed-rank")
 KERNELS = ("auto", "linear", "rbf", "polynomial", "laplacian", "cosine")
 _SUFFIX = ".safetensors"
 # what other programs write models as, and what holds tables
@@ -58,8 +58,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--method",
         choices=METHODS,
         default="logdet",
-        help="nearest to the distance before by LogDet (the default) or von Neumann divergence; a matrix of "
-        "fixed rank; or one pass over the feedback",
+        help="nearest to the distance before by LogDet (the default) or von Neumann divergence; or a matrix "
+        "of fixed rank",
     )
     how.add_argument(
         "--rank",
@@ -172,7 +172,7 @@ def _check(arguments: argparse.Namespace) -> None:
     """Refuse combinations that make no sense, by name."""
     _side.check(arguments)
     method = arguments.method
-    if method in ("fixed-rank", "online"):
+    if method == "fixed-rank":
         if arguments.kernel is not None:
             raise BadInput(f"--kernel goes with --method logdet or vonneumann, not {method}")
         if arguments.penalty != "auto":
@@ -183,12 +183,10 @@ def _check(arguments: argparse.Namespace) -> None:
         for option, given in (("--kernel", arguments.kernel), ("--rank", arguments.rank)):
             if given is not None:
                 raise BadInput(f"--structure {arguments.structure} and {option} exclude each other")
-        if method in ("fixed-rank", "online"):
+        if method == "fixed-rank":
             raise BadInput(f"--structure goes with --method logdet or vonneumann, not {method}")
     if bool(arguments.group) != (arguments.structure == "blocks"):
         raise BadInput("--structure blocks and --group go together, as in --structure blocks --group age,sex")
-    if method == "online" and arguments.max_iter is not None:
-        raise BadInput("--max-iter has no meaning with --method online, which passes once over the feedback")
 
 
 def _check_outputs(arguments: argparse.Namespace, target: str) -> None:

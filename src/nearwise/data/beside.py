@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise._common.types import Index
-from nearwise.data.tables import DATASET, Table, TableError, open_file
-from nearwise.data.tables._table import find_columns, place, present, shown
-from nearwise.data.tables.numerals import Numerals, number
+from nearwise.data.frame import DATASET, TableError, open_frame, place, present, shown
+from nearwise.data.numerals import Numerals, number
+from nearwise.data.table import Table
 
 Texts = NDArray[np.object_]
 
@@ -82,20 +82,18 @@ def read(
     """
     if source == "-":
         raise TableError("columns beside the features are read from a file, not from standard input")
-    file = open_file(source, header=header)
-    beside = find_columns(file, show)
-    single = [None if name is None else find_columns(file, [name])[0] for name in (image, color_by)]
-    wanted = list(dict.fromkeys([*beside, *(column for column in single if column is not None)]))
-    loaded = file.load((), wanted)
-    texts, lines = {column: present(loaded.texts[column]) for column in wanted}, loaded.table.lines
-    picture, colour = single
+    frame = open_frame(source, header=header)
+    beside = frame.all_names(show)
+    picture, colour = (None if name is None else frame.name(name) for name in (image, color_by))
+    wanted = dict.fromkeys([*beside, *(name for name in (picture, colour) if name is not None)])
+    texts = {name: present(frame.texts(name)) for name in wanted}
     return Beside(
-        {file.columns[column]: texts[column] for column in beside},
-        None if picture is None else _paths(source, texts[picture], lines),
-        None if colour is None else (file.columns[colour], texts[colour]),
-        tuple(file.columns[column] for column in wanted if not _all_numbers(texts[column])),
-        lines,
-        len(loaded.table.X),
+        {name: texts[name] for name in beside},
+        None if picture is None else _paths(source, texts[picture], frame.lines),
+        None if colour is None else (colour, texts[colour]),
+        tuple(name for name in wanted if not _all_numbers(texts[name])),
+        frame.lines,
+        len(next(iter(texts.values()), ())),
     )
 
 

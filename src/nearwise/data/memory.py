@@ -56,7 +56,7 @@ class Memory:
             source=table.source,
             columns=table.names if table.scalars else (),
             named=table.named,
-            kinds=table.kinds or (("number",) * len(table.names) if table.scalars else ()),
+            kinds=(table.kinds or ("number",) * len(table.names)) if table.scalars else (),
             missing=table.missing,
             vector_column=table.vector_column,
             id_column=table.id_column,

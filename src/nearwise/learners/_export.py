@@ -10,8 +10,6 @@ import numpy as np
 from nearwise._common.checks import yes_or_no
 from nearwise._common.files import write_whole
 from nearwise._common.types import Array
-from nearwise.learners.coordinate_metrics import DiagonalMetric
-from nearwise.learners.metric import Metric
 
 _OPSET, _IR = 13, 8  # of ONNX: what every runtime since 2021 reads
 _ROWS = "rows"
@@ -102,7 +100,7 @@ class Exports:
         """The map of `transform`, or that of the whole distance, or that of a subspace alone."""
         learner: Any = self
         metric = learner._fitted_metric()
-        if not isinstance(metric, Metric | DiagonalMetric):
+        if not metric.is_linear:
             raise TypeError(
                 f"the map of this {type(self).__name__} is not linear, and no matrix stands for it; store "
                 "transform(X) in the index, and search with transform(queries)"

@@ -18,7 +18,6 @@ from nearwise._common.digest import digest
 from nearwise._common.types import Array, Codes, Index
 from nearwise.distributed import NotFiniteError, Vectors, is_dask, refuse_not_finite, vectors_of
 from nearwise.learners._rows import row_numbers, rows_of
-from nearwise.learners.coordinate_metrics import DiagonalMetric
 from nearwise.learners.metric import coordinates
 from nearwise.linalg.distances import all_squared_distances, centre_of, squared_distances
 from nearwise.linalg.nearest import smallest
@@ -158,7 +157,7 @@ def _hash_of(first: int, rows: NDArray[Any], beside: Index, multipliers: Any, dt
 def transformed(X: Any, metric: Any, n_features: int, name: str, whole: bool) -> Any:
     """Coordinates of the rows of a Dask array or dataframe, lazily; `whole` as in `coordinates`."""
     array = _checked_array(X, n_features, name)
-    width = n_features if whole or isinstance(metric, DiagonalMetric) else metric.factor.shape[1]
+    width = n_features if whole else metric.n_coordinates
     dtype = np.float32 if array.dtype == np.float32 else np.float64
     return array.map_blocks(coordinates, metric, whole, dtype=dtype, chunks=(array.chunks[0], (width,)))
 

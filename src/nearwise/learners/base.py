@@ -30,9 +30,8 @@ from nearwise.learners._fits import Learned, learn
 from nearwise.learners._progress import Callbacks, progress
 from nearwise.learners._space import Outside
 from nearwise.learners._structure import AnyResult, Structure
-from nearwise.learners.coordinate_metrics import DiagonalMetric
 from nearwise.learners.decisions import PairDecisions
-from nearwise.learners.metric import KernelMetric, coordinates
+from nearwise.learners.metric import coordinates
 from nearwise.learners.selection import tell_of_selection
 from nearwise.core import Divergence, Frobenius, LogDet, VonNeumann
 from nearwise.side import Constraints
@@ -187,9 +186,13 @@ class Learner(
         )
 
     @property
+    def _before_learning(self) -> Any:
+        """What gives the distances of `start_metric_`, with the least work."""
+        return self.start_metric_
+
+    @property
     def _n_features_out(self) -> int:
-        all_of_them = self._is_whole or isinstance(self.metric_, DiagonalMetric)
-        return int(self.metric_.n_features if all_of_them else self.metric_.factor.shape[1])
+        return int(self.metric_.n_features if self._is_whole else self.metric_.n_coordinates)
 
     @property
     def _is_whole(self) -> bool:
@@ -315,9 +318,8 @@ class Learner(
                 i, j = pairs.T
                 return np.asarray(X[i, i] + X[j, j] - 2.0 * X[i, j]).ravel()
             rows, place = np.unique(pairs, return_inverse=True)
-            start = self.start_metric_
-            own = start.kernel if isinstance(start, KernelMetric) else start  # the same, with less work
-            found: Array = own.pair_squared_distances(_rows.rows_of(X, rows), *place.reshape(pairs.shape).T)
+            i, j = place.reshape(pairs.shape).T
+            found: Array = self._before_learning.pair_squared_distances(_rows.rows_of(X, rows), i, j)
             return found
 
         tell_of_selection(constraints, before)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,38 +11,14 @@ from scipy import sparse
 
 from nearwise._common.markup import fact_table
 from nearwise._common.memory import foresee
-from nearwise._common.types import Array, Index
-from nearwise.learners.input_kernels import InputKernel, in_parts, paired_products
-from nearwise.learners.metric import StoredByRows, distance_of_two, two_vectors
-from nearwise.linalg.distances import all_squared_distances, squared_distances
-
-
-class ByCoordinates(ABC):
-    """A metric that is the Euclidean distance of the coordinates that it gives to objects."""
-
-    @abstractmethod
-    def transform(self, X: Any) -> Any:
-        """Coordinates whose Euclidean distance is the learned one."""
-
-    def __call__(self, x: ArrayLike, y: ArrayLike) -> float:
-        """The learned distance of two objects, not squared; of a precomputed kernel, two rows of it."""
-        return distance_of_two(self, x, y)
-
-    def squared_distances(self, X: Any, Y: Any) -> Array:
-        """Of every row of X to every row of Y."""
-        return all_squared_distances(self.transform(X), self.transform(Y))
-
-    def pair_squared_distances(self, X: Any, i: Index, j: Index) -> Array:
-        """Of the rows i of X to the rows j."""
-        return squared_distances(self.transform(X), i, j)
-
-    def pair_products(self, X: Any, i: Index, j: Index) -> Array:
-        """The learned inner products of the rows i of X and the rows j."""
-        return in_parts(paired_products, self.transform(X), i, j)
+from nearwise._common.types import Array
+from nearwise.learners.input_kernels import InputKernel
+from nearwise.learners.metric import AnyMetric, Spectrum, two_vectors
+from nearwise.linalg.distances import all_squared_distances
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DiagonalMetric(ByCoordinates):
+class DiagonalMetric(AnyMetric):
     """A squared distance sum_k w_k (x_k - y_k)^2 between vectors.
 
     Attributes
@@ -54,7 +29,7 @@ class DiagonalMetric(ByCoordinates):
     """
 
     weights: Array
-    basis = None  # nothing lies outside a learned subspace
+    is_linear = True
 
     def __repr__(self) -> str:
         return f"<DiagonalMetric: weights of {self.n_features:,} features>"
@@ -78,31 +53,44 @@ class DiagonalMetric(ByCoordinates):
     @property
     def factor(self) -> Array:
         """B with M = B B^T, written out: d x d."""
-        foresee(8 * self.n_features**2, f"the matrix of {self.n_features:,} features")
-        return np.diag(np.sqrt(self.weights))
+        return self._written_out(np.sqrt(self.weights))
 
     @property
     def matrix(self) -> Array:
         """M = diag(w), written out: d x d."""
-        foresee(8 * self.n_features**2, f"the matrix of {self.n_features:,} features")
-        return np.diag(self.weights)
+        return self._written_out(self.weights)
 
     @property
     def components(self) -> Array:
         """The linear map of `transform`, written out."""
         return self.factor
 
+    @property
+    def n_coordinates(self) -> int:
+        return self.n_features
+
+    @property
+    def dimensions(self) -> tuple[int, int | None]:
+        return self.n_features, self.n_features
+
+    @property
+    def column_weights(self) -> Array:
+        return self.weights
+
+    def spectrum(self) -> Spectrum:
+        return Spectrum(np.sort(self.weights[self.weights > 0])[::-1], self.n_features)
+
     def transform(self, X: Any) -> Any:
         """Coordinates whose Euclidean distance is the learned one; sparse where the rows are."""
         return scaled(X, np.sqrt(self.weights))
 
-    def isometric(self, X: Any) -> Any:
-        """The same."""
-        return self.transform(X)
+    def _written_out(self, diagonal: Array) -> Array:
+        foresee(8 * self.n_features**2, f"the matrix of {self.n_features:,} features")
+        return np.diag(diagonal)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class JoinedMetric(StoredByRows, ByCoordinates):
+class JoinedMetric(AnyMetric):
     """The squared distance |B'(f(x) - f(y))|^2 of f(x) = (z, weights' k(z, points) + offset), z = x - centre.
 
     Attributes
@@ -145,7 +133,7 @@ class JoinedMetric(StoredByRows, ByCoordinates):
 
 
 @dataclass(frozen=True, eq=False)
-class KernelMap(StoredByRows, ByCoordinates):
+class KernelMap(AnyMetric):
     """A map of all objects that the input kernel accepts to coordinates: factor^T [k0(x, points)].
 
     Attributes
@@ -198,7 +186,7 @@ class KernelFeatures:
 
 
 @dataclass(frozen=True, eq=False)
-class LowRankKernelMetric(ByCoordinates):
+class LowRankKernelMetric(AnyMetric):
     """The squared distance |G^T (phi(x) - phi(y))|^2 of a factor G learned on kernel features."""
 
     features: KernelFeatures

@@ -16,6 +16,7 @@ from nearwise._common.checks import not_negative
 from nearwise._common.digest import digest
 from nearwise._common.types import Array
 from nearwise.learners.calibration import Calibration, Probability
+from nearwise.side import constraints
 
 _KEPT = ("threshold_", "calibration_", "probability_")
 
@@ -87,14 +88,15 @@ class PairDecisions:
         beta: float = 1.0,
         min_rate: float | None = None,
         sample_weight: ArrayLike | None = None,
+        sample_ids: ArrayLike | None = None,
     ) -> Self:
         """Choose `threshold_`, up to which a pair counts as the same, on pairs that were not learned from.
 
         Parameters
         ----------
-        pairs, X : as in `pair_distance`
-        y : +1 for each pair that is the same and -1 for each that is not, or 1 and 0, or True and False; both
-            must occur
+        pairs, X : as in `pair_distance`, or pairs of ids with `sample_ids`
+        y : +1 for each pair that is the same and -1 for each that is not, or 1 and 0, True and False, "same"
+            and "different", "yes" and "no"; both must occur
         strategy : what to make largest: "accuracy", the share of right decisions; "f_beta", the mean of
             precision and recall that `beta` weighs; "max_tpr", the share of same pairs that is found, where
             at least `min_rate` of the others is told apart; "max_tnr", the share of others told apart,
@@ -102,8 +104,9 @@ class PairDecisions:
         beta : how many times recall counts more than precision in "f_beta"
         min_rate : from 0 to 1, for "max_tpr" and "max_tnr" alone
         sample_weight : how much each pair counts; by default 1
+        sample_ids : n different ids of the rows of X, by which `pairs` names them; by default row numbers
         """
-        found = self._known_pairs(pairs, y, X, sample_weight)
+        found = self._known_pairs(pairs, y, X, sample_weight, sample_ids)
         threshold = found.threshold(strategy, beta, min_rate)
         self._renewed()
         self.threshold_, self.calibration_ = threshold, found
@@ -125,6 +128,7 @@ class PairDecisions:
         *,
         method: str = "isotonic",
         sample_weight: ArrayLike | None = None,
+        sample_ids: ArrayLike | None = None,
     ) -> Self:
         """Learn the probability of being the same from pairs that were not learned from.
 
@@ -132,11 +136,11 @@ class PairDecisions:
 
         Parameters
         ----------
-        pairs, y, X, sample_weight : as in `calibrate_threshold`
+        pairs, y, X, sample_weight, sample_ids : as in `calibrate_threshold`
         method : "isotonic", any function of the distance that never rises; or "platt", a logistic one, for
             few pairs
         """
-        found = self._known_pairs(pairs, y, X, sample_weight).probability(method)
+        found = self._known_pairs(pairs, y, X, sample_weight, sample_ids).probability(method)
         self._renewed()
         self.probability_ = found
         return self
@@ -161,7 +165,14 @@ class PairDecisions:
         same = self.probability_.of(self.pair_distance(pairs, X))
         return np.stack([1.0 - same, same], axis=1)
 
-    def _known_pairs(self, pairs: Any, y: ArrayLike, X: Any, weights: ArrayLike | None) -> Calibration:
+    def _known_pairs(
+        self, pairs: Any, y: ArrayLike, X: Any, weights: ArrayLike | None, ids: ArrayLike | None
+    ) -> Calibration:
+        if ids is not None:
+            if X is None:
+                raise ValueError("sample_ids name the rows of X: give X")
+            (named,) = constraints.similar(pairs).resolve(len(reading.id_list(ids, "sample_ids")), ids)
+            pairs = named.object_ids
         distances = self.pair_distance(pairs, X)
         m = len(distances)
         signs = reading.answers(y, m, unit="pair")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -201,8 +201,11 @@ class KernelLearner(Learner):
     @property
     def start_metric_(self) -> Any:
         """The metric of the input kernel."""
-        metric = self._fitted_metric()
-        return replace(metric, factor=np.eye(len(metric.factor)), alpha=1.0)
+        return self._fitted_metric().start
+
+    @property
+    def _before_learning(self) -> InputKernel:
+        return self._fitted_metric().kernel
 
     def learned_kernel(self, X: Any, Y: Any = None) -> Array:
         """The learned kernel of every row of X with every row of Y.

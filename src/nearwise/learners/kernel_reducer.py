@@ -154,8 +154,7 @@ class KernelReducer(KernelLearner):
     @property
     def start_metric_(self) -> InputKernel:
         """The input kernel, which measures by the distance of its feature space."""
-        kernel: InputKernel = self.metric_.kernel
-        return kernel
+        return self._before_learning
 
     @property
     def components_(self) -> Array:

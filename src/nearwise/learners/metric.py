@@ -1,9 +1,11 @@
-"""The learned thing: a metric on vectors, `Metric`, or on a kernel's objects, `KernelMetric`.
+"""The learned thing: a squared distance between objects, and what may be asked of it.
 
-Both turn objects into coordinates and know the learned squared distance between them. Where only a subspace
-was learned, with orthonormal basis U, the metric is the old one outside it (JKDD12 (10)):
+`AnyMetric` says what every metric answers: coordinates, distances, its spectrum and dimensions, or `Missing`
+with the reason where it has no such thing. `Metric` measures vectors, `KernelMetric` the objects of a kernel;
+`coordinate_metrics` has the others. Where only a subspace was learned, with orthonormal basis U, the metric
+is the old one outside it (JKDD12 (10)):
 
-    d(x, y) = [d0(x, y) - |U'z|^2] + |B'U'z|^2        z = x - y, and M = B B' is the learned matrix
+    d(x, y) = a [d0(x, y) - |U'z|^2] + |B'U'z|^2        z = x - y, a = 1, and M = B B' is the learned matrix
 
 which is computed as it stands, so that a distance is a sum of two terms that are not negative; between many
 dense vectors, as the Euclidean distance of x + U (B' - I) U'x, which is the same.
@@ -11,8 +13,9 @@ dense vectors, as the Euclidean distance of x + U (B' - I) U'x, which is the sam
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,8 +33,20 @@ from nearwise.linalg.distances import all_squared_distances, centre_of, squared_
 _DEPENDENT = (1e-10, 1e-8, 1e-6)
 
 
+class Missing(ValueError):
+    """A metric has no such thing; the message is a sentence that says why."""
+
+
+class Spectrum(NamedTuple):
+    """Eigenvalues above rounding in falling order, the order of the matrix, and how many were not learned."""
+
+    values: Array
+    dimension: int
+    outside: int = 0
+
+
 class StoredByRows:
-    """All arrays of a metric are laid out alike: one that was stored and read computes the same bits."""
+    """All arrays are laid out alike: a metric that was stored and read computes the same bits."""
 
     def __post_init__(self) -> None:
         for field in fields(self):  # type: ignore[arg-type]
@@ -40,8 +55,88 @@ class StoredByRows:
                 object.__setattr__(self, field.name, np.ascontiguousarray(value))
 
 
+class AnyMetric(StoredByRows, ABC):
+    """A squared distance: the Euclidean one of the coordinates of `transform`, unless a class differs.
+
+    Attributes
+    ----------
+    is_linear : whether it is z^T M z of the difference z of two vectors, so that `components`, `matrix` and
+        `column_weights` are there
+    factor : B, by which the coordinates of what was learned are multiplied
+    basis : of the subspace outside which the distance is the old one; None where all of it was learned
+    """
+
+    is_linear: ClassVar[bool] = False
+    factor: Any
+    basis: Any = None
+
+    @abstractmethod
+    def transform(self, X: Any) -> Any:
+        """Coordinates of objects in what was learned; their Euclidean distance is the learned one there."""
+
+    def isometric(self, X: Any) -> Any:
+        """Coordinates whose Euclidean distance is the whole learned one."""
+        return self.transform(X)
+
+    def __call__(self, x: ArrayLike, y: ArrayLike) -> float:
+        """The distance of two objects, not squared; of a precomputed kernel, of two rows of it."""
+        rows = np.stack(two_vectors(x, y))
+        return float(np.sqrt(self.pair_squared_distances(rows, np.array([0]), np.array([1]))[0]))
+
+    def squared_distances(self, X: Any, Y: Any) -> Array:
+        """Of every row of X to every row of Y."""
+        return all_squared_distances(self.transform(X), self.transform(Y))
+
+    def pair_squared_distances(self, X: Any, i: Index, j: Index) -> Array:
+        """Of the rows i of X to the rows j."""
+        return squared_distances(self.transform(X), i, j)
+
+    def pair_products(self, X: Any, i: Index, j: Index) -> Array:
+        """The learned inner products of the rows i of X and the rows j."""
+        return in_parts(paired_products, self.transform(X), i, j)
+
+    @property
+    def n_coordinates(self) -> int:
+        """The number of columns of `transform`."""
+        return int(self.factor.shape[1])
+
+    @property
+    def dimensions(self) -> tuple[int, int | None]:
+        """How many dimensions were learned, and of how many; None for those of a kernel's space."""
+        return len(self.factor), None
+
+    @property
+    def components(self) -> Array:
+        """The linear map of `transform`, one row per coordinate."""
+        raise Missing(self._not_linear)
+
+    @property
+    def matrix(self) -> Array:
+        """M, d x d."""
+        raise Missing(self._not_linear)
+
+    @property
+    def column_weights(self) -> Array:
+        """The diagonal of M."""
+        raise Missing(self._not_linear)
+
+    def spectrum(self) -> Spectrum:
+        """The eigenvalues of the learned matrix."""
+        values = np.linalg.svd(self.factor, compute_uv=False) ** 2
+        kept = values > len(self.factor) * np.finfo(np.float64).eps * values.max(initial=0.0)
+        if not kept.any():
+            raise Missing("The learned matrix is zero.")
+        learned, of = self.dimensions
+        order = len(self.factor) if of is None else of
+        return Spectrum(values[kept], order, order - learned)
+
+    @property
+    def _not_linear(self) -> str:
+        return f"The distance of a {type(self).__name__} is not linear: no matrix stands for it."
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Metric(StoredByRows):
+class Metric(AnyMetric):
     """A squared distance z^T M z between vectors, with M = B B^T or M = I + U (B B^T - I) U^T.
 
     Attributes
@@ -54,6 +149,7 @@ class Metric(StoredByRows):
 
     factor: Array
     basis: Array | None = None
+    is_linear = True
 
     def __repr__(self) -> str:
         form = "" if self.basis is None else f", identity outside {self.basis.shape[1]} dimensions"
@@ -83,8 +179,11 @@ class Metric(StoredByRows):
         return len(self.factor if self.basis is None else self.basis)
 
     @property
+    def dimensions(self) -> tuple[int, int | None]:
+        return len(self.factor), self.n_features
+
+    @property
     def matrix(self) -> Array:
-        """M, d x d."""
         foresee(8 * self.n_features**2, f"the matrix of {self.n_features:,} features")
         learned = self.factor @ self.factor.T
         if self.basis is not None:
@@ -93,57 +192,59 @@ class Metric(StoredByRows):
         return (learned + learned.T) / 2
 
     @property
+    def column_weights(self) -> Array:
+        if self.basis is None:
+            return np.einsum("ij,ij->i", self.factor, self.factor)
+        change = self.basis @ (self.factor @ self.factor.T - np.eye(len(self.factor)))
+        return 1.0 + np.einsum("ij,ij->i", change, self.basis)
+
+    @property
     def components(self) -> Array:
-        """The linear map of `transform`, one row per coordinate."""
         return (self.factor if self.basis is None else self.basis @ self.factor).T
 
     def transform(self, X: Any) -> Array:
-        """Coordinates whose Euclidean distance is the learned one; beside a basis, its part in the basis."""
-        coordinates = X if self.basis is None else dense_product(X, self.basis)
-        return dense_product(coordinates, self.factor)
+        return dense_product(self._inside(X), self.factor)
 
     def isometric(self, X: Any) -> Array:
-        """Coordinates whose Euclidean distance is the whole learned one, also outside a basis; d of them."""
         if self.basis is None:
             return self.transform(X)
         inside = X @ self.basis
         return np.asarray(X + (inside @ self.factor - inside) @ self.basis.T)
 
     def squared_distances(self, X: Any, Y: Any) -> Array:
-        """Of every row of X to every row of Y."""
         if self.basis is not None and not self.basis.shape[1]:
             return all_squared_distances(X, Y)
         if not sparse.issparse(X) and not sparse.issparse(Y):  # moving all vectors keeps digits
             centre = centre_of(Y)
             X, Y = X - centre, Y - centre
             return all_squared_distances(self.isometric(X), self.isometric(Y))
-        if self.basis is None:
-            return all_squared_distances(self.isometric(X), self.isometric(Y))
         learned = all_squared_distances(self.transform(X), self.transform(Y))
-        inside = all_squared_distances(dense_product(X, self.basis), dense_product(Y, self.basis))
+        if self.basis is None:
+            return learned
+        inside = all_squared_distances(self._inside(X), self._inside(Y))
         return learned + np.maximum(all_squared_distances(X, Y) - inside, 0.0)
 
     def pair_squared_distances(self, X: Any, i: Index, j: Index) -> Array:
-        """Of the rows i of X to the rows j."""
-        if self.basis is None:
-            return squared_distances(self.transform(X), i, j)
-        inside = dense_product(X, self.basis)
-        outside = squared_distances(X, i, j)
-        outside -= squared_distances(inside, i, j)
+        inside = self._inside(X)
         learned = squared_distances(dense_product(inside, self.factor), i, j)
-        return learned + np.maximum(outside, 0.0)
-
-    def pair_products(self, X: Any, i: Index, j: Index) -> Array:
-        """The learned inner products x^T M y of the rows i of X and the rows j."""
-        learned = in_parts(paired_products, self.transform(X), i, j)
         if self.basis is None:
             return learned
-        inside = in_parts(paired_products, dense_product(X, self.basis), i, j)
-        return learned + in_parts(paired_products, X, i, j) - inside
+        return learned + np.maximum(squared_distances(X, i, j) - squared_distances(inside, i, j), 0.0)
+
+    def pair_products(self, X: Any, i: Index, j: Index) -> Array:
+        inside = self._inside(X)
+        learned = in_parts(paired_products, dense_product(inside, self.factor), i, j)
+        if self.basis is None:
+            return learned
+        return learned + in_parts(paired_products, X, i, j) - in_parts(paired_products, inside, i, j)
+
+    def _inside(self, X: Any) -> Any:
+        """Coordinates in the basis."""
+        return X if self.basis is None else dense_product(X, self.basis)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class KernelMetric(StoredByRows):
+class KernelMetric(AnyMetric):
     """A learned kernel and its squared distance, on all objects that the input kernel accepts.
 
     With phi'(x) = weights^T [k0(x, points)], the coordinates of x in an orthonormal basis of the span of some
@@ -176,10 +277,6 @@ class KernelMetric(StoredByRows):
     def __repr__(self) -> str:
         return f"<KernelMetric: kernel {self.kernel.name!r}, learned in {len(self.factor)} dimensions>"
 
-    def __call__(self, x: ArrayLike, y: ArrayLike) -> float:
-        """The learned distance of two objects, not squared; of a precomputed kernel, two rows of it."""
-        return distance_of_two(self, x, y)
-
     def features(self, X: Any) -> Array:
         """phi'(x), one row per object."""
         return self.kernel.features(X, self.points, self.weights)
@@ -187,6 +284,15 @@ class KernelMetric(StoredByRows):
     def transform(self, X: Any) -> Array:
         """B^T phi'(x): coordinates whose inner products are the learned kernel on the span of the basis."""
         return self.features(X) @ self.factor
+
+    def isometric(self, X: Any) -> Any:
+        """Missing: a kernel's space has no coordinates that could be written down."""
+        raise Missing("The distance is that of a kernel, which has no whole coordinates.")
+
+    @property
+    def start(self) -> KernelMetric:
+        """The metric of the input kernel, in the same basis."""
+        return replace(self, factor=np.eye(len(self.factor)), alpha=1.0)
 
     def gram(self, X: Any, Y: Any = None) -> Array:
         """The learned kernel of the rows of X with those of Y, by default with those of X itself.
@@ -212,7 +318,7 @@ class KernelMetric(StoredByRows):
         others = X if Y is None else Y
         right = self._training if self.kernel.is_precomputed and Y is None else self.features(others)
         learned = all_squared_distances(left @ self.factor, right @ self.factor)
-        if self.kernel.is_precomputed and self.span is None:
+        if self._is_whole:
             return learned
         if self.span is None:
             whole = self.kernel.squared_distances(X, others)
@@ -223,30 +329,32 @@ class KernelMetric(StoredByRows):
         return learned + self.alpha * np.maximum(whole - all_squared_distances(left, right), 0.0)
 
     def pair_squared_distances(self, X: Any, i: Index, j: Index) -> Array:
-        """Of the rows i of X to the rows j."""
         inside = self.features(X)
         learned = squared_distances(inside @ self.factor, i, j)
-        if self.kernel.is_precomputed and self.span is None:
+        if self._is_whole:
             return learned
         if self.span is None:
-            outside = in_parts(self.kernel.paired_squared_distances, X, i, j)
+            whole = in_parts(self.kernel.paired_squared_distances, X, i, j)
         else:
-            outside = squared_distances(self.span.coordinates(X), i, j)
-        outside -= squared_distances(inside, i, j)
-        return learned + self.alpha * np.maximum(outside, 0.0)
+            whole = squared_distances(self.span.coordinates(X), i, j)
+        return learned + self.alpha * np.maximum(whole - squared_distances(inside, i, j), 0.0)
 
     def pair_products(self, X: Any, i: Index, j: Index) -> Array:
         """The learned kernel of the rows i of X with the rows j."""
         inside = self.features(X)
         learned = in_parts(paired_products, inside @ self.factor, i, j)
-        if self.kernel.is_precomputed and self.span is None:
+        if self._is_whole:
             return learned
         if self.span is None:
-            outside = in_parts(self.kernel.paired, X, i, j)
+            whole = in_parts(self.kernel.paired, X, i, j)
         else:
-            outside = in_parts(paired_products, self.span.coordinates(X), i, j)
-        outside -= in_parts(paired_products, inside, i, j)
-        return learned + self.alpha * outside
+            whole = in_parts(paired_products, self.span.coordinates(X), i, j)
+        return learned + self.alpha * (whole - in_parts(paired_products, inside, i, j))
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether nothing that rows tell lies outside the basis."""
+        return self.kernel.is_precomputed and self.span is None
 
     @property
     def _training(self) -> Array:
@@ -310,12 +418,6 @@ def coordinates(rows: Any, metric: Any, whole: bool) -> NDArray[Any]:
 def dense_product(X: Any, A: Array) -> Array:
     """X @ A as a dense array, for dense or sparse X and dense A."""
     return np.asarray(X @ A, dtype=np.float64)
-
-
-def distance_of_two(metric: Any, x: ArrayLike, y: ArrayLike) -> float:
-    """Of two objects under a metric that measures the rows of a table."""
-    rows = np.stack(two_vectors(x, y))
-    return float(np.sqrt(metric.pair_squared_distances(rows, np.array([0]), np.array([1]))[0]))
 
 
 def euclidean(n_features: int) -> Metric:

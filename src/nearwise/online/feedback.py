@@ -85,20 +85,6 @@ class Pieces:
         fixed = outside[:, 0] - np.where(self.rows[:, 2] >= 0, outside[:, 1], 0.0)
         return replace(self, bound=self.bound - fixed)
 
-    def constraints(self, first: int, end: int) -> Constraints:
-        """Some pieces in their order, the inverse of `of_blocks`: a block for each run of one sort."""
-        rows, relation, bound = self.rows[first:end], self.relation[first:end], self.bound[first:end]
-        weight = None if self.weight is None else self.weight[first:end]
-        compares = rows[:, 2] >= 0
-        starts = np.flatnonzero(np.diff(2 * relation + compares, prepend=99))
-        blocks = []
-        for low, high in zip(starts, [*starts[1:], len(rows)], strict=True):
-            kind, width = ("comparison", 4) if compares[low] else ("distance", 2)
-            ids = rows[low:high, :width].copy()
-            counts = None if weight is None else weight[low:high].copy()
-            blocks.append(Block(kind, int(relation[low]), ids, bound[low:high].copy(), weights=counts))
-        return Constraints(tuple(blocks))
-
 
 def nothing() -> Pieces:
     """No feedback."""

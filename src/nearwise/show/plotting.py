@@ -2,22 +2,23 @@
 
 `from_estimator` takes a fitted learner, or a Pipeline whose last step is one, draws, and returns the display;
 its `ax_` holds the matplotlib axes (two of them where before and after are side by side), and `figure_` their
-figure. `plot` draws again. What is not there to be drawn is an error that says why. matplotlib is imported by
-the first plot; it comes with the extra `plot`.
+figure. `plot` draws again. What is not there to be drawn is an error that says why. The pictures are those of
+the report (`charts`). matplotlib is imported by the first plot; it comes with the extra `plot`.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nearwise._common.types import Array
+from nearwise.show import charts
+from nearwise.show.chart import Chart, Cloud, Histogram
 from nearwise.study import inspection
 from nearwise.study.before_after import Missing
-from nearwise.study.inspection import OTHER, UNKNOWN, Classes, Convergence, Distances, Maps, Spectrum
+from nearwise.study.inspection import Classes, Convergence, Distances, Maps, Spectrum
 
 __all__ = ["ConvergenceDisplay", "DistanceDisplay", "EmbeddingDisplay", "SpectrumDisplay"]
 
@@ -28,25 +29,49 @@ PALETTE = (
 )
 GREY = "#8b949e"
 MARKERS = ("o", "s", "^", "D")
-_FARTHEST = 3.0  # median distances at which a histogram ends
 WHEN = ("both", "before", "after")
+COLOURS = tuple(map(str, range(len(PALETTE))))  # the tones of classes
+_TONES = dict(zip((*COLOURS, "near", "after", "far"), (*PALETTE, *PALETTE[:1], *PALETTE[:2]), strict=True))
 
 
-class ConvergenceDisplay:
-    """What every iteration recorded, on a logarithmic scale: relative gap and worst violation, or the cost.
-
-    Parameters
-    ----------
-    convergence : what `nearwise.inspection.convergence` returns
+class _Display:
+    """What displays have in common.
 
     Attributes
     ----------
-    lines_ : the matplotlib lines, one per series
-    ax_, figure_ : axes and figure of the last plot
+    ax_, figure_ : axes and figure of the last plot; two axes in an array where before and after are drawn
     """
 
     ax_: Any
     figure_: Any
+
+    def _plot(
+        self, found: Mapping[str, Chart], ax: Any, style: Mapping[str, Any], when: str = "both"
+    ) -> list[Any]:
+        """Draw charts side by side, by their titles; the lines that have marks, which take the style."""
+        if when not in WHEN:
+            raise ValueError(f"when must be one of {', '.join(map(repr, WHEN))}, got {when!r}")
+        drawn = {title: chart for title, chart in found.items() if when in ("both", title)}
+        if not drawn:
+            raise Missing("The learner starts from no distance that could be shown.")
+        targets = _axes(ax, len(drawn))
+        lines = []
+        for (title, chart), target in zip(drawn.items(), targets, strict=True):
+            lines += _draw(chart, target, style)
+            target.set_title(title)
+        if targets[-1].get_legend_handles_labels()[1]:
+            targets[-1].legend()
+        self.ax_ = targets[0] if len(drawn) == 1 else np.array(targets, dtype=object)
+        self.figure_ = targets[0].figure
+        return lines
+
+
+class ConvergenceDisplay(_Display):
+    """What every iteration recorded, on a logarithmic scale: relative gap and worst violation, or the cost.
+
+    Made of what `nearwise.inspection.convergence` returns; `lines_` are the matplotlib lines, one per series.
+    """
+
     lines_: list[Any]
 
     def __init__(self, convergence: Convergence) -> None:
@@ -66,37 +91,17 @@ class ConvergenceDisplay:
 
     def plot(self, ax: Any = None, **style: Any) -> Self:
         """Draw; arguments as for `from_estimator`."""
-        found = self.convergence
-        ax = _axes(ax)
-        self.lines_ = []
-        for (name, values), colour, marker in zip(found.series.items(), PALETTE, MARKERS, strict=False):
-            shown = np.isfinite(values) & (values > 0)
-            look = {"color": colour, "marker": marker, "markersize": 4, "label": name} | style
-            self.lines_ += ax.plot(found.iteration[shown], values[shown], **look)
-        ax.set_yscale("log")
-        ax.set_xlabel("iteration")
-        _whole_numbers(ax)
-        ax.set_title(f"{found.solver}: {found.status}")
-        ax.legend()
-        self.ax_, self.figure_ = ax, ax.figure
+        chart = charts.convergence(self.convergence)
+        self.lines_ = self._plot({chart.title: chart}, ax, style)
         return self
 
 
-class SpectrumDisplay:
+class SpectrumDisplay(_Display):
     """The eigenvalues of the learned matrix in falling order, on a logarithmic scale, beside the prior's.
 
-    Parameters
-    ----------
-    spectrum : what `nearwise.inspection.spectrum` returns
-
-    Attributes
-    ----------
-    line_ : the matplotlib line of the learned eigenvalues
-    ax_, figure_ : axes and figure of the last plot
+    Made of what `nearwise.inspection.spectrum` returns; `line_` is the matplotlib line of the learned ones.
     """
 
-    ax_: Any
-    figure_: Any
     line_: Any
 
     def __init__(self, spectrum: Spectrum) -> None:
@@ -117,73 +122,20 @@ class SpectrumDisplay:
 
     def plot(self, ax: Any = None, **style: Any) -> Self:
         """Draw; arguments as for `from_estimator`."""
-        found = self.spectrum
-        ax = _axes(ax)
-        look = {"color": PALETTE[0], "marker": "o", "markersize": 4, "label": "learned"} | style
-        (self.line_,) = ax.plot(np.arange(1, len(found.values) + 1), found.values, **look)
-        prior = () if found.prior is None else found.prior[found.prior > 0]
-        if len(prior):
-            ax.plot(np.arange(1, len(prior) + 1), prior, color=GREY, linestyle=":", label="before")
-            ax.legend()
-        ax.set_yscale("log")
-        ax.set_xlabel("number of the eigenvalue, largest first")
-        ax.set_ylabel("eigenvalue")
-        _whole_numbers(ax)
-        ax.set_title(f"effective rank {found.effective_rank:.1f}")
-        self.ax_, self.figure_ = ax, ax.figure
+        chart = charts.spectrum(self.spectrum)
+        (self.line_,) = self._plot({chart.title: chart}, ax, style)
         return self
 
 
-class _SideBySide(ABC):
-    """A display that draws the distance before, the learned one, or both, each into axes of its own."""
-
-    ax_: Any
-    figure_: Any
-    _shown: Distances | Maps  # with the numbers `before`, where there are any, and `after`
-
-    def plot(self, ax: Any = None, *, when: str = "both", **style: Any) -> Self:
-        """Draw; arguments as for `from_estimator`."""
-        if when not in WHEN:
-            raise ValueError(f"when must be one of {', '.join(map(repr, WHEN))}, got {when!r}")
-        found = self._shown
-        if when == "before" and found.before is None:
-            raise Missing("The learner starts from no distance that could be shown.")
-        known = {"before": found.before, "after": found.after}
-        parts = {part: of for part, of in known.items() if of is not None and when in ("both", part)}
-        targets = _several_axes(ax, len(parts))
-        for (part, of), target in zip(parts.items(), targets, strict=True):
-            self._draw(target, of, style)
-            target.set_title(part)
-        self._explain(targets[-1])
-        self.ax_ = targets[0] if len(parts) == 1 else np.array(targets, dtype=object)
-        self.figure_ = targets[0].figure
-        return self
-
-    @abstractmethod
-    def _draw(self, ax: Any, of: Array, style: dict[str, Any]) -> None:
-        """Draw one of the two."""
-
-    @abstractmethod
-    def _explain(self, ax: Any) -> None:
-        """Put a legend into or beside the last axes."""
-
-
-class DistanceDisplay(_SideBySide):
+class DistanceDisplay(_Display):
     """Histograms of the distances of similar and of dissimilar pairs, before and after.
 
-    They end at three times the median, and their last bars take in what is farther.
-
-    Parameters
-    ----------
-    distances : what `nearwise.inspection.pair_distances` returns
-
-    Attributes
-    ----------
-    ax_, figure_ : axes and figure of the last plot; two axes in an array where both are drawn
+    They end at three times the median, and their last bars take in what is farther. Made of what
+    `nearwise.inspection.pair_distances` returns.
     """
 
     def __init__(self, distances: Distances) -> None:
-        self.distances = self._shown = distances
+        self.distances = distances
 
     @classmethod
     def from_estimator(
@@ -219,41 +171,21 @@ class DistanceDisplay(_SideBySide):
         found = inspection.pair_distances(estimator, X, pairs, is_similar)
         return cls(found).plot(ax, when=when, **style)
 
-    def _draw(self, ax: Any, of: Array, style: dict[str, Any]) -> None:
-        plain = np.sqrt(of)
-        end = min(float(plain.max()), _FARTHEST * float(np.median(plain))) or 1.0
-        look: dict[str, Any] = {"bins": 40, "alpha": 0.5, "range": (0.0, end)} | style
-        for kind, name, colour in ((True, "similar", PALETTE[0]), (False, "dissimilar", PALETTE[1])):
-            chosen = plain[self.distances.similar == kind]
-            if len(chosen):
-                weights = np.full(len(chosen), 1.0 / len(chosen))
-                ax.hist(
-                    np.minimum(chosen, look["range"][1]),
-                    **({"color": colour, "label": name, "weights": weights} | look),
-                )
-        ax.set_xlabel("distance")
-        ax.set_ylabel("share of pairs")
-
-    def _explain(self, ax: Any) -> None:
-        ax.legend()
+    def plot(self, ax: Any = None, *, when: str = "both", **style: Any) -> Self:
+        """Draw; arguments as for `from_estimator`."""
+        self._plot(charts.distances(self.distances, in_medians=False), ax, style, when)
+        return self
 
 
-class EmbeddingDisplay(_SideBySide):
+class EmbeddingDisplay(_Display):
     """Maps of the rows by two principal coordinates, before and after, turned to be compared.
 
-    Parameters
-    ----------
-    maps : what `nearwise.inspection.maps` returns
-    classes : what `nearwise.inspection.classes` returns for the labels of all rows, or None
-
-    Attributes
-    ----------
-    ax_, figure_ : axes and figure of the last plot; two axes in an array where both are drawn
+    Made of what `nearwise.inspection.maps` returns, and `nearwise.inspection.classes` for the labels of all
+    rows, or None.
     """
 
     def __init__(self, maps: Maps, classes: Classes | None = None) -> None:
-        self.maps = self._shown = maps
-        self.classes = classes
+        self.maps, self.classes = maps, classes
 
     @classmethod
     def from_estimator(
@@ -285,63 +217,60 @@ class EmbeddingDisplay(_SideBySide):
             raise ValueError(f"y has {len(known.slots)} labels, which are fewer than there are rows")
         return cls(found, known).plot(ax, when=when, **style)
 
-    def _draw(self, ax: Any, of: Array, style: dict[str, Any]) -> None:
-        slots = np.array([self.classes.slots[row] if self.classes else "0" for row in self.maps.rows])
-        for slot in (UNKNOWN, OTHER, *map(str, range(len(PALETTE)))):
-            chosen = slots == slot
-            if chosen.any():
-                k = int(slot) if slot.isdecimal() else None
-                look: dict[str, Any] = {"s": 8, "color": GREY, "linewidths": 0, "alpha": 0.85}
-                if k is not None:
-                    look |= {"s": 16, "color": PALETTE[k], "marker": MARKERS[k % len(MARKERS)]}
-                if self.classes is not None:
-                    look["label"] = self.classes.names[slot]
-                ax.scatter(*of[chosen].T, **(look | style))
-        ax.set_aspect("equal", adjustable="datalim")
-        ax.set_xticks([])
-        ax.set_yticks([])
-
-    def _explain(self, ax: Any) -> None:
+    def plot(self, ax: Any = None, *, when: str = "both", **style: Any) -> Self:
+        """Draw; arguments as for `from_estimator`."""
+        self._plot(charts.maps(self.maps, self.classes), ax, style, when)
+        targets = np.ravel(self.ax_)
+        for target in targets:
+            target.set(aspect="equal", adjustable="datalim", xticks=[], yticks=[])
         if self.classes is not None:
-            ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize="small")
+            targets[-1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize="small")
+        return self
 
 
-def _axes(ax: Any) -> Any:
-    """The given axes, or those of a new figure."""
-    return _pyplot().subplots()[1] if ax is None else _checked_axes(ax)
+def _draw(chart: Chart, ax: Any, style: Mapping[str, Any]) -> list[Any]:
+    """The marks and scales of a chart; the lines that have marks, which take the style."""
+    lines = []
+    for part in chart.marks:
+        look: dict[str, Any] = {"color": _TONES.get(part.tone, GREY)}
+        look |= {"label": part.name} if part.name else {}
+        if isinstance(part, Histogram):
+            look |= {"bins": part.bins, "alpha": 0.5, "range": (chart.x.low, chart.x.high)} | dict(style)
+            inside = np.minimum(part.values, look["range"][1])
+            ax.hist(inside, **({"weights": np.full(len(inside), 1 / len(inside))} | look))
+        elif isinstance(part, Cloud):
+            look |= {"s": 8, "linewidths": 0, "alpha": 0.85}
+            if part.tone in COLOURS:
+                look |= {"s": 16, "marker": MARKERS[COLOURS.index(part.tone) % len(MARKERS)]}
+            ax.scatter(part.x, part.y, **(look | dict(style)))
+        elif part.labels:
+            lines += ax.plot(part.x, part.y, **(look | {"marker": "o", "markersize": 4} | dict(style)))
+        else:
+            ax.plot(part.x, part.y, linestyle=":", **look)
+    for name, scale in (("x", chart.x), ("y", chart.y)):
+        ax.set(**{f"{name}label": scale.title} | ({f"{name}scale": "log"} if scale.kind == "log" else {}))
+        if scale.kind == "whole":
+            getattr(ax, f"{name}axis").get_major_locator().set_params(integer=True)
+    return lines
 
 
-def _checked_axes(ax: Any) -> Any:
-    from matplotlib.axes import Axes
-
-    if not isinstance(ax, Axes):
-        raise TypeError(f"ax must be matplotlib axes, got {type(ax).__name__}")
-    return ax
-
-
-def _whole_numbers(ax: Any) -> None:
-    """Ticks below at whole numbers only."""
-    from matplotlib.ticker import MaxNLocator
-
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-
-
-def _several_axes(ax: Any, count: int) -> list[Any]:
+def _axes(ax: Any, count: int) -> list[Any]:
     """As many axes as are wanted: the given ones, or those of a new figure."""
     if ax is None:
-        figure, found = _pyplot().subplots(1, count, figsize=(5.0 * count, 4.5), squeeze=False)
-        figure.set_layout_engine("constrained")
+        try:
+            import matplotlib.pyplot as plt
+        except ImportError as error:
+            raise ImportError('plots need matplotlib: pip install "nearwise[plot]"') from error
+        size = (5.0 * count, 4.5) if count > 1 else None
+        _, found = plt.subplots(1, count, figsize=size, squeeze=False, layout="constrained")
         return list(found[0])
-    given = list(map(_checked_axes, np.ravel(np.asarray(ax, dtype=object))))
+    from matplotlib.axes import Axes
+
+    given = list(np.ravel(np.asarray(ax, dtype=object)))
+    for one in given:
+        if not isinstance(one, Axes):
+            raise TypeError(f"ax must be matplotlib axes, got {type(one).__name__}")
     if len(given) != count:
         hint = "; when='before' or when='after' draws into one" if count == 2 else ""
         raise ValueError(f"ax must hold {count} axes, got {len(given)}{hint}")
     return given
-
-
-def _pyplot() -> Any:
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError('plots need matplotlib: pip install "nearwise[plot]"') from error
-    return plt

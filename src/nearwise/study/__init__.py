@@ -18,6 +18,7 @@ from nearwise.study.deciding import (
     near_duplicates,
     rule_of_model,
 )
+from nearwise.study.figures import Figure, Interval
 from nearwise.study.fitted import Fitted, describe, facts, load
 from nearwise.study.fitting import Fit, Settings, Watch
 from nearwise.study.holding_out import Split, hold_out
@@ -25,7 +26,6 @@ from nearwise.study.known import Known, from_arrays, from_files, with_files
 from nearwise.study.measuring import Measurement, measure
 from nearwise.study.neighbors import nearest
 from nearwise.study.outcome import Outcome, learn
-from nearwise.study.resampling import Figure, Interval
 from nearwise.study.suspicion import Suspect, suspects
 
 __all__ = [

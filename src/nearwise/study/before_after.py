@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy import sparse
@@ -17,20 +17,17 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nearwise._common.types import Array, Index
-from nearwise._common.warning import warn
 from nearwise.learners.base import Learner
-from nearwise.learners.coordinate_metrics import DiagonalMetric
-from nearwise.learners.input_kernels import InputKernel
-from nearwise.learners.metric import Metric, euclidean, root_of
+from nearwise.learners.metric import Missing as Missing, euclidean
 from nearwise.linalg.distances import centre_of
+from nearwise.side import Measure
 
 
-class StartUnknownWarning(UserWarning):
-    """A model of an older nearwise does not hold the distance that its fit started from."""
+class Distance(Measure, Protocol):
+    """Squared distances and inner products of the rows of one table, by row number."""
 
-
-class Missing(ValueError):
-    """The model has no such thing to show; the message is a sentence that says why."""
+    def between(self, rows: Index, others: Index) -> Array:
+        """The squared distances of all rows to all others."""
 
 
 def learner_of(model: Any) -> Any:
@@ -50,48 +47,24 @@ def learner_of(model: Any) -> Any:
 def measures(model: Any, X: Any) -> tuple[Measured | Given | None, Measured]:
     """The distance before, where there is one, and the learned one."""
     learner = learner_of(model)
-    if not isinstance(learner, Learner):
-        if not hasattr(learner, "embedding_"):
-            raise Missing("A FixedRankRegressor predicts numbers and learns no distance.")
+    if hasattr(learner, "embedding_"):
         return _given(learner, X), Measured(euclidean(learner.embedding_.shape[1]), learner.embedding_)
-    rows = rows_of(model, X)
-    centred = isinstance(learner.metric_, Metric | DiagonalMetric) and not sparse.issparse(rows)
-    centre = centre_of(rows) if centred else None
-    start, after = start_metric(learner, rows), Measured(learner.metric_, rows, centre)
-    if isinstance(start, InputKernel) and start.is_precomputed:
-        return (Given(_of_inner_products(rows), rows) if rows.shape[0] == rows.shape[1] else None), after
-    return Measured(start, rows, centre), after
+    if not hasattr(learner, "metric_"):
+        raise Missing(f"A {type(learner).__name__} predicts numbers and learns no distance.")
+    rows, start, metric = rows_of(model, X), start_metric(learner), learner.metric_
+    centre = centre_of(rows) if metric.is_linear and not sparse.issparse(rows) else None
+    before, after = Measured(start, rows, centre), Measured(metric, rows, centre)
+    if not getattr(start, "is_precomputed", False):
+        return before, after
+    # the values of a kernel among other rows than those of the fit are not known from theirs
+    return (Given(_of_inner_products(rows), rows) if rows.shape[0] == rows.shape[1] else None), after
 
 
-def start_metric(learner: Any, rows: Any) -> Any:
-    """The metric that a learner started from.
-
-    For a learner of an old model file that does not hold it, it is made anew of the rows shown, with a
-    `StartUnknownWarning`; None where that takes rows and none are given.
-    """
-    if hasattr(learner, "start_metric_"):
-        return learner.start_metric_
-    if learner.kept_prior_:
-        return learner.metric_
-    if not isinstance(learner.prior, str):
-        return Metric(root_of(np.asarray(learner.prior, dtype=np.float64)))
-    if learner.prior == "identity":
-        return euclidean(learner.n_features_in_)
-    if rows is None:
-        return None
-    warn(start_note(learner), StartUnknownWarning)
-    return Metric(root_of(learner.prior_matrix(rows)))
-
-
-def start_note(learner: Any) -> str:
-    """A sentence where the start is not known, and is made anew of the rows shown; else empty."""
-    known = hasattr(learner, "start_metric_") or not isinstance(getattr(learner, "prior", None), str)
-    if known or learner.kept_prior_ or learner.prior == "identity":
-        return ""
-    return (
-        f"the model file is of an older nearwise and does not hold the distance that the fit started from: "
-        f"prior={learner.prior!r} is made anew of the rows shown, and may differ"
-    )
+def start_metric(learner: Any) -> Any:
+    """The metric that a learner started from."""
+    if not hasattr(learner, "start_metric_"):
+        raise Missing("The model file of an early nearwise lacks the distance before: learn it again.")
+    return learner.start_metric_
 
 
 def rows_of(model: Any, X: Any) -> Any:
@@ -165,9 +138,8 @@ def _given(learner: Any, X: Any) -> Given | None:
     """The distances that an embedding was made from, if they are given again."""
     if X is None:
         return None
-    matrix = np.asarray(X, dtype=np.float64)
-    if matrix.shape != (len(learner.embedding_),) * 2:
-        n = len(learner.embedding_)
+    matrix, n = np.asarray(X, dtype=np.float64), len(learner.embedding_)
+    if matrix.shape != (n, n):
         raise ValueError(f"X must be the {n} x {n} matrix of the fit, got shape {matrix.shape}")
     return Given(matrix) if learner.input == "distances" else Given(_of_inner_products(matrix), matrix)
 

@@ -10,11 +10,9 @@ import numpy as np
 
 from nearwise._common import checks
 from nearwise._common.types import Array, Index
-from nearwise.learners.coordinate_metrics import DiagonalMetric
-from nearwise.learners.metric import Metric
 from nearwise.side import Constraints
-from nearwise.study.before_after import Missing, learner_of, measures, start_metric
-from nearwise.study.evaluation import LARGEST_SAMPLE, Distance, best_multiple, nearest_outcomes, sample
+from nearwise.study.before_after import Distance, Missing, learner_of, measures, start_metric
+from nearwise.study.figures import LARGEST_SAMPLE, best_multiple, nearest_classes, rightly_called, sample
 from nearwise.study.inspection import input_names
 
 POINTS = 1_000  # measured distances that are shown; of more, a sample
@@ -110,9 +108,8 @@ def class_recall(
     counts = np.bincount(codes[asked], minlength=len(names))
     found = []
     for distance in (before, after):
-        wrong, _ = nearest_outcomes(distance, codes, asked, known, others is None)
-        right = np.bincount(codes[asked], 1.0 - wrong, minlength=len(names))
-        found.append(right / np.maximum(counts, 1))
+        right = rightly_called(nearest_classes(distance, codes, asked, known, others is None), codes[asked])
+        found.append(np.bincount(codes[asked], right, minlength=len(names)) / np.maximum(counts, 1))
     kept = np.flatnonzero(counts).tolist()
     return ClassRecall(tuple(names[k] for k in kept), counts[kept], found[0][kept], found[1][kept])
 
@@ -156,9 +153,13 @@ def penalty_path(model: Any) -> PenaltyPath:
     tried = sorted((penalty, score) for penalty, score in scores if penalty > 0)
     if not tried:
         raise Missing("No penalty was chosen: it was given, or too little is known to choose one.")
-    start = next((score for penalty, score in scores if penalty == 0), float("nan"))
+    # where kinds compete and scores are learned, penalty 0 keeps these scores, not the distance before
+    made = getattr(learner, "choice_", "") in ("linear+rbf", "rbf")
+    kept = float("nan") if made else dict(scores).get(0.0, float("nan"))
+    compared: dict[str, float] = dict(getattr(learner, "choice_scores_", ()))
+    start = float(compared.get("euclidean", kept))
     penalties, found = np.array(tried, dtype=np.float64).T
-    return PenaltyPath(penalties, found, float(start), getattr(learner, "penalty_", None))
+    return PenaltyPath(penalties, found, start, getattr(learner, "penalty_", None))
 
 
 def weights(model: Any, names: Sequence[str] | None = None) -> Weights:
@@ -168,8 +169,8 @@ def weights(model: Any, names: Sequence[str] | None = None) -> Weights:
         raise Missing("Only a learner with structure='diagonal' or 'blocks' has weights of its own.")
     metric = learner.metric_
     named = input_names(model, names, metric.n_features)
-    before, after = (_diagonal(found) for found in (start_metric(learner, None), metric))
-    if isinstance(metric, DiagonalMetric):
+    before, after = start_metric(learner).column_weights, metric.column_weights
+    if learner.structure == "diagonal":
         return Weights(named, tuple((name,) for name in named), before, after, of_blocks=False)
     groups = learner.groups_
     columns = [np.flatnonzero(groups == group) for group in range(int(groups.max()) + 1)]
@@ -188,12 +189,3 @@ def _both(model: Any, X: Any) -> tuple[Distance, Distance]:
     if before is None:
         raise Missing("The distance before is not known.")
     return before, after
-
-
-def _diagonal(metric: Any) -> Array:
-    if isinstance(metric, DiagonalMetric):
-        return metric.weights
-    assert isinstance(metric, Metric)
-    if metric.basis is not None:
-        return np.ones(metric.n_features)  # the Euclidean distance
-    return np.einsum("ij,ij->i", metric.factor, metric.factor)

@@ -15,7 +15,8 @@ from nearwise.data.side_files import Side
 from nearwise.data.tables import Table
 from nearwise.learners.calibration import Calibration, Probability, Rates
 from nearwise.linalg.distances import centre_of
-from nearwise.study.fitted import Fitted
+from nearwise.study.before_after import Measured
+from nearwise.study.fitted import Fitted, called
 from nearwise.study.known import with_files
 
 MOST = 5_000_000  # near duplicates, beyond which a threshold means nothing
@@ -78,8 +79,8 @@ def rule_of_model(fitted: Fitted) -> Rule:
     """The threshold and the probabilities that a model was saved with."""
     learner = fitted.learner
     if not hasattr(learner, "predict"):
-        kind = type(learner).__name__
-        raise Refused(f"{fitted.path} holds a {kind} without a threshold; calibrate one, or give a number")
+        advice = "calibrate one, or give a number"
+        raise Refused(f"{fitted.path} holds {called(learner)} without a threshold; {advice}")
     found: Any = vars(learner)
     return Rule(learner.threshold_, found.get("calibration_"), found.get("probability_"))
 
@@ -104,8 +105,7 @@ def calibrated(
     strategy, beta, min_rate : as in `MetricLearner.calibrate_threshold`
     probability : "isotonic", "platt", or None for no probabilities
     """
-    side = with_files(table, pairs=pairs).sides[0]
-    rows, same = _in_order(side)
+    side, rows, same = _read(table, pairs)
     if same.all() or not same.any():
         which = "the same" if same.all() else "different"
         raise Refused(f"{side.source}: all pairs are {which}; both kinds are needed to choose a threshold")
@@ -122,7 +122,7 @@ def keep(model: str, rule: Rule, target: str) -> None:
     found = models.load(model)
     learner = getattr(found, "steps", [("", found)])[-1][1]
     if not hasattr(learner, "set_threshold"):
-        raise Refused(f"{model} holds a {type(learner).__name__}, which cannot keep a threshold")
+        raise Refused(f"{model} holds {called(learner)}, which cannot keep a threshold")
     learner.set_threshold(rule.threshold)
     if rule.calibration is not None:
         learner.calibration_ = rule.calibration
@@ -133,8 +133,7 @@ def keep(model: str, rule: Rule, target: str) -> None:
 
 def decide(fitted: Fitted, table: Table, pairs: str, rule: Rule) -> Decisions:
     """Decide the pairs of a file: two objects a line, and perhaps 1 or 0, which is compared with."""
-    side = with_files(table, pairs=pairs).sides[0]
-    rows, known = _in_order(side)
+    _, rows, known = _read(table, pairs)
     distances = _distances(fitted, table, rows)
     chance = None if rule.probability is None else rule.probability.of(distances)
     # a file of two columns calls no pair different, and says nothing
@@ -147,52 +146,40 @@ def near_duplicates(
 ) -> Duplicates:
     """All pairs of rows of the data whose distance is at most the threshold of the rule, exactly."""
     X, metric, limit = fitted.entered(table.X), fitted.metric, rule.threshold
-    X = X - centre_of(X) if hasattr(metric, "isometric") else X  # moving all objects keeps digits
+    X = X - centre_of(X) if metric.is_linear else X  # moving all objects keeps digits
     n = len(X)
-    found, distances = list[Index](), list[Array]()
-    count = 0
+    tiles, distances, count = [np.empty((0, 2), np.int64)], [np.empty(0)], 0
     for start in range(0, n, _TILE):
         squared = metric.squared_distances(X[start : start + _TILE], X[start:])
         slack = _SLACK * float(np.median(squared)) if squared.size else 0.0
         i, j = np.nonzero(squared <= limit * limit * (1 + _ROUNDING) + slack)
         later = j > i
         near = start + np.stack([i[later], j[later]], axis=1)
-        apart = _apart(metric, X, near)  # by differences, which the blocks only round
-        found.append(near[apart <= limit])
+        apart = np.sqrt(Measured(metric, X).pairs(*near.T))  # by differences, which the blocks only round
+        tiles.append(near[apart <= limit])
         distances.append(apart[apart <= limit])
-        count += len(found[-1])
+        count += len(tiles[-1])
         if count > MOST:
             raise Refused(
                 f"more than {MOST:,} pairs of {table.source} are at most {limit:g} apart: a smaller "
                 "threshold is needed"
             )
         progress(min(start + _TILE, n) / n)
-    pairs = np.concatenate([np.empty((0, 2), np.int64), *found])
-    apart = np.concatenate([np.empty(0), *distances])
+    pairs, apart = np.concatenate(tiles), np.concatenate(distances)
     order = np.lexsort((pairs[:, 1], pairs[:, 0], apart))
-    total = n * (n - 1) // 2
-    rates = rule.rates
+    found, total, rates = (pairs[order], apart[order]), n * (n - 1) // 2, rule.rates
     if rates is None:
-        return Duplicates(pairs[order], apart[order], total, None)
+        return Duplicates(*found, total, None)
     share = len(pairs) / total if total else 0.0
-    precision, why = rates.precision_among(share), rates.no_precision(share)
-    return Duplicates(pairs[order], apart[order], total, precision, why)
+    return Duplicates(*found, total, rates.precision_among(share), rates.no_precision(share))
 
 
-def _apart(metric: Any, X: Any, pairs: Index) -> Array:
-    """The distances of pairs of rows, most of which may not be asked for."""
-    if not len(pairs):
-        return np.empty(0)
-    used, places = np.unique(pairs, return_inverse=True)
-    i, j = places.reshape(-1, 2).T
-    return np.asarray(np.sqrt(metric.pair_squared_distances(X[used], i, j)))
-
-
-def _in_order(side: Side) -> tuple[Index, Mask]:
-    """The pairs of a side file in the order of its lines, and which are said to be the same."""
+def _read(table: Table, pairs: str) -> tuple[Side, Index, Mask]:
+    """A file of pairs; they in the order of its lines, and which are said to be the same."""
+    side = with_files(table, pairs=pairs).sides[0]
     ids = [np.asarray(block.object_ids, dtype=np.int64) for block in side.constraints.blocks]
     order = np.argsort(side.lines, kind="stable")
-    return np.concatenate(ids)[order], (side.constraints.relations < 0)[order]
+    return side, np.concatenate(ids)[order], (side.constraints.relations < 0)[order]
 
 
 def _distances(fitted: Fitted, table: Table, rows: Index) -> Array:

@@ -9,8 +9,9 @@ import numpy as np
 
 from nearwise._common import checks
 from nearwise._common.types import Array, Index
-from nearwise.study.before_after import Missing, measures
-from nearwise.study.evaluation import Distance, nearest_rows
+from nearwise.study.before_after import Distance, Missing, measures
+from nearwise.study.figures import nearest_rows
+from nearwise.study.inspection import TOO_LARGE
 
 EXAMPLES, NEIGHBORS = 6, 5
 _ASKED = 400  # objects whose neighbours are looked at, to find those that changed most
@@ -76,7 +77,7 @@ def examples(
     k = min(NEIGHBORS, len(others) - int(np.isin(order, others).any()))
     old, new = (_nearest(distance, order, others, k) for distance in (before, after))
     if new is None:
-        raise Missing("Some distances are unknown or too large for a floating-point number.")
+        raise Missing(TOO_LARGE)
     chosen = [(place, "drawn at random") for place in range(min(_RANDOM, len(order)))]
     kept = float("nan")
     if old is not None:

@@ -16,7 +16,7 @@ from nearwise.data import models, tables
 from nearwise.data.memory import Memory, Seen
 from nearwise.data.steps import unknown_levels, with_names
 from nearwise.data.tables import Table, some_of
-from nearwise.learners.metric import Metric
+from nearwise.learners.metric import Missing
 
 _BLOCK = 4096  # rows that are transformed at a time: a kernel with many points needs memory for each
 _FILLED = {
@@ -89,16 +89,22 @@ class Fitted:
 
     def transform(self, X: Array, whole: bool = False) -> Array:
         """Coordinates, block by block; `whole` for those of the whole distance, also outside a subspace."""
-        if whole and not isinstance(self.metric, Metric):
-            raise Refused(f"the distance of {self.path} is that of a kernel, which has no whole coordinates")
         coordinates_of = self.metric.isometric if whole else self.metric.transform
         blocks = (X[start : start + _BLOCK] for start in range(0, len(X), _BLOCK))
-        with np.errstate(over="ignore", invalid="ignore"):
-            coordinates = np.concatenate([coordinates_of(self.entered(block)) for block in blocks])
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                coordinates = np.concatenate([coordinates_of(self.entered(block)) for block in blocks])
+        except Missing as error:
+            raise self.refusal(error) from None
         wrong = np.flatnonzero(~np.isfinite(coordinates).all(axis=1))
         if wrong.size:
             raise Refused(f"row {wrong[0]} of the data has numbers so large that the coordinates overflow")
         return coordinates
+
+    def refusal(self, error: Missing) -> Refused:
+        """What the model lacks, with its name."""
+        text = str(error).rstrip(".")
+        return Refused(f"{self.path}: {text[:1].lower()}{text[1:]}")
 
     def names_of(self, coordinates: Array) -> list[str]:
         """What the columns of coordinates are called in a file."""
@@ -139,12 +145,17 @@ def load(model: Any) -> Fitted:
     first, learner = steps[0], steps[-1]
     metric = getattr(learner, "metric_", learner)
     if not hasattr(metric, "squared_distances"):
-        kind = type(learner).__name__
         state = "is not fitted" if hasattr(learner, "transform") else "has no distance for new objects"
-        raise Refused(f"{path} holds a {kind} that {state}")
+        raise Refused(f"{path} holds {called(learner)} that {state}")
     n_features = getattr(first, "n_features_in_", getattr(first, "n_features", None))
     scaler = make_pipeline(*steps[:-1]) if len(steps) > 1 else None
     return Fitted(path, scaler, learner, metric, n_features, names, Memory.in_model(learner))
+
+
+def called(learner: Any) -> str:
+    """What it is, with its article."""
+    kind = type(learner).__name__
+    return f"{'an' if kind[0] in 'AEIO' else 'a'} {kind}"
 
 
 def describe(fitted: Fitted) -> dict[str, Any]:
@@ -207,15 +218,11 @@ def _columns(fitted: Fitted) -> str:
         return f"vectors of {fitted.n_features:,} numbers in column {memory.vector_column!r}"
     names = fitted.names if memory is None else memory.columns
     if not names:
-        return (
-            f"{fitted.n_features:,} numbers without names" if fitted.n_features is not None else "not known"
-        )
-    kinds = [""] * len(names) if memory is None else memory.kinds
-    listed = (
-        f"{name!r}{f' ({kind})' if kind not in ('', 'number') else ''}"
-        for name, kind in zip(names, kinds, strict=True)
-    )
-    return f"{len(names):,}: {', '.join(listed)}"
+        return "not known" if fitted.n_features is None else f"{fitted.n_features:,} numbers without names"
+    kinds = {} if memory is None else memory.kind_of
+    plain = ("", "number")
+    called = (f"{n!r} ({k})" if (k := kinds.get(n, "")) not in plain else repr(n) for n in names)
+    return f"{len(names):,}: {', '.join(called)}"
 
 
 def _how(study: Mapping[str, Any]) -> str:

@@ -26,8 +26,6 @@ from nearwise._common.types import Index
 from nearwise.data.steps import fitted, preparation
 from nearwise.data.tables import Table
 from nearwise.learners.base import PriorKeptWarning
-from nearwise.learners.coordinate_metrics import JoinedMetric
-from nearwise.learners.metric import KernelMetric
 from nearwise.side import Constraints
 from nearwise.methods import Status
 
@@ -43,8 +41,7 @@ class Settings:
 
     Attributes
     ----------
-    method : "logdet" or "vonneumann", the divergence from the distance before; "fixed-rank"; or "online",
-        one pass over the feedback
+    method : "logdet" or "vonneumann", the divergence from the distance before; or "fixed-rank"
     structure : "diagonal" for weights of the features, "blocks" for a matrix of every group; None for all
     groups : of the columns, by name, for "blocks"
     rank : learn in so many dimensions only; by default what the estimator chooses
@@ -85,7 +82,6 @@ class Fit:
     stopped : why it was ended early, else empty
     choosing : whether that was while the penalty was chosen
     notices : what else the user should know
-    out_of_time : whether it was the time that ended it
     """
 
     model: Any
@@ -94,7 +90,6 @@ class Fit:
     stopped: str
     choosing: bool
     notices: tuple[str, ...]
-    out_of_time: bool = False
 
     @property
     def learner(self) -> Any:
@@ -103,18 +98,17 @@ class Fit:
     @property
     def spans_rows(self) -> bool:
         """Whether what was learned is a kernel on the span of rows."""
-        return isinstance(self.learner.metric_, KernelMetric)
+        return hasattr(self.learner.metric_, "span")
 
     @property
     def reduced(self) -> tuple[int, int] | None:
         """The dimensions that were learned and all there are, or those of a kernel; None for all."""
         learner, metric = self.learner, self.learner.metric_
-        if isinstance(metric, JoinedMetric):
-            return None
-        if isinstance(metric, KernelMetric):
-            n_points = metric.points.shape[0]
-            return None if n_points == len(self.rows) else (n_points, len(self.rows))
         found = (int(learner.rank_), int(learner.n_features_in_))
+        if self.spans_rows:
+            found = (int(metric.points.shape[0]), len(self.rows))
+        elif not metric.is_linear:
+            return None
         return found if found[0] < found[1] else None
 
 
@@ -134,7 +128,7 @@ class Watch:
 
     def __init__(self, settings: Settings, show: Callable[[str], object] = lambda text: None) -> None:
         self.show, self.max_seconds = show, settings.max_seconds
-        chooses = settings.penalty == "auto" and settings.method not in ("fixed-rank", "online")
+        chooses = settings.penalty == "auto" and settings.method != "fixed-rank"
         self.phase = CHOOSING if chooses else LEARNING
         self.started = time.perf_counter()
         self.gap = math.inf
@@ -144,11 +138,6 @@ class Watch:
     @property
     def seconds(self) -> float:
         return time.perf_counter() - self.started
-
-    @property
-    def out_of_time(self) -> bool:
-        """Whether it was the time that ended the fit."""
-        return bool(self.stopped) and not self.asked
 
     def __call__(self, record: Any) -> bool:
         gap = getattr(record, "gap", None)
@@ -213,10 +202,6 @@ def fit(
     steps, part = fitted(wanted, X[rows], table.names)
 
     def learned() -> Any:
-        if settings.method == "online":
-            from nearwise.study import stream
-
-            return stream.learn(part, labels, constraints, rows, settings, watch)
         n_classes = 0 if labels is None else len(set(labels.tolist()) - {None})
         learner = estimator(settings, part.shape[1], n_classes).set_params(callback=watch)
         if settings.structure == "blocks":
@@ -243,12 +228,12 @@ def watched(
             learner = learned()
         except ValueError as error:
             raise Contradiction(error, rows) from error
-        fit = Fit(learner, rows, watch.seconds, "", False, _notices(caught, learner))
+        fit = Fit(learner, rows, watch.seconds, "", False, _notices(caught))
     # a fit that was asked to end with its last iteration has reached its end
     ended = getattr(learner, "status_", None) in (Status.SOLVED, Status.STATIONARY)
     if ended or not watch.stopped:
         return fit
-    if watch.out_of_time:
+    if not watch.asked:
         _restate(learner, f"{settings.max_seconds:g} seconds")
     choosing = watch.phase == CHOOSING and not learner.penalty_scores_
     if choosing and from_labels and learner.result_ is not None:
@@ -260,7 +245,7 @@ def watched(
     resume = f", and {settings.checkpoint} to go on from" if kept else ""
     phase = CHOOSING if choosing else LEARNING
     stopped = f"{watch.stopped} while {phase}; the best found so far is kept{resume}"
-    return replace(fit, stopped=stopped, choosing=choosing, out_of_time=watch.out_of_time)
+    return replace(fit, stopped=stopped, choosing=choosing)
 
 
 def forget_times(learner: Any) -> None:
@@ -274,12 +259,8 @@ def forget_times(learner: Any) -> None:
 def facts_of(learner: Any, status: str) -> dict[str, Any]:
     """How a fit ended, as numbers and texts for JSON, which has no infinity."""
     result = getattr(learner, "result_", None)
-    certificate = getattr(result, "certificate", None)
-    numbers = {
-        "gap": getattr(certificate, "gap", None),
-        "cost": getattr(result, "cost", None),
-        "penalty": getattr(learner, "penalty_", None),
-    }
+    holders = {"gap": getattr(result, "certificate", None), "cost": result, "penalty_": learner}
+    numbers = {name.rstrip("_"): getattr(holder, name, None) for name, holder in holders.items()}
     return {
         "status": status,
         **{name: float(x) if x is not None and math.isfinite(x) else None for name, x in numbers.items()},
@@ -321,18 +302,14 @@ def estimator(settings: Settings, n_features: int, n_classes: int = 0) -> Any:
 
 def column_groups(groups: Sequence[Sequence[str]], names: Sequence[str]) -> list[list[int]]:
     """Column numbers of groups of names; one that became several columns, as `colour_red`, means all."""
-    found = []
-    for group in groups:
-        places: list[int] = []
-        for name in group:
-            exact = [k for k, known in enumerate(names) if known == name]
-            made = exact or [k for k, known in enumerate(names) if known.startswith(f"{name}_")]
-            if not made:
-                known_names = ", ".join(map(repr, names[:8]))
-                raise Refused(f"no column {name!r} is learned from; there are {known_names}")
-            places += made
-        found.append(places)
-    return found
+
+    def columns(name: str) -> list[int]:
+        exact = [k for k, known in enumerate(names) if known == name]
+        if made := exact or [k for k, known in enumerate(names) if known.startswith(f"{name}_")]:
+            return made
+        raise Refused(f"no column {name!r} is learned from; there are {', '.join(map(repr, names[:8]))}")
+
+    return [[place for name in group for place in columns(name)] for group in groups]
 
 
 def _training(codes: Index, rows: Index, constraints: Constraints) -> tuple[Index, NDArray[np.object_]]:
@@ -354,32 +331,16 @@ def _restate(learner: Any, limit: str) -> None:
         learner.result_ = replace(result, status=Status.LIMIT, limit="time", message=message)
 
 
-def _notices(caught: list[warnings.WarningMessage], learner: Any) -> tuple[str, ...]:
+def _notices(caught: list[warnings.WarningMessage]) -> tuple[str, ...]:
     """Warnings as sentences, each once. Those on convergence say what the status says."""
-    found: dict[str, None] = {}
-    for warning in caught:
-        if issubclass(warning.category, PriorKeptWarning):
-            from nearwise.learners.fixed_rank_learner import FixedRankLearner
-
-            kept = _KEPT_START if isinstance(learner, FixedRankLearner) else _KEPT
-            text = kept if getattr(learner, "n_constraints_used_", 0) else _NOTHING_KNOWN
-        elif issubclass(warning.category, ConvergenceWarning):
-            continue
-        else:
-            text = str(warning.message)
-        found[text] = None
-    return tuple(found)
+    told = [warning for warning in caught if not issubclass(warning.category, ConvergenceWarning)]
+    return tuple(dict.fromkeys(map(_notice, told)))
 
 
-_KEPT = (
-    "nothing was learned: no penalty that was tried does better than the distance before, which the "
-    "model keeps; a number as penalty learns anyway"
-)
-_KEPT_START = (
-    "nothing was learned: what a part of the data teaches is worse on the rest than the directions of "
-    "largest variance, which the model keeps"
-)
-_NOTHING_KNOWN = (
-    "nothing was learned: what is known says nothing about objects that differ; the model is the distance "
-    "before"
-)
+def _notice(warning: warnings.WarningMessage) -> str:
+    """A warning; of one that a learner keeps what it started from, the cause."""
+    text = str(warning.message)
+    who, _, cause = text.partition(": ")
+    if not issubclass(warning.category, PriorKeptWarning) or " returns " not in who:
+        return text
+    return f"nothing was learned: {cause}; the model keeps what it started from"

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from nearwise._common.types import Index, Mask
 from nearwise.data.side_files import equal_rows, questions_of
 from nearwise.side import Block, Constraints
-from nearwise.study.evaluation import LARGEST_SAMPLE
+from nearwise.study.figures import LARGEST_SAMPLE
 
 SHARE = 0.2  # held out by default, and at most as many as are measured
 FEWEST = 10  # rows or constraints on which a figure says something

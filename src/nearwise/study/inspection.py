@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,19 +20,19 @@ from scipy import sparse
 
 from nearwise._common import checks
 from nearwise._common.types import Array, Index
-from nearwise.learners.coordinate_metrics import DiagonalMetric
 from nearwise.learners.metric import Metric, dense_product
 from nearwise.linalg.directions import turned
 from nearwise.linalg.scaling import principal_coordinates
 from nearwise.side import labelling
 from nearwise.study.before_after import Missing, learner_of, measures, rows_of, start_metric
-from nearwise.study.evaluation import PAIRS, labelled_pairs
+from nearwise.study.figures import PAIRS, labelled_pairs
 
 MAP_POINTS = 1000  # rows on a map; of more, a sample is shown
 SHARE_PAIRS = 4000  # random pairs over which the features' shares are summed
 COLOURS = 10  # classes that are told apart
 RANGES = 7  # of numbers, told apart by the depth of a colour
 OTHER, UNKNOWN = "other", "none"  # further classes, and rows without a label
+TOO_LARGE = "Some distances are unknown or too large for a floating-point number."
 _GATHERED = 2**22  # numbers gathered at a time
 
 
@@ -137,10 +138,8 @@ class FeatureShares:
 
 def convergence(model: Any) -> Convergence:
     """What every iteration recorded: relative gap and worst violation, or for fixed rank the cost."""
-    from nearwise.learners.online_learner import OnlineLearner  # slow to import, and needed only here
-
     learner = learner_of(model)
-    if isinstance(learner, OnlineLearner):
+    if hasattr(learner, "n_feedback_"):
         raise Missing(
             f"An online learner keeps no history. It has seen {learner.n_feedback_:,} pieces of feedback, of "
             f"which {learner.n_violated_:,} did not hold when they came."
@@ -148,15 +147,15 @@ def convergence(model: Any) -> Convergence:
     found = learner.result_
     if found is None or not found.history:
         raise Missing("There were no iterations: the learner kept what it started from.")
-    fields = {"gap": "relative gap", "violation": "worst violation", "cost": "cost"}
-    series = {
-        title: np.array([getattr(record, name) for record in found.history], dtype=np.float64)
-        for name, title in fields.items()
-        if hasattr(found.history[0], name)
-    }
-    iteration = np.array([record.iteration for record in found.history], dtype=np.int64)
-    seconds = np.array([record.seconds for record in found.history], dtype=np.float64)
-    return Convergence(iteration, seconds, series, found.solver, found.status.name, int(learner.n_iter_))
+
+    def column(name: str) -> Array:
+        return np.array([getattr(record, name) for record in found.history], dtype=np.float64)
+
+    titles = {"gap": "relative gap", "violation": "worst violation", "cost": "cost"}
+    series = {title: column(name) for name, title in titles.items() if hasattr(found.history[0], name)}
+    iteration = column("iteration").astype(np.int64)
+    status, n_all = found.status.name, int(learner.n_iter_)
+    return Convergence(iteration, column("seconds"), series, found.solver, status, n_all)
 
 
 def label_pairs(y: ArrayLike, n_pairs: int = PAIRS, seed: int = 0) -> tuple[Index, NDArray[np.bool_]]:
@@ -169,54 +168,51 @@ def label_pairs(y: ArrayLike, n_pairs: int = PAIRS, seed: int = 0) -> tuple[Inde
     return labelled_pairs(codes, known, count, checks.seed(seed))
 
 
+has_label = labelling.has_label
+
+
 def label_codes(labels: Sequence[Any]) -> tuple[Index, tuple[str, ...]]:
     """Labels as numbers, -1 for none, and the names of their classes."""
     codes, found = labelling.coded_objects([label if has_label(label) else None for label in labels])
     return codes.astype(np.int64), tuple(label_text(label) for label in found)
 
 
-def has_label(label: Any) -> bool:
-    """Whether a label says something: not None, NaN or empty text."""
-    return labelling.has_label(label) and not (isinstance(label, str) and not label)
-
-
 def classes(y: Sequence[Any], most: int = COLOURS) -> Classes:
     """The most frequent labels, sorted, each as a class of its own, and the others together."""
     checks.whole_number(most, "most")
-    texts = [label_text(label) if has_label(label) else None for label in labelling.cleaned(y)]
+    texts = [None if label is None else label_text(label) for label in labelling.cleaned(y)]
     sizes = Counter(text for text in texts if text is not None)
     frequent = sorted(sizes, key=lambda text: (-sizes[text], _by_value(text)))[:most]
-    slot_of = {text: str(k) for k, text in enumerate(sorted(frequent, key=_by_value))}
+    names = {str(k): text for k, text in enumerate(sorted(frequent, key=_by_value))}
+    slot_of = {text: slot for slot, text in names.items()}
+    if (others := len(sizes) - most) > 0:
+        names[OTHER] = f"{others:,} other classes" if others > 1 else "1 other class"
     slots = [UNKNOWN if text is None else slot_of.get(text, OTHER) for text in texts]
-    names = {slot: text for text, slot in slot_of.items()}
-    if len(sizes) > most:
-        names[OTHER] = f"{len(sizes) - most:,} other classes" if len(sizes) > most + 1 else "1 other class"
-    if None in texts:
-        names[UNKNOWN] = "no label"
-    return Classes(slots, names, dict(Counter(slots)))
+    return _classes(slots, names, "no label")
 
 
 def ranges(values: Sequence[Any], most: int = RANGES) -> Classes | None:
     """Numbers as ranges that hold about equally many; None where they are not numbers, or too few differ."""
     checks.whole_number(most, "most")
-    found = np.full(len(values), np.nan)
-    for row, value in enumerate(values):
-        if has_label(value):
-            number = _by_value(label_text(value))
-            if number[0]:
-                return None
-            found[row] = number[1]
+    sizes = [_by_value(label_text(value) if has_label(value) else "nan") for value in values]
+    if any(is_text for is_text, _, _ in sizes):
+        return None
+    found = np.array([value for _, value, _ in sizes], dtype=np.float64)
     known = np.isfinite(found)
     if len(np.unique(found[known])) <= most:
         return None
     edges = np.unique(np.quantile(found[known], np.linspace(0, 1, most + 1)))
     places = np.clip(np.searchsorted(edges, found, side="right") - 1, 0, len(edges) - 2)
     slots = [str(place) if is_known else UNKNOWN for place, is_known in zip(places, known, strict=True)]
-    names = {str(k): f"{edges[k]:.4g} to {edges[k + 1]:.4g}" for k in range(len(edges) - 1)}
-    names = {slot: name for slot, name in names.items() if slot in set(slots)}
-    if not known.all():
-        names[UNKNOWN] = "no number"
-    return Classes(slots, names, dict(Counter(slots)), ordered=True)
+    names = {str(k): f"{low:.4g} to {high:.4g}" for k, (low, high) in enumerate(pairwise(edges))}
+    return _classes(slots, names, "no number", ordered=True)
+
+
+def _classes(slots: list[str], names: dict[str, str], unknown: str, ordered: bool = False) -> Classes:
+    """With the names of those that occur."""
+    sizes = dict(Counter(slots))
+    shown = {slot: name for slot, name in (names | {UNKNOWN: unknown}).items() if slot in sizes}
+    return Classes(slots, shown, sizes, ordered)
 
 
 def label_text(label: Any) -> str:
@@ -241,8 +237,8 @@ def pair_distances(model: Any, X: Any, pairs: ArrayLike, is_similar: ArrayLike) 
     first, second = rows.T
     old = None if before is None else before.pairs(first, second)
     new = after.pairs(first, second)
-    if not np.isfinite(new).all() or (old is not None and not np.isfinite(old).all()):
-        raise Missing("Some distances are unknown or too large for a floating-point number.")
+    if not all(np.isfinite(found).all() for found in (old, new) if found is not None):
+        raise Missing(TOO_LARGE)
     return Distances(similar, old, new)
 
 
@@ -265,60 +261,46 @@ def maps(
             rows = np.concatenate([first, rows[~np.isin(rows, first)]])
         rows = np.sort(rows[:n_points])
     new, new_share = _map(after.between(rows, rows))
-    if before is None:
-        return Maps(rows, None, new, (0.0, new_share))
-    squared = before.between(rows, rows)
-    if not np.isfinite(squared).all():
+    squared = None if before is None else before.between(rows, rows)
+    if squared is None or not np.isfinite(squared).all():
         return Maps(rows, None, new, (0.0, new_share))
     old, old_share = _map(squared)
     return Maps(rows, old, turned(new, old), (old_share, new_share))
 
 
 def spectrum(model: Any, X: Any = None) -> Spectrum:
-    """The eigenvalues of what was learned: M, W of a kernel, or the matrix of fixed rank.
-
-    X is needed only for prior="covariance" in a model file of an older nearwise, which does not hold that.
-    """
-    from nearwise.learners.fixed_rank_embedding import FixedRankEmbedding  # slow to import, needed only here
-    from nearwise.learners.fixed_rank_learner import FixedRankLearner
-    from nearwise.learners.fixed_rank_regressor import FixedRankRegressor
-    from nearwise.learners.kernel_reducer import KernelReducer
+    """The eigenvalues of what was learned: M, W of a kernel, or the matrix of fixed rank; X is not needed."""
+    from nearwise.learners.fixed_rank_learner import FixedRankLearner  # slow to import, needed only here
 
     learner = learner_of(model)
-    if isinstance(learner, FixedRankRegressor):
-        return _spectrum(learner.factor_, len(learner.factor_))
-    if isinstance(learner, FixedRankEmbedding):
-        return _spectrum(learner.embedding_, len(learner.embedding_))
-    metric = learner.metric_
-    if isinstance(learner, KernelReducer):
+    if hasattr(learner, "eigenvalues_"):
         if learner.kept_prior_:
             raise Missing("Nothing was learned: the coordinates are those of kernel PCA.")
         return Spectrum(learner.eigenvalues_, None, learner.rank_)
-    if isinstance(learner, FixedRankLearner):
-        return _spectrum(metric.factor, len(metric.factor))
-    if isinstance(metric, DiagonalMetric):
-        values = np.sort(metric.weights[metric.weights > 0])[::-1]
-        return Spectrum(values, np.sort(start_metric(learner, None).weights)[::-1], metric.n_features)
-    if isinstance(metric, Metric) and metric.basis is None:
-        start = start_metric(learner, None if X is None else rows_of(model, X))
-        old = None if start is None else np.asarray(np.linalg.eigvalsh(start.matrix)[::-1])
-        return replace(_spectrum(metric.factor, metric.n_features), prior=old)
-    inside = len(metric.factor)
-    outside = metric.n_features - inside if isinstance(metric, Metric) else 0
-    found = _spectrum(metric.factor, inside + outside)
-    return replace(found, prior=np.ones(inside), outside=outside)
+    if not hasattr(learner, "metric_"):
+        metric: Any = Metric(learner.embedding_ if hasattr(learner, "embedding_") else learner.factor_)
+    else:
+        metric = learner.metric_
+    values, dimension, outside = metric.spectrum()
+    if not hasattr(learner, "metric_") or isinstance(learner, FixedRankLearner):
+        return Spectrum(values, None, dimension)  # it starts from no matrix
+    if not metric.is_linear or metric.basis is not None:
+        return Spectrum(values, np.ones(len(metric.factor)), dimension, outside)
+    start = start_metric(learner)
+    weights = start.column_weights if hasattr(start, "weights") else np.linalg.eigvalsh(start.matrix)
+    return Spectrum(values, np.sort(weights)[::-1], dimension)
 
 
 def feature_shares(model: Any, X: Any, names: Sequence[str] | None = None, seed: int = 0) -> FeatureShares:
     """The share of the squared distance that every input feature of a linear metric carries."""
     learner = learner_of(model)
     metric = getattr(learner, "metric_", None)
-    if not isinstance(metric, Metric | DiagonalMetric):
+    if metric is None or not metric.is_linear:
         raise Missing("Only a distance that is linear in the features can be divided among them.")
     named = input_names(model, names, metric.n_features)
     rows = rows_of(model, X)
     pairs = np.random.RandomState(checks.seed(seed)).randint(rows.shape[0], size=(2, SHARE_PAIRS))
-    old, new = (_carried(found, rows, *pairs) for found in (start_metric(learner, rows), metric))
+    old, new = (_carried(found, rows, *pairs) for found in (start_metric(learner), metric))
     totals = float(old.sum()), float(new.sum())
     if not all(np.isfinite(total) and total > 0 for total in totals):
         raise Missing("All rows are at distance zero from each other, or too far apart to be measured.")
@@ -328,7 +310,7 @@ def feature_shares(model: Any, X: Any, names: Sequence[str] | None = None, seed:
 def _map(squared: Array) -> tuple[Array, float]:
     """Two coordinates by classical scaling, the principal ones of the points, and the share they keep."""
     if not np.isfinite(squared).all():
-        raise Missing("Some distances are unknown or too large for a floating-point number.")
+        raise Missing(TOO_LARGE)
     points = principal_coordinates(squared)
     variances = np.sum((points / (float(np.abs(points).max(initial=0.0)) or 1.0)) ** 2, axis=0)
     shown = np.zeros((len(squared), 2))
@@ -336,29 +318,21 @@ def _map(squared: Array) -> tuple[Array, float]:
     return shown, float(variances[:2].sum() / variances.sum()) if len(variances) else 1.0
 
 
-def _spectrum(factor: Array, dimension: int) -> Spectrum:
-    values = np.linalg.svd(factor, compute_uv=False) ** 2
-    kept = values > len(factor) * np.finfo(np.float64).eps * values.max(initial=0.0)
-    if not kept.any():
-        raise Missing("The learned matrix is zero.")
-    return Spectrum(values[kept], None, dimension)
-
-
-def _carried(metric: Metric | DiagonalMetric, rows: Any, i: Index, j: Index) -> Array:
+def _carried(metric: Any, rows: Any, i: Index, j: Index) -> Array:
     """The sum over pairs of z_k (M z)_k, for every k; for M = A B^T the row sums of (Z^T Z A) * B."""
     total = np.zeros(rows.shape[1])
     step = len(i) if sparse.issparse(rows) else max(_GATHERED // max(rows.shape[1], 1), 1)
     for first in range(0, len(i), step):
         z = rows[i[first : first + step]] - rows[j[first : first + step]]
         squares = z.multiply(z) if sparse.issparse(z) else z * z
-        if isinstance(metric, DiagonalMetric):
+        if hasattr(metric, "weights"):
             total += metric.weights * np.asarray(squares.sum(axis=0)).ravel()
             continue
         outer = metric.factor if metric.basis is None else metric.basis
         inner = dense_product(z, outer)
         if metric.basis is not None:  # M is the identity outside it
             total += np.asarray(squares.sum(axis=0)).ravel()
-            inner = inner @ metric.factor @ metric.factor.T - inner
+            inner = inner @ (metric.factor @ metric.factor.T) - inner
         total += np.einsum("kc,kc->k", dense_product(z.T, inner), outer)
     return total
 

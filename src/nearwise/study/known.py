@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +16,13 @@ from nearwise._common.files import path_text
 from nearwise._common.reading import id_list
 from nearwise._common.types import Index
 from nearwise.data import tables
+from nearwise.data.numerals import Numerals, number
 from nearwise.data.side_files import CONFLICTS, READERS, Answers, Objects, Reading, Side, whole
 from nearwise.data.tables import CATEGORY, Table
-from nearwise.data.tables.numerals import Numerals, number
 from nearwise.side import Block, Constraints, Stated, labelling
 
 _LARGEST = 1e150  # numbers beyond it, or all below its inverse, have no squared distances
+_SIDE = ("pairs", "triplets", "distances", "squared", "similar_above", "conflicts", "roles")
 _ADVICE = (
     "name another column of labels, or write ranges into the file; with a letter before it, a number is a "
     "class of its own"
@@ -101,45 +102,21 @@ def from_files(
     data: str | os.PathLike[str],
     *,
     labels: str | None = None,
-    pairs: str | os.PathLike[str] | None = None,
-    triplets: str | os.PathLike[str] | None = None,
-    distances: str | os.PathLike[str] | None = None,
-    squared: bool = False,
-    similar_above: float | None = None,
-    conflicts: str | None = None,
-    roles: Mapping[str, str] | None = None,
     decimal: str | None = None,
     thousands: str | None = None,
-    **columns: Any,
+    **options: Any,
 ) -> Known:
     """A data file and files of side information, which name objects by id or by row number from 0.
 
     Parameters
     ----------
     data, labels, decimal, thousands : as in `nearwise.tables.read`
-    columns : further parameters of it: ids, drop, features, missing, categorical, convert, categories
-    pairs, triplets, distances : files with two objects a line and 1 or 0 (similar or not); with three, the
-        first nearer to the second than to the third; with two and their distance
-    squared : whether these distances are squared ones
-    similar_above : pairs with a rating above it are similar, those below it dissimilar
-    conflicts : where answers about the same objects differ, "keep" all, those of the "majority", or "drop"
-        them; by default such pairs and distances are refused, and triplets kept
-    roles : columns of these files whose names do not say what they are, by role: "first", "second", "third",
-        "fourth" (objects), "similar", "rating", "distance", "relation", "weight", "annotator"
+    options : pairs, triplets, distances and what else `with_files` takes; and further parameters of
+        `nearwise.tables.read`: ids, drop, features, missing, categorical, convert, categories
     """
-    table = tables.read(data, labels=labels, decimal=decimal, thousands=thousands, **columns)
-    return with_files(
-        table,
-        pairs=pairs,
-        triplets=triplets,
-        distances=distances,
-        squared=squared,
-        similar_above=similar_above,
-        conflicts=conflicts,
-        roles=roles,
-        decimal=decimal,
-        thousands=thousands,
-    )
+    marks: dict[str, Any] = {"decimal": decimal, "thousands": thousands}
+    side = {name: options.pop(name) for name in _SIDE if name in options}
+    return with_files(tables.read(data, labels=labels, **marks, **options), **side, **marks)
 
 
 def with_files(
@@ -155,7 +132,21 @@ def with_files(
     decimal: str | None = None,
     thousands: str | None = None,
 ) -> Known:
-    """A table, with its labels as classes, and what files say about it; parameters as in `from_files`."""
+    """A table, with its labels as classes, and what files say about it.
+
+    Parameters
+    ----------
+    table : the data
+    pairs, triplets, distances : files with two objects a line and 1 or 0 (similar or not); with three, the
+        first nearer to the second than to the third; with two and their distance
+    squared : whether these distances are squared ones
+    similar_above : pairs with a rating above it are similar, those below it dissimilar
+    conflicts : where answers about the same objects differ, "keep" all, those of the "majority", or "drop"
+        them; by default such pairs and distances are refused, and triplets kept
+    roles : columns of these files whose names do not say what they are, by role: "first", "second", "third",
+        "fourth" (objects), "similar", "rating", "distance", "relation", "weight", "annotator"
+    decimal, thousands : as in `nearwise.tables.read`
+    """
     if not isinstance(table, Table):
         raise TypeError(f"table must be a Table, got {type(table).__name__}; arrays are for from_arrays")
     if conflicts is not None and conflicts not in CONFLICTS:
@@ -167,7 +158,12 @@ def with_files(
     if squared and distances is None:
         raise Refused("squared says what the numbers in distances are; give distances")
     if similar_above is not None:
-        _check_threshold(similar_above, pairs is not None)
+        try:
+            checks.finite(similar_above, "similar_above")
+        except ValueError as error:
+            raise Refused(str(error)) from None
+        if pairs is None:
+            raise Refused("similar_above says which ratings in pairs are similar; give pairs")
     how = Reading(roles or {}, similar_above, conflicts, squared, decimal, thousands)
     # rows that are numbered with those that are left out are called by these numbers
     ids = table.row_names if table.ids is not None or table.rows is not None else None
@@ -221,7 +217,7 @@ def from_arrays(
         source=source,
         X=rows,
         names=tuple(f"x{k}" for k in range(d)) if columns is None else tuple(map(str, columns)),
-        labels=None if labels is None else _texts_of(labels),
+        labels=None if labels is None else tables.as_texts(map(_if_there, labels)),
         ids=None if given is None else given.astype(str),
         scalars=True,
         named=columns is not None,
@@ -234,8 +230,8 @@ def from_arrays(
     return known_of(table, sides)
 
 
-def _texts_of(labels: Iterable[Any]) -> NDArray[np.object_]:
-    return tables.as_texts(label if labelling.is_there(label) else None for label in labels)
+def _if_there(label: Any) -> Any:
+    return label if labelling.is_there(label) else None
 
 
 def known_of(table: Table, sides: tuple[Side, ...] = ()) -> Known:
@@ -291,15 +287,6 @@ def _as_number(label: str) -> float | None:
     """The number that a text is, with a decimal point or comma."""
     value = number(label)
     return number(label, Numerals(",")) if value is None else value
-
-
-def _check_threshold(similar_above: Any, has_pairs: bool) -> None:
-    try:
-        checks.finite(similar_above, "similar_above")
-    except ValueError as error:
-        raise Refused(str(error)) from None
-    if not has_pairs:
-        raise Refused("similar_above says which ratings in pairs are similar; give pairs")
 
 
 def _check_magnitudes(table: Table) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,12 +12,12 @@ from nearwise._common.types import Index
 from nearwise.data.memory import Seen
 from nearwise.data.tables import Table, some_of
 from nearwise.side import Constraints
-from nearwise.study import evaluation
-from nearwise.study.before_after import StartUnknownWarning, measures, start_note
-from nearwise.study.fitted import Fitted
+from nearwise.study import figures as graded
+from nearwise.study.before_after import Missing, measures
+from nearwise.study.figures import Figure
+from nearwise.study.fitted import Fitted, called
 from nearwise.study.holding_out import FEWEST, counts, listed, numbered, with_enough
 from nearwise.study.known import Known, class_codes
-from nearwise.study.resampling import Figure
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +56,8 @@ def measure(
     Raises `Refused` where there is too little to measure on.
     """
     if not hasattr(fitted.learner, "metric_"):  # a metric by itself, as `nearwise.save` writes it too
-        kind = type(fitted.learner).__name__
-        raise Refused(f"{fitted.path} holds a {kind}, and no distance before learning to compare it with")
+        lacks = "and no distance before learning to compare it with"
+        raise Refused(f"{fitted.path} holds {called(fitted.learner)}, {lacks}")
     measured, seen, about = _unseen(fitted, known, unseen_only)
     rows, constraints, text, few = _given(known, measured)
     codes, n = known.codes, len(known.table.X)
@@ -78,16 +77,17 @@ def measure(
         among = n + np.flatnonzero(codes[n:] >= 0)
         if len(among) < 2:
             raise Refused(f"{train.source}: two rows with a label or more are needed")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", StartUnknownWarning)  # which is told as a notice
+    try:
         before, after = measures(fitted.learner, fitted.entered(X))
+    except Missing as error:
+        raise fitted.refusal(error) from None
     if before is None:
         raise Refused(f"{fitted.path}: the model does not tell from which distance it started")
     figures: list[Figure] = []
     if codes is not None and len(rows):
-        figures += evaluation.from_labels(before, after, codes, rows, among, seed)
-    figures += evaluation.from_constraints(before, after, constraints, n, seed)
-    said = (*known.notices, *of_both, about, few, start_note(fitted.learner))
+        figures += graded.from_labels(before, after, codes, rows, among, seed)
+    figures += graded.from_constraints(before, after, constraints, n, seed)
+    said = (*known.notices, *of_both, about, few)
     notices = tuple(notice for notice in said if notice)
     return Measurement(text, tuple(figures), seen, notices, "" if unseen_only else about)
 

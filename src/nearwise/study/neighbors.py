@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 
 from nearwise._common.types import Array, Index
-from nearwise.learners.coordinate_metrics import DiagonalMetric
-from nearwise.learners.metric import Metric
 from nearwise.linalg.distances import centre_of
 from nearwise.linalg.nearest import Search, nearest as tiled
 
@@ -44,7 +42,7 @@ def nearest(
     (m, k) row numbers and (m, k) distances. Of equal distances, the smaller row number is first.
     """
     candidates: Candidates = partial(_in_tiles, metric, data)
-    if isinstance(metric, Metric | DiagonalMetric):  # moving all objects keeps digits, and the distances
+    if metric.is_linear:  # moving all objects keeps digits, and the distances
         centre = centre_of(data)
         data = data - centre
         queries = None if queries is None else queries - centre
@@ -62,9 +60,7 @@ def nearest(
     return rows, distances
 
 
-def _among_coordinates(
-    metric: Metric | DiagonalMetric, search: Search, block: Array, count: int, itself: int | None
-) -> Index:
+def _among_coordinates(metric: Any, search: Search, block: Array, count: int, itself: int | None) -> Index:
     """Candidates by a search among coordinates: a linear metric's distances are Euclidean."""
     found = search.nearest(metric.isometric(block), count + (itself is not None))
     if itself is None:

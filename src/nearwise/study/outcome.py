@@ -18,12 +18,12 @@ from nearwise._common.errors import Refused
 from nearwise._common.types import Index
 from nearwise.data.memory import Memory, Seen
 from nearwise.data.steps import with_names
-from nearwise.study import evaluation, fitting
+from nearwise.study import figures as graded, fitting
 from nearwise.study.before_after import measures
+from nearwise.study.figures import VERDICTS, Figure
 from nearwise.study.fitting import Contradiction, Fit, Settings, Watch
 from nearwise.study.holding_out import Split, counts, hold_out, listed, numbered
 from nearwise.study.known import Known
-from nearwise.study.resampling import VERDICTS, Figure
 
 Pairs = tuple[Index, NDArray[np.bool_]]
 
@@ -48,10 +48,7 @@ class Outcome:
 
     @property
     def status(self) -> str:
-        """How the fit ended: the name of a `Status`; DONE for a pass over a stream."""
-        if self.settings.method == "online":
-            ended = "LIMIT" if self.fit.out_of_time else "INTERRUPTED"
-            return ended if self.fit.stopped else "DONE"
+        """How the fit ended: the name of a `Status`."""
         return str(self.fit.learner.status_.name)
 
     @property
@@ -87,20 +84,14 @@ class Outcome:
         rows = np.unique(np.concatenate([self.split.learned_rows, *named]))
         Seen.of(self.known.table.X[rows]).keep(learner)
         fitting.forget_times(learner)
-        Memory.of(self.known.table, self._remembered()).keep(learner)
+        texts = [(figure.name, *figure.texts(), figure.verdict) for figure in self.figures]
+        Memory.of(self.known.table, self.facts() | {"figures_as_text": texts}).keep(learner)
         names, steps = ["learn"], [learner]
         if isinstance(self.fit.model, Pipeline):
             names, steps = list(self.fit.model.named_steps), [*self.fit.model[:-1], learner]
         if self.known.table.scalars and self.known.table.named:
             steps = with_names(steps, self.known.table.names)
         return steps[0] if len(steps) == 1 else Pipeline(list(zip(names, steps, strict=True)))
-
-    def _remembered(self) -> dict[str, Any]:
-        """What a model file keeps of it: all but times, sentences, and the rows violated most."""
-        found = self.as_json()
-        texts = [(figure.name, *figure.texts(), figure.verdict) for figure in self.figures]
-        kept = {name: value for name, value in found.items() if name not in ("seconds", "worst", "notices")}
-        return kept | {"figures_as_text": texts}
 
     def origin(self) -> str:
         """What was learned from, as text."""
@@ -150,30 +141,28 @@ class Outcome:
 
     def ending(self) -> str:
         """How the fit ended, in one line."""
-        learner, seconds = self.fit.learner, f"{self.fit.seconds:.1f} s"
+        learner, rank = self.fit.learner, self.settings.rank
         # dependent directions make fewer dimensions than were asked for
-        tail = "" if self.settings.rank is None else f", {numbered(learner.rank_, 'dimensions')}"
-        if self.fit.reduced is not None and self.settings.rank is None:
+        tail = "" if rank is None else f", {numbered(learner.rank_, 'dimensions')}"
+        if self.fit.reduced is not None and rank is None:
             count, most = self.fit.reduced
-            what = "rows in the basis" if self.fit.spans_rows else "dimensions"
-            tail = f", {count:,} of {most:,} {what}"
+            tail = f", {count:,} of {most:,} {'rows in the basis' if self.fit.spans_rows else 'dimensions'}"
         if self.settings.structure is not None:
             tail = ", a weight for every feature"
             if self.settings.structure == "blocks":
                 tail = f", {numbered(int(learner.groups_.max()) + 1, 'blocks')} of features"
-        if self.settings.method == "online":
-            violated = f"{learner.n_violated_:,} of which did not hold when they came"
-            return f"{self.status}: {learner.n_feedback_:,} pieces of feedback in {seconds}, {violated}{tail}"
-        time = f"after {numbered(learner.n_iter_, 'iterations')} in {seconds}"
+        time = f"after {numbered(learner.n_iter_, 'iterations')} in {self.fit.seconds:.1f} s"
+        result, penalty = learner.result_, ""
         if learner.kept_prior_:
-            return f"{self.status}: the distance before is kept, {time}{tail}"
-        result = learner.result_
-        if result is None:
-            return f"{self.status}: the scores of the kernel as they are, {time}{tail}"
-        if self.settings.method == "fixed-rank":
-            return f"{self.status}: cost {result.cost:.3g} {time}{tail}"
-        penalty = f", penalty {learner.penalty_:.3g}{self._origin_of_penalty()}"
-        return f"{self.status}: {result.certificate.gap_in_words} {time}{penalty}{tail}"
+            reached = "the distance before is kept,"
+        elif result is None:
+            reached = "the scores of the kernel as they are,"
+        elif self.settings.method == "fixed-rank":
+            reached = f"cost {result.cost:.3g}"
+        else:
+            reached = result.certificate.gap_in_words
+            penalty = f", penalty {learner.penalty_:.3g}{self._origin_of_penalty()}"
+        return f"{self.status}: {reached} {time}{penalty}{tail}"
 
     def summary(self) -> str:
         """What was learned, in plain sentences for the report."""
@@ -199,6 +188,11 @@ class Outcome:
 
     def as_json(self) -> dict[str, Any]:
         """Everything as numbers and texts; equal for equal runs but for `seconds`."""
+        worst = [{key: item for key, item in found.items() if key != "row"} for found in self.worst]
+        return self.facts() | {"seconds": self.fit.seconds, "worst": worst, "notices": list(self.notices)}
+
+    def facts(self) -> dict[str, Any]:
+        """What a model file keeps of it: all but times, sentences, and the rows violated most."""
         learner, table = self.fit.learner, self.known.table
         return {
             "data": table.source,
@@ -217,10 +211,7 @@ class Outcome:
             "scaled": self.settings.scale,
             "seed": self.settings.seed,
             **fitting.facts_of(learner, self.status),
-            "seconds": self.fit.seconds,
             "figures": [figure.as_json() for figure in self.figures],
-            "worst": [{key: item for key, item in found.items() if key != "row"} for found in self.worst],
-            "notices": list(self.notices),
         }
 
     def _origin_of_penalty(self) -> str:
@@ -257,10 +248,10 @@ def learn(known: Known, settings: Settings | None = None, watch: Watch | None = 
     assert before is not None
     if known.codes is not None and len(split.held_rows):
         codes, held, seed = known.codes, split.held_rows, settings.seed
-        figures += evaluation.from_labels(before, after, codes, held, split.learned_rows, seed)
-        pairs = evaluation.labelled_pairs(codes, held, evaluation.PAIRS, seed)
+        figures += graded.from_labels(before, after, codes, held, split.learned_rows, seed)
+        pairs = graded.labelled_pairs(codes, held, graded.PAIRS, seed)
     if len(split.held):
-        figures += evaluation.from_constraints(before, after, split.held, len(X), settings.seed)
+        figures += graded.from_constraints(before, after, split.held, len(X), settings.seed)
         pairs = pairs or _given_pairs(split)
     return Outcome(known, settings, split, fit, tuple(figures), pairs)
 

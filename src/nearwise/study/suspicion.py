@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from nearwise._common.types import Array, Index
 from nearwise.side import Block, Constraints
-from nearwise.study.before_after import Measured, measures
+from nearwise.study.before_after import Distance, Measured, measures
 from nearwise.study.by_kind import relative_margins
-from nearwise.study.evaluation import LARGEST_SAMPLE, Distance, nearest_rows
+from nearwise.study.figures import LARGEST_SAMPLE, nearest_rows
 from nearwise.study.known import Known
 from nearwise.study.outcome import Outcome
 
@@ -69,11 +69,10 @@ def suspects(outcome: Outcome) -> tuple[Suspect, ...]:
     for side in known.sides:
         first = 0
         for block in side.constraints.blocks:
-            for place, suspect in _of_block(after, known, block, similar, dissimilar):
+            for place, told in _of_block(after, known, block, similar, dissimilar):
                 where = f"{side.source}, {side.place(first + place)}"
-                aside = _key(block, place) in held
-                told = Suspect(*suspect, where, aside)
-                found.setdefault(told.kind, []).append(told)
+                suspect = Suspect(*told, where, _key(block, place) in held)
+                found.setdefault(suspect.kind, []).append(suspect)
             first += len(block)
     ordered = (sorted(some, key=lambda s: (-s.score, s.rows))[:_MOST] for some in found.values())
     return tuple(suspect for some in ordered for suspect in some)
@@ -94,9 +93,9 @@ def as_columns(found: Iterable[Suspect], known: Known) -> dict[str, NDArray[np.o
     lines = []
     for suspect in found:
         called = [known.name(row) for row in suspect.rows] + [""] * (4 - len(suspect.rows))
-        texts = [suspect.kind, *called, suspect.given, suspect.suggested]
-        ends = [suspect.why, suspect.where, "yes" if suspect.held_out else "no"]
-        lines.append([*texts, round(suspect.score, 3), *ends])
+        score, aside = round(suspect.score, 3), "yes" if suspect.held_out else "no"
+        told = [suspect.given, suspect.suggested, score, suspect.why, suspect.where, aside]
+        lines.append([suspect.kind, *called, *told])
     return {name: np.array([line[k] for line in lines], dtype=object) for k, name in enumerate(names)}
 
 

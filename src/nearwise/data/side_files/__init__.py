@@ -10,13 +10,13 @@ from __future__ import annotations
 import numpy as np
 
 from nearwise._common.types import Array, Index, Mask
+from nearwise.data.frame import shown
+from nearwise.data.numerals import Numerals, is_numeral, number, wanted
 from nearwise.data.side_files._answers import CONFLICTS, Annotator, Answers, equal_rows, questions_of, settle
 from nearwise.data.side_files._file import AS_IS, File, Objects, Reading, Side, each, open_side, whole
 from nearwise.data.side_files._many import read_many_pairs
 from nearwise.data.side_files._roles import DISTANCES, PAIRS, ROLES, TRIPLETS, answer, is_squared, turns
 from nearwise.data.tables import TableError
-from nearwise.data.tables._table import shown
-from nearwise.data.tables.numerals import Numerals, is_numeral, number, wanted
 from nearwise.side import Constraints, constraints as c, relations
 
 __all__ = [

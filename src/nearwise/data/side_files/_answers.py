@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise._common.types import Array, Index, Mask
+from nearwise.data.frame import shown
 from nearwise.data.tables import TableError
-from nearwise.data.tables._table import shown
 
 if TYPE_CHECKING:
     from nearwise.data.side_files._file import File

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from nearwise._common.reading import A_WEIGHT, is_weight
 from nearwise._common.types import Array, Index, Mask
+from nearwise.data.frame import TableError, open_frame, shown
+from nearwise.data.numerals import PLAIN, Numerals, Wanted, decide, grouped, number
 from nearwise.data.side_files._answers import Answers
 from nearwise.data.side_files._roles import (
     OBJECTS,
@@ -24,10 +26,6 @@ from nearwise.data.side_files._roles import (
     named_role,
     unknown_value,
 )
-from nearwise.data.tables import TableError, open_file
-from nearwise.data.tables._table import shown
-from nearwise.data.tables._text import TextFile
-from nearwise.data.tables.numerals import PLAIN, Numerals, Wanted, decide, number
 from nearwise.side import Constraints
 
 Cells = NDArray[np.object_]
@@ -183,11 +181,22 @@ class File:
         """How the numbers of a column of a text file are written."""
         if self.unit == "row":
             return PLAIN
-        places = [f"line {line}" for line in self.places]
-        cells = {self.titles[role]: [cell or "" for cell in self.cells[role]]}
-        numerals, notices = decide(self.source, cells, places, self.separator, wish)
-        self.notices.extend(notice for notice in notices if notice not in self.notices)
-        return numerals
+        cells = [cell or "" for cell in self.cells[role]]
+        found, notice, doubt = decide({self.titles[role]: cells}, self.separator, wish, self.where)
+        notice = f"{self.source}, {notice}" if notice else ""
+        self.notices.extend({notice} - {"", *self.notices})
+        unread = (row for row, cell in enumerate(cells) if number(cell, found) is None)
+        row = doubt.row if doubt is not None else next(unread, 0)
+        option = doubt.option if doubt is not None else grouped(cells[row], found.decimal)
+        if doubt is not None or (option and number(cells[row], found) is None and wish.thousands is None):
+            what = (
+                f"{shown(cells[row])} is not a number with {found.describe()}"
+                if doubt is None
+                else doubt.what
+            )
+            where = f"{self.at(row)}, column {self.titles[role]!r}"
+            raise TableError(f"{where}: {what}; {f'give {option}' if option else 'write all in one way'}")
+        return found
 
     def _weight(self, row: int, cell: str | None) -> float:
         text = (cell or "").strip()
@@ -255,13 +264,12 @@ def open_side(
     roles : columns by role, as the user says; those that this file does not have are of other files
     is_value : whether a text can be an answer, and so no name of a column
     """
-    opened = open_file(source, header=False)
-    raw = opened.raw((), opened.features)
-    assert raw is not None  # no column is read as numbers or vectors
-    columns, lines = [raw.texts[k] for k in opened.features], raw.lines
-    titles = [opened.columns[k] for k in opened.features] if opened.named else []
+    opened = open_frame(source, header=False)
+    columns, lines = [opened.texts(name) for name in opened.features], opened.lines
+    titles = list(opened.features) if opened.named else []
     notices = list(opened.notices)
-    if isinstance(opened, TextFile) and len(columns[0]):
+    first_line = "" if lines is None or not len(lines) else f"line {lines[0]}"
+    if first_line:
         first = [column[0] or "" for column in columns]
         if _are_titles(first, objects, is_value):
             titles = first
@@ -274,9 +282,8 @@ def open_side(
         certain = (assigned.by_name and not numbered) or any(
             named_role(title) is not None and not is_value(title) for title in titles
         )
-        if objects.ids is not None and not certain and isinstance(opened, TextFile):
-            line = opened.first + 1
-            notices.append(f"{opened.source}: line {line} is read as column names, not as ids")
+        if objects.ids is not None and not certain and first_line:
+            notices.append(f"{opened.source}: {first_line} is read as column names, not as ids")
         if value := unknown_value(titles, layout, assigned, asked):
             notices.append(
                 f"{opened.source}: no column is called {layout.value!r}; {value!r} is read as that"
@@ -295,7 +302,7 @@ def open_side(
         titles={role: titles[k] if titles else f"x{k}" for role, k in assigned.columns.items()},
         places=np.arange(len(columns[0])) if lines is None else lines,
         unit="row" if lines is None else "line",
-        separator=opened.separator if isinstance(opened, TextFile) else "",
+        separator=opened.separator,
         objects=objects,
         notices=notices,
     )

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise._common.errors import RowsError
+from nearwise.data.frame import shown
 from nearwise.data.side_files._file import AS_IS, Objects, Reading, Side
 from nearwise.data.side_files._roles import PAIRS, Assigned, answer, asked_for, by_title, turns, unknown_value
 from nearwise.data.tables import TableError
-from nearwise.data.tables._table import shown
 from nearwise.distributed import PairTable, open_pairs, titles_of
 from nearwise.side import Constraints, constraints as c
 

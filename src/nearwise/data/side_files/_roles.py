@@ -12,8 +12,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from nearwise.data.numerals import number
 from nearwise.data.tables import TableError
-from nearwise.data.tables.numerals import number
 
 OBJECTS = ("first", "second", "third", "fourth")
 ROLES = (*OBJECTS, "similar", "rating", "distance", "relation", "weight", "annotator")

@@ -17,9 +17,10 @@ from sklearn.model_selection import LeaveOneOut, cross_val_predict
 from sklearn.neighbors import KNeighborsClassifier
 
 from nearwise import constraints as c
+from nearwise.learners.grades import Grade
 from nearwise.linalg import nearest
-from nearwise.study import evaluation, resampling
-from nearwise.study.resampling import Figure, Interval, figure, mean, share
+from nearwise.study import figures
+from nearwise.study.figures import Figure, Interval, figure, share
 
 X, y = load_wine(return_X_y=True)
 RAW, SCALED = X, (X - X.mean(axis=0)) / X.std(axis=0)
@@ -46,11 +47,11 @@ BEFORE, AFTER = Euclidean(RAW), Euclidean(SCALED)
 
 def labelled(**changes: Any) -> dict[str, Figure]:
     arguments = {"codes": y, "queries": QUERIES, "known": KNOWN, "seed": 0} | changes
-    return {found.name: found for found in evaluation.from_labels(BEFORE, AFTER, **arguments)}
+    return {found.name: found for found in figures.from_labels(BEFORE, AFTER, **arguments)}
 
 
 def constrained(side: c.Constraints, seed: int = 0) -> dict[str, Figure]:
-    found = evaluation.from_constraints(BEFORE, AFTER, side, len(X), seed)
+    found = figures.from_constraints(BEFORE, AFTER, side, len(X), seed)
     return {figure.name: figure for figure in found}
 
 
@@ -87,15 +88,6 @@ def test_clusters_match_classes_as_scikit_learn_counts() -> None:
     assert found.verdict == "better"
 
 
-def test_a_random_clustering_is_not_hidden_by_the_bias_of_resamples() -> None:
-    """NMI of unrelated labels is larger on resamples than on the objects; the interval holds the value."""
-    noise = Euclidean(np.random.RandomState(0).standard_normal((60, 3)))
-    codes = np.random.RandomState(1).randint(10, size=60)
-    found = {f.name: f for f in evaluation.from_labels(noise, noise, codes, np.arange(60))}["clustering NMI"]
-    assert found.before.low < found.before.value < found.before.high
-    assert found.before.high - found.before.value < 0.2
-
-
 def test_order_of_pairs_is_the_area_under_the_roc_curve() -> None:
     i, j = np.triu_indices(len(QUERIES), 1)
     i, j = QUERIES[i], QUERIES[j]
@@ -104,28 +96,6 @@ def test_order_of_pairs_is_the_area_under_the_roc_curve() -> None:
         expected = roc_auc_score(y[i] == y[j], -distance.pairs(i, j))
         assert interval.value == pytest.approx(expected, abs=1e-9)  # there are fewer pairs than are drawn
     assert found.n == len(QUERIES)
-
-
-def test_weighted_area_is_that_of_repeated_pairs_with_ties() -> None:
-    rng = np.random.RandomState(0)
-    values, similar = rng.randint(8, size=40).astype(float), rng.rand(40) < 0.4
-    weights = rng.randint(4, size=(3, 40)).astype(float)
-    found = evaluation._area(values, similar)(weights)
-    for row, area in zip(weights.astype(int), found, strict=True):
-        expected = roc_auc_score(np.repeat(similar, row), -np.repeat(values, row))
-        assert area == pytest.approx(expected, abs=1e-12)
-    assert np.isnan(evaluation._area(values, similar)(similar[np.newaxis].astype(float)))
-
-
-def test_a_pair_counts_as_often_as_its_objects_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[NDArray[Any]] = []
-    monkeypatch.setattr(evaluation, "_area", lambda *_: lambda w: seen.append(w) or np.zeros(len(w)))
-    rng = np.random.RandomState(0)
-    evaluation._order_of_labels(BEFORE, AFTER, y, QUERIES, rng)
-    weights = np.concatenate(seen[2:])  # the first two are of the objects as they are
-    assert {1.0} == set(np.unique(seen[0]))
-    # two multiplicities of mean 1, nearly independent: the mean of their product is 1 - 1/n
-    assert weights.mean() == pytest.approx(1 - 1 / len(QUERIES), abs=0.01)
 
 
 def test_constraints_are_graded_by_what_they_say() -> None:
@@ -177,16 +147,8 @@ def test_error_of_distances_is_relative_and_before_has_its_best_unit() -> None:
     assert found.verdict == "better"
 
 
-def test_same_seed_same_figures_and_another_seed_other_intervals() -> None:
-    assert labelled() == labelled()
-    other = labelled(seed=1)
-    name = "pair ROC-AUC"
-    assert other[name].before.value == labelled()[name].before.value
-    assert other[name].before != labelled()[name].before
-
-
 def test_large_data_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation, "LARGEST_SAMPLE", 30)
+    monkeypatch.setattr(figures, "LARGEST_SAMPLE", 30)
     found = labelled()
     assert found["5-NN error"].n == 30
     pairs = np.arange(100).reshape(-1, 2)
@@ -197,13 +159,18 @@ def test_large_data_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     assert whole.after.value < 0.2
 
 
-def test_interval_of_a_mean_is_that_of_the_normal_distribution() -> None:
-    outcomes = np.random.RandomState(0).standard_normal(2000) + 5
-    found = figure("mean", [mean(outcomes)] * 2, [2000], False, 0, largest=np.inf)
-    error = stats.norm.ppf(0.975) * outcomes.std() / np.sqrt(2000)
-    assert found.before.value == pytest.approx(outcomes.mean())
-    assert found.before.low == pytest.approx(outcomes.mean() - error, abs=0.1 * error)
-    assert found.before.high == pytest.approx(outcomes.mean() + error, abs=0.1 * error)
+def test_same_seed_same_figures_and_other_draws_other_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert labelled() == labelled()
+    monkeypatch.setattr(figures, "PAIRS", 200)
+    name = "pair ROC-AUC"
+    assert labelled()[name].before != labelled(seed=1)[name].before
+
+
+def test_interval_of_a_mean_is_that_of_students_t() -> None:
+    each = np.random.RandomState(0).standard_normal(20) + 5
+    found = figure("mean", [Grade(each.mean(), each)] * 2, False, 20, highest=np.inf)
+    expected = stats.ttest_1samp(each, 0.0).confidence_interval()
+    assert found.before == pytest.approx((each.mean(), *expected), abs=1e-9)
     assert found.before == found.after
     assert found.change == (0.0, 0.0, 0.0)
 
@@ -211,27 +178,36 @@ def test_interval_of_a_mean_is_that_of_the_normal_distribution() -> None:
 def test_intervals_cover_the_truth_about_as_often_as_they_say() -> None:
     rng = np.random.RandomState(0)
     covered = 0
-    for seed in range(200):
+    for _ in range(200):
         outcomes = (rng.rand(80) < 0.2).astype(float)
-        low, high = share("error", [outcomes, outcomes], True, seed).before[1:]
+        low, high = share("error", [outcomes, outcomes], True).before[1:]
         covered += low <= 0.2 <= high
-    assert 0.88 <= covered / 200 <= 0.99
+    assert covered / 200 >= 0.94
 
 
-def test_groups_are_resampled_apart() -> None:
-    sums: list[NDArray[Any]] = []
+@pytest.mark.parametrize(("name", "largest"), [("clustering NMI", 60), ("pair ROC-AUC", 60)])
+def test_standard_errors_are_those_of_the_jackknife(name: str, largest: int) -> None:
+    """An object's contribution is what the figure would lose without it: leave each of them out."""
+    queries = QUERIES[:largest]
 
-    def statistic(weights: NDArray[Any]) -> NDArray[Any]:
-        sums.append(np.stack([weights[:, :30].sum(axis=1), weights[:, 30:].sum(axis=1)]))
-        return weights[:, 0]
+    def grade(rows: NDArray[Any]) -> Grade:
+        if "ROC" in name:
+            i, j = np.triu_indices(len(rows), 1)
+            pairs = np.stack([rows[i], rows[j]], axis=1)
+            same = y[rows[i]] == y[rows[j]]
+            return figures._order(BEFORE, pairs, same, np.stack([i, j], axis=1), len(rows))
+        return figures._information(y[rows], clusters[np.searchsorted(queries, rows)])
 
-    figure("x", [statistic, statistic], [30, 70], False, 0, largest=np.inf)
-    assert np.array_equal(np.unique(np.concatenate(sums, axis=1)[0]), [30.0])
-    assert np.array_equal(np.unique(np.concatenate(sums, axis=1)[1]), [70.0])
+    clusters = KMeans(3, n_init=4, random_state=0).fit_predict(RAW[queries])
+    n = len(queries)
+    whole = grade(queries)
+    without = np.array([grade(np.delete(queries, k)).score for k in range(n)])
+    error = np.sqrt((n - 1) / n * np.square(without - without.mean()).sum())
+    assert whole.lead(Grade(0.0, np.zeros(n)))[1] == pytest.approx(error, rel=0.1)
 
 
 def test_no_error_in_few_objects_is_no_certainty() -> None:
-    found = share("error", [np.zeros(30), np.ones(30)], True, 0)
+    found = share("error", [np.zeros(30), np.ones(30)], True)
     bound = stats.binomtest(0, 30).proportion_ci(0.95, "exact").high
     assert found.before == pytest.approx((0.0, 0.0, bound))
     assert found.after == pytest.approx((1.0, 1.0 - bound, 1.0))
@@ -243,19 +219,19 @@ def test_change_is_paired() -> None:
     before[:60] = 1
     after = before.copy()
     after[:20] = 0
-    found = share("error", [before, after], True, 0)
+    found = share("error", [before, after], True)
     assert found.after.high > found.before.low
     assert found.change.high < 0
     assert found.verdict == "better"
-    assert share("error", [after, before], True, 0).verdict == "worse"
+    assert share("error", [after, before], True).verdict == "worse"
     few = before.copy()
     few[:5] = 0  # five of five outcomes changed for the better: p = 1/16 by the sign test
-    assert share("error", [before, few], True, 0).verdict == "not clear"
+    assert share("error", [before, few], True).verdict == "not clear"
     few[:6] = 0  # p = 1/32
-    assert share("error", [before, few], True, 0).verdict == "better"
-    assert share("share", [after, before], False, 0).verdict == "better"
+    assert share("error", [before, few], True).verdict == "better"
+    assert share("share", [after, before], False).verdict == "better"
     shuffled = np.random.RandomState(0).permutation(before)
-    assert share("error", [before, shuffled], True, 0).verdict == "not clear"
+    assert share("error", [before, shuffled], True).verdict == "not clear"
 
 
 def test_texts() -> None:
@@ -267,33 +243,25 @@ def test_texts() -> None:
 
 
 def test_what_cannot_be_measured_is_left_out() -> None:
-    one_class = {f.name for f in evaluation.from_labels(BEFORE, AFTER, np.zeros(len(X), int), QUERIES, KNOWN)}
+    one_class = {f.name for f in figures.from_labels(BEFORE, AFTER, np.zeros(len(X), int), QUERIES, KNOWN)}
     assert one_class == {"5-NN error", "recall@5"}
-    unique = {f.name for f in evaluation.from_labels(BEFORE, AFTER, np.arange(len(X)), QUERIES, KNOWN)}
+    unique = {f.name for f in figures.from_labels(BEFORE, AFTER, np.arange(len(X)), QUERIES, KNOWN)}
     assert unique == {"5-NN error", "recall@5"}
-    assert evaluation.from_constraints(BEFORE, AFTER, c.Constraints(), len(X)) == []
+    assert figures.from_constraints(BEFORE, AFTER, c.Constraints(), len(X)) == []
 
 
 def test_equal_objects_give_figures_too() -> None:
     zeros = Euclidean(np.zeros((len(X), 2)))
-    found = evaluation.from_labels(zeros, zeros, y, QUERIES, KNOWN)
+    found = figures.from_labels(zeros, zeros, y, QUERIES, KNOWN)
     assert all(np.isfinite([*f.before, *f.after, *f.change]).all() for f in found)
     assert next(f for f in found if "ROC" in f.name).before.value == 0.5
 
 
 @pytest.mark.parametrize("size", [10, 100, 3000])
 def test_neighbors_are_searched_in_blocks_of_any_size(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = evaluation.from_labels(BEFORE, AFTER, y, QUERIES)[:2]
+    whole = figures.from_labels(BEFORE, AFTER, y, QUERIES)[:2]
     monkeypatch.setattr(nearest, "NUMBERS", size)
-    assert evaluation.from_labels(BEFORE, AFTER, y, QUERIES)[:2] == whole
-
-
-def test_resamples_come_in_blocks_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = labelled()["recall@5"]
-    monkeypatch.setattr(resampling, "AT_A_TIME", 1000)
-    part = labelled()["recall@5"]
-    assert part.before.value == whole.before.value
-    assert part.before.low == pytest.approx(whole.before.low, abs=0.05)
+    assert figures.from_labels(BEFORE, AFTER, y, QUERIES)[:2] == whole
 
 
 @pytest.mark.parametrize(("n_similar", "verdict"), [(4, "not clear"), (5, "better")])
@@ -302,7 +270,7 @@ def test_a_change_that_rests_on_few_pairs_of_a_kind_is_not_clear(n_similar: int,
     new = Euclidean(np.repeat([0.0, 9.0], 10)[:, np.newaxis])
     similar = [(k, k + 5) for k in range(n_similar)]
     side = c.similar(similar) + c.dissimilar([(k, k + 8) for k in range(3, 10)])
-    (found,) = evaluation.from_constraints(old, new, side, 20)
+    (found,) = figures.from_constraints(old, new, side, 20)
     assert found.change is not None
     assert found.change.value > 0
     assert found.verdict == verdict

@@ -7,14 +7,15 @@ below. Where neither is sure, it is refused: read wrongly, a header would be lea
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+
+import numpy as np
 
 from nearwise._common.reading import MISSING
-from nearwise.data.tables._table import TableError, shown
-from nearwise.data.tables.numerals import Numerals, is_numeral, number
+from nearwise._common.types import Array
+from nearwise.data.frame import TableError, shown
+from nearwise.data.numerals import Numerals, is_numeral, number
 
 Cells = Sequence[str]
 _NAMES = ("id", "ids", "key", "index", "name", "label", "labels", "class", "target", "date")  # hardly values
@@ -42,27 +43,22 @@ def holds_names(
         return True, ""
     if len(sample) < 2:
         return False, ""
-    counted = [cell for k, cell in enumerate(first) if numeric[k]]
-    whole = all(
-        re.fullmatch(r"[+-]?\d+", cell)
-        for record in below
-        for cell, counts in zip(record, numeric, strict=True)
-        if counts
-    )
+    counted = [cell for cell, is_number in zip(first, numeric, strict=True) if is_number]
+    beneath = (cell for record in below for cell, above in zip(record, numeric, strict=True) if above)
+    whole = all(re.fullmatch(r"[+-]?\d+", cell) for cell in beneath)
     if (
         any(all(is_numeral(record[k]) for record in below) for k in words)
         or (counted == [str(k) for k in range(len(counted))] and len(counted) > (2 if whole else 1))
         or (not first[0] and any(numeric) and counts_rows([record[0] for record in below]))
     ):
         return True, f"{where} is read as column names, though some are numbers"
-    if any(numeric) and not all(numeric) and _is_in_doubt(first, below, numeric):
-        every, rest = _stripped(everything())
-        if _is_in_doubt(every, rest, numeric):
-            text = next(cell for cell, is_number in zip(first, numeric, strict=True) if not is_number)
-            raise TableError(
-                f"{where}: {shown(text)} and {shown(counted[0])} may be names of columns, or data; say which "
-                "with --header yes or --header no"
-            )
+    is_mixed = any(numeric) and not all(numeric)
+    if is_mixed and all(_is_in_doubt(*_stripped(some()), numeric) for some in (lambda: sample, everything)):
+        text = first[numeric.index(False)]
+        raise TableError(
+            f"{where}: {shown(text)} and {shown(counted[0])} may be names of columns, or data; say which with "
+            "--header yes or --header no"
+        )
     return False, ""
 
 
@@ -77,7 +73,7 @@ def _stripped(records: Sequence[Cells]) -> tuple[list[str], list[list[str]]]:
     return first, [record for record in below if len(record) == len(first)]
 
 
-def _is_in_doubt(first: list[str], below: list[list[str]], numeric: list[bool]) -> bool:
+def _is_in_doubt(first: list[str], below: list[list[str]], numeric: Sequence[bool]) -> bool:
     """Whether a record of texts and numbers may hold names, by those below."""
     if not below:
         return False
@@ -88,13 +84,26 @@ def _is_in_doubt(first: list[str], below: list[list[str]], numeric: list[bool]) 
     if any(first[k].casefold() in _NAMES for k in texts):
         return True
     numbers = [k for k, is_number in enumerate(numeric) if is_number]
-    sizes = {k: _sizes(columns[k]) for k in numbers}
-    fitting = sum(_fits(first[k], columns[k], sizes[k]) for k in numbers)
-    ranges = [max(found) - min(found) for found in sizes.values() if found]
+    above = np.array([_size(first[k]) for k in numbers])
+    sizes = np.array([[_size(cell) for cell in columns[k]] for k in numbers])
+    low = np.where(np.isnan(sizes), np.inf, sizes).min(axis=1)
+    high = np.where(np.isnan(sizes), -np.inf, sizes).max(axis=1)
+    are_few = np.isfinite(sizes).sum(axis=1) < _ENOUGH
+    with np.errstate(invalid="ignore"):
+        room = np.where(are_few, _FAR * np.maximum(abs(low), abs(high)), high - low)
+        room = np.where(room == 0.0, abs(low), room)
+        fits = (low - room <= above) & (above <= high + room)
+    for place, k in enumerate(numbers):
+        marked = all(map(_has_mark, filter(is_numeral, columns[k])))
+        fits[place] &= bool(are_few[place] or not marked or _has_mark(first[k]))  # decimals, where all have
+    steps = np.diff(above)
+    if len(steps) and steps[0] and np.allclose(steps, steps[0], rtol=1e-6, atol=0.0):  # as years, or counts
+        ranges = (high - low)[np.isfinite(high)]
+        if len(steps) > 1 or (abs(steps[0]) == 1.0 and ranges.min(initial=np.inf) >= _WIDE):
+            return True
     half = len(numbers) if len(below) >= _ENOUGH else len(numbers) - 1
-    if 2 * fitting <= half or _is_equally_spaced([_size(first[k]) for k in numbers], min(ranges)):
-        return True
-    return _is_monotone(first, numbers) and not any(_is_monotone(record, numbers) for record in below)
+    others = any(_is_monotone(row) for row in sizes.T)
+    return bool(2 * fits.sum() <= half) or (_is_monotone(above) and not others)
 
 
 def _is_like(text: str, column: Cells) -> bool:
@@ -105,44 +114,19 @@ def _is_like(text: str, column: Cells) -> bool:
     return "0" in form and 2 * sum(re.sub(r"\d+", "0", cell) == form for cell in column) > len(column)
 
 
-def _fits(cell: str, column: Cells, sizes: list[float]) -> bool:
-    """Whether a number may be one of a column: near its range, and with decimals where all have them."""
-    if not sizes:
-        return False
-    low, high, room = min(sizes), max(sizes), max(sizes) - min(sizes)
-    if len(sizes) < _ENOUGH:
-        room = _FAR * max(abs(low), abs(high))
-    elif all(map(_has_mark, filter(is_numeral, column))) and not _has_mark(cell):
-        return False
-    return low - (room or abs(low)) <= _size(cell) <= high + (room or abs(high))
-
-
-def _is_equally_spaced(sizes: list[float], width: float) -> bool:
-    """Whether numbers are like years or counts: with one step between them, for two in wide columns 1."""
-    steps = [later - earlier for earlier, later in pairwise(sizes)]
-    if not steps or steps[0] == 0.0 or (len(steps) == 1 and (abs(steps[0]) != 1.0 or width < _WIDE)):
-        return False
-    return all(math.isclose(step, steps[0], rel_tol=1e-6) for step in steps)
-
-
-def _is_monotone(record: Cells, columns: list[int]) -> bool:
-    sizes = [_size(record[k]) if is_numeral(record[k]) else math.nan for k in columns]
-    if len(sizes) < _MONOTONE:
-        return False
-    return any(all(sign * a < sign * b for a, b in pairwise(sizes)) for sign in (1, -1))
+def _is_monotone(sizes: Array) -> bool:
+    steps = np.diff(sizes)
+    return len(sizes) >= _MONOTONE and bool((steps > 0.0).all() or (steps < 0.0).all())
 
 
 def _size(cell: str) -> float:
-    """About the number that a numeral is, however it is written."""
-    for numerals in (Numerals("."), Numerals(",")):
-        if (value := number(cell, numerals)) is not None:
-            return value
-    return float(re.sub(r"\D", "", cell) or "nan")
-
-
-def _sizes(column: Cells) -> list[float]:
-    """The finite numbers of a column."""
-    return [size for size in map(_size, filter(is_numeral, column)) if math.isfinite(size)]
+    """About the finite number that a numeral is, however it is written; NaN for others."""
+    if not is_numeral(cell):
+        return np.nan
+    found = (number(cell, Numerals(mark)) for mark in ".,")
+    plain = next((value for value in found if value is not None), None)
+    size = float(re.sub(r"\D", "", cell) or "nan") if plain is None else plain
+    return size if np.isfinite(size) else np.nan
 
 
 def _has_mark(cell: str) -> bool:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from nearwise.data.beside import Beside
 from nearwise.data.side_files import Answers
 from nearwise.data.tables import Table
-from nearwise.show.report._contents import FINGERPRINT, Report, from_estimator
+from nearwise.show.report.contents import FINGERPRINT, Report, from_estimator
 from nearwise.study.outcome import Outcome
 from nearwise.study.suspicion import suspects
 
@@ -48,8 +47,9 @@ def from_outcome(
         "seed": outcome.settings.seed,
         "outcome": outcome.ending(),
     }
-    constraints = outcome.split.held if len(outcome.split.held) else outcome.known.constraints
-    report = from_estimator(
+    held = outcome.split.held
+    graded = "held out" if len(held) else "learned from, which flatters the distance"
+    return from_estimator(
         outcome.fit.model,
         table.X,
         y=outcome.known.labels,
@@ -57,7 +57,7 @@ def from_outcome(
         names=table.names if table.named or not table.scalars else None,
         held_out=outcome.pairs,
         held_rows=outcome.split.held_rows,
-        constraints=constraints,
+        constraints=held if len(held) else outcome.known.constraints,
         show=None if beside is None else beside.show,
         images=images if beside is None or images is not None else beside.image,
         color_by=None if beside is None else beside.color_by,
@@ -66,12 +66,10 @@ def from_outcome(
         summary=outcome.summary(),
         settings={**(settings or {}), **facts},
         describe=lambda row: described[row],
+        graded=f"These were {graded}.",
+        suspects=suspects(outcome),
+        conflicts=[_conflicts(answers) for answers in outcome.known.answers if answers.sentence()],
     )
-    aside = "held out" if len(outcome.split.held) else "learned from, which flatters the distance"
-    found = suspects(outcome)
-    checked = found or "None of the labels and answers is far from what the learned distance says."
-    told = tuple(_told(answers) for answers in outcome.known.answers if answers.sentence())
-    return replace(report, graded=f"These were {aside}.", suspects=checked, conflicts=told)
 
 
 def named_rows(table: Table) -> list[str] | None:
@@ -81,7 +79,7 @@ def named_rows(table: Table) -> list[str] | None:
     return None if table.rows is None else [f"row {row}" for row in table.rows]
 
 
-def _told(answers: Answers) -> str:
+def _conflicts(answers: Answers) -> str:
     """What a file of answers holds, and where they differ."""
     some = ", ".join(map(str, answers.conflicting_lines[:_LINES]))
     more = ", and more" if len(answers.conflicting_lines) > _LINES else ""

@@ -1,4 +1,4 @@
-"""Text for the page: what comes from data is clipped, made visible and escaped; numbers in few digits."""
+"""Text that is shown: what comes from data is clipped, made visible and escaped; numbers in few digits."""
 
 from __future__ import annotations
 
@@ -53,6 +53,11 @@ def percent(share: float) -> str:
 def tick_percent(share: float) -> str:
     """A round share at a tick of an axis."""
     return f"{float(f'{100 * share:.6g}'):g}\u00a0%" if share else "0"
+
+
+def tick_number(value: float) -> str:
+    """A round number at a tick of an axis."""
+    return f"{float(f'{value:.6g}'):g}".replace("-", "\u2212")
 
 
 def power_of_ten(exponent: int) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nearwise.show.report._pictures import Pictures
-from nearwise.show.report._text import LABEL, count, html, percent, shown
+from nearwise.show.report.pictures import Pictures
+from nearwise.show.text import LABEL, count, html, percent, shown
 from nearwise.study.examples import Example, Examples
 from nearwise.study.inspection import has_label, label_text
 
@@ -48,13 +48,11 @@ class Objects:
 
     def text(self, row: int, limit: int = _TEXT) -> str:
         """What is shown of a row, on one line; names of columns only where there are several."""
-        parts = [
-            (name, shown(values[row], limit)) for name, values in self.show.items() if has_label(values[row])
-        ]
         if self._by_numbers:
             return ", ".join(f"{values[row]:.4g}" for values in self.numbers.values())
-        joined = " · ".join(text if len(self.show) == 1 else f"{name}: {text}" for name, text in parts)
-        return shown(joined, limit)
+        texts = {name: shown(of[row], limit) for name, of in self.show.items() if has_label(of[row])}
+        parts = (text if len(self.show) == 1 else f"{name}: {text}" for name, text in texts.items())
+        return shown(" · ".join(parts), limit)
 
     def hover(self, row: int) -> str:
         """What a mark of a map says: the name of its row, its label, and the texts that are shown of it."""
@@ -98,13 +96,11 @@ def neighbours(found: Examples, objects: Objects) -> str:
 
 
 def _card(example: Example, objects: Objects, asked: Objects) -> str:
-    own = asked.label(example.row)
-    title = f"<b><bdi>{html(asked.name(example.row))}</bdi></b>{_tag(own, 'own')}"
-    text = asked.text(example.row)
+    own, text = asked.label(example.row), asked.text(example.row)
     said = f"<p>{html(text)}</p>" if text else ""
     head = (
-        f'<div class="asked">{_picture(example.row, asked)}<div>{title} '
-        f'<span class="soft">{html(example.why)}</span>{said}</div></div>'
+        f'<div class="asked">{_picture(example.row, asked)}<div><b><bdi>{html(asked.name(example.row))}</bdi>'
+        f'</b>{_tag(own, "own")} <span class="soft">{html(example.why)}</span>{said}</div></div>'
     )
     lists = ""
     before = set() if example.before is None else set(example.before.tolist())

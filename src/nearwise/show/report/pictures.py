@@ -1,4 +1,4 @@
-"""Pictures for the page, as data URIs: small files as they are, large ones made smaller, arrays as PNG.
+"""Pictures of rows as data URIs: small files as they are, large ones made smaller, arrays as PNG.
 
 Only what is a PNG, JPEG, GIF or WebP file by its first bytes is shown, so that a table that names another
 file puts nothing of it on the page.
@@ -25,9 +25,12 @@ _PIXELS = 100_000_000
 _SIDE = 160  # pixels of a picture that was made smaller
 _MAGIC = {b"\x89PNG\r\n\x1a\n": "png", b"\xff\xd8\xff": "jpeg", b"GIF87a": "gif", b"GIF89a": "gif"}
 _TOO_LARGE = "too large, and made smaller only where Pillow is installed"
-_NO_PICTURE = "no PNG, JPEG, GIF or WebP file"
-_NOT_READ = "not to be read"
-_FULL = "beyond what one page may hold"
+
+Encoded = tuple[str, bytes]  # the kind of a picture, and its bytes
+
+
+class _NotShown(Exception):
+    """The message says why, after a number of pictures."""
 
 
 class Pictures:
@@ -50,11 +53,12 @@ class Pictures:
         source = None if self._sources is None else self._sources[row]
         if source is None:
             return ""
-        kind, content = self._array(source) if isinstance(source, np.ndarray) else _file(str(source))
-        if kind and len(content) > self._left:
-            kind, content = "", _FULL.encode()
-        if not kind:
-            self.missing[content.decode()] += 1
+        try:
+            kind, content = self._array(source) if isinstance(source, np.ndarray) else _file(Path(source))
+            if len(content) > self._left:
+                raise _NotShown("beyond what one page may hold")
+        except _NotShown as reason:
+            self.missing[str(reason)] += 1
             return ""
         self._left -= len(content)
         return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
@@ -64,7 +68,7 @@ class Pictures:
         parts = [f"{count} {reason}" for reason, count in self.missing.items()]
         return f"Pictures that are not shown: {', '.join(parts)}." if parts else ""
 
-    def _array(self, values: NDArray[Any]) -> tuple[str, bytes]:
+    def _array(self, values: NDArray[Any]) -> Encoded:
         low, high = self._range
         scaled = (np.asarray(values, dtype=np.float64) - low) / ((high - low) or 1.0)
         return "png", png(np.round(255 * scaled).astype(np.uint8))
@@ -73,52 +77,49 @@ class Pictures:
 def png(pixels: NDArray[np.uint8]) -> bytes:
     """(height, width) grey or (height, width, 3) coloured pixels as a PNG file (W3C PNG, section 11)."""
     height, width = pixels.shape[:2]
-    colour = 0 if pixels.ndim == 2 else 2
     lines = pixels.reshape(height, -1)
     raw = np.hstack([np.zeros((height, 1), np.uint8), lines]).tobytes()  # no line is filtered
-
-    def chunk(name: bytes, content: bytes) -> bytes:
-        return (
-            struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
-        )
-
-    header = struct.pack(">IIBBBBB", width, height, 8, colour, 0, 0, 0)
-    parts = (chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(raw, 9)), chunk(b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+    header = struct.pack(">IIBBBBB", width, height, 8, 0 if pixels.ndim == 2 else 2, 0, 0, 0)
+    file = b"\x89PNG\r\n\x1a\n"
+    for chunk in (b"IHDR" + header, b"IDAT" + zlib.compress(raw, 9), b"IEND"):
+        file += struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk))
+    return file
 
 
-def _file(path: str) -> tuple[str, bytes]:
-    """The kind of a picture and its bytes, or nothing and why there is none."""
+def _file(path: Path) -> Encoded:
+    """A picture in a file, made smaller where it is large."""
     try:
-        size = Path(path).stat().st_size
-        with Path(path).open("rb") as file:
+        size = path.stat().st_size
+        with path.open("rb") as file:
             content = file.read(min(size, _READ))
     except OSError:
-        return "", _NOT_READ.encode()
+        raise _NotShown("not to be read") from None
     kind = next((kind for magic, kind in _MAGIC.items() if content.startswith(magic)), "")
     if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
         kind = "webp"
     if not kind:
-        return "", _NO_PICTURE.encode()
+        raise _NotShown("no PNG, JPEG, GIF or WebP file")
     if size <= LARGEST:
         return kind, content
-    return _smaller(content) if size <= _READ else ("", _TOO_LARGE.encode())
+    if size > _READ:
+        raise _NotShown(_TOO_LARGE)
+    return "jpeg", _smaller(content)
 
 
-def _smaller(content: bytes) -> tuple[str, bytes]:
+def _smaller(content: bytes) -> bytes:
     try:
         from PIL import Image
     except ImportError:
-        return "", _TOO_LARGE.encode()
+        raise _NotShown(_TOO_LARGE) from None
     try:
         with Image.open(io.BytesIO(content)) as image:
             if image.width * image.height > _PIXELS:
-                return "", _TOO_LARGE.encode()
+                raise _NotShown(_TOO_LARGE)
             image.draft("RGB", (_SIDE, _SIDE))
             small = image.convert("RGB")
             small.thumbnail((_SIDE, _SIDE))
             buffer = io.BytesIO()
             small.save(buffer, "JPEG", quality=80)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
-        return "", _NOT_READ.encode()
-    return "jpeg", buffer.getvalue()
+        raise _NotShown("not to be read") from None
+    return buffer.getvalue()
