@@ -32,9 +32,9 @@ from benchmarks.baselines import require
 from nearwise._common.threads import one_blas_thread
 from nearwise._common.types import Array
 from nearwise.data import datasets
+from nearwise.methods import Solver
 from nearwise.named.cut import swap_pairs
 from nearwise.solvers import Newton, ThinFactor
-from nearwise.methods import Solver
 
 SEED = 0
 TOL = 1e-8

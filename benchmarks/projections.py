@@ -19,10 +19,10 @@ import nearwise as nw
 from benchmarks import _tables, _von_neumann, _workload, _yardsticks
 from benchmarks._tables import Row, Table, Target, size, timed
 from benchmarks._workload import SEED, TOL, Data
-from nearwise.side import Constraints
 from nearwise.methods import Solver
 from nearwise.papers.logdet import LogDetEngine
 from nearwise.papers.von_neumann import VonNeumannEngine
+from nearwise.side import Constraints
 
 TARGETS = {
     16: Target(30, at_least=True),

@@ -23,8 +23,9 @@ ORDER = (
     ("linalg",),
     ("distributed",),
     ("side",),
-    ("model",),
-    ("solving",),
+    ("core",),
+    ("papers",),
+    ("methods",),
     ("fixed_rank",),
     ("online",),
     ("named",),
@@ -53,8 +54,9 @@ DOORWAY = {
         "titles_of",
     },
     "side": {"Grade", "Measure", "Stated", "bounds", "drawing", "labelling", "relations"},
-    "model": {"DiagonalProblem", "SquaresInPieces", "constraint_atoms", "relative_gap", "unreachable"},
-    "solving": {"CONTRADICTION", "DiagonalResult", "Loop", "Solver", "definite_step", "solve_diagonal"},
+    "core": {"SATISFIED", "DiagonalProblem", "SquaresInPieces", "relative_gap", "unreachable"},
+    "papers": {"definite_step"},
+    "methods": {"CONTRADICTION", "DiagonalResult", "Loop", "Solver", "solve_diagonal"},
 }
 OF_MODULES = {
     "bounds": {
@@ -86,9 +88,8 @@ OF_MODULES = {
 }
 # What benchmarks measure by itself, which no room offers.
 MEASURED = {
-    "solving.logdet.LogDetEngine",
-    "solving.reduction.reduced",
-    "solving.von_neumann.VonNeumannEngine",
+    "papers.logdet.LogDetEngine",
+    "papers.von_neumann.VonNeumannEngine",
 }
 
 SOURCE = Path(nearwise.__file__).parent
@@ -126,8 +127,8 @@ def test_imports_point_one_way() -> None:
 @pytest.mark.parametrize(
     ("source", "seen"),
     [
-        ("from nearwise.solving.driver import solve", ["solving"]),
-        ("from nearwise import solve", ["solving"]),
+        ("from nearwise.methods.solve import solve", ["methods"]),
+        ("from nearwise import solve", ["methods"]),
         ("from ..learners import MetricLearner", ["learners"]),
         ("def late():\n    import nearwise.fixed_rank.driver", ["fixed_rank"]),
         ("import nearwise as nw", ["__init__"]),
@@ -135,11 +136,11 @@ def test_imports_point_one_way() -> None:
         ("from nearwise import __version__", []),
         ("from nearwise.linalg import cauchy", []),
         ("from .newton import Newton\nfrom .._common import reading", []),
-        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from nearwise.solving import newton", []),
+        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from nearwise.methods import newton", []),
     ],
 )
 def test_the_import_rule_sees(source: str, seen: list[str]) -> None:
-    assert upward_imports(source, SOURCE / "model" / "a.py") == seen
+    assert upward_imports(source, SOURCE / "core" / "a.py") == seen
 
 
 @pytest.mark.parametrize(
@@ -149,7 +150,7 @@ def test_the_import_rule_sees(source: str, seen: list[str]) -> None:
         (SOURCE / "cli", "import experiments", ["experiments"]),
         (CHECKOUT / "benchmarks", "from experiments import digits", ["experiments"]),
         (CHECKOUT / "benchmarks", "import nearwise as nw\nfrom nearwise.cli import main", []),
-        (CHECKOUT / "experiments", "from benchmarks import baselines\nfrom nearwise.model import blocks", []),
+        (CHECKOUT / "experiments", "from benchmarks import baselines\nfrom nearwise.core import blocks", []),
     ],
 )
 def test_the_import_rule_sees_the_folders_beside_the_package(
@@ -165,10 +166,10 @@ def test_nothing_private_of_another_room_is_used() -> None:
 @pytest.mark.parametrize(
     ("source", "seen"),
     [
-        ("from nearwise.solving._systems import newton_step", ["solving._systems.newton_step"]),
-        ("from nearwise.solving import _systems", ["solving._systems"]),
-        ("from nearwise.solving.newton import _step", ["solving.newton._step"]),
-        ("from ..solving._systems import newton_step", ["solving._systems.newton_step"]),
+        ("from nearwise.methods._systems import newton_step", ["methods._systems.newton_step"]),
+        ("from nearwise.methods import _systems", ["methods._systems"]),
+        ("from nearwise.methods.newton import _step", ["methods.newton._step"]),
+        ("from ..methods._systems import newton_step", ["methods._systems.newton_step"]),
         ("from nearwise.learners._side import read\nfrom . import _bases", []),
         ("from nearwise._common import reading\nfrom nearwise._common.files import write_whole", []),
         ("from nearwise._common.files import _temporary", ["_common.files._temporary"]),
@@ -224,18 +225,18 @@ def test_modules_in_the_doorway_are_asked_for_what_the_list_says() -> None:
         ("from nearwise.side import blocks", ["side.blocks"]),
         ("from nearwise.side import Block, bounds, constraints as c", []),
         ("from nearwise.side.bounds import of_sample", ["side.bounds.of_sample"]),
-        ("from ..solving import driver", ["solving.driver"]),
-        ("def late():\n    import nearwise.solving.newton", ["solving.newton"]),
-        ("from nearwise import model, solving", ["model", "solving"]),
-        ("import nearwise.solving", ["solving"]),
+        ("from ..methods import solver", ["methods.solver"]),
+        ("def late():\n    import nearwise.methods.newton", ["methods.newton"]),
+        ("from nearwise import core, methods", ["core", "methods"]),
+        ("import nearwise.methods", ["methods"]),
         ("from nearwise.distributed import Stacked, on_dask", ["distributed.on_dask"]),
-        ("if TYPE_CHECKING:\n    from nearwise.solving import loop", ["solving.loop"]),
+        ("if TYPE_CHECKING:\n    from nearwise.methods import loop", ["methods.loop"]),
         ("from nearwise.linalg.dense import spectrum\nfrom nearwise import constraints, distributed", []),
     ],
 )
 def test_the_rule_of_the_doorway_sees(source: str, seen: list[str]) -> None:
     assert around_the_doorway(source, SOURCE / "learners" / "a.py") == seen
-    assert around_the_doorway(source, SOURCE / "model" / "a.py") == []
+    assert around_the_doorway(source, SOURCE / "core" / "a.py") == []
 
 
 def test_the_rule_of_modules_sees_what_is_asked_of_them() -> None:
@@ -288,7 +289,7 @@ def test_a_learner_is_imported_without_the_others() -> None:
     """Each import of a module takes its milliseconds, and `nearwise learn` starts with all that it needs."""
     loaded = run("import sys\nimport nearwise as nw\nnw.MetricLearner\nprint(*sys.modules)").split()
     rooms = {name.split(".")[1] for name in loaded if name.startswith("nearwise.")}
-    assert "solving" in rooms
+    assert "methods" in rooms
     assert not rooms & {"fixed_rank", "online", "named", "data", "study", "show", "cli"}
     assert not {"numba", "matplotlib", "dask", "sklearn.compose"} & set(loaded)
 

@@ -26,6 +26,21 @@ if TYPE_CHECKING:
         tables as tables,
     )
     from ._common.threads import threads as threads
+    from .core import (
+        Certificate as Certificate,
+        Divergence as Divergence,
+        Frobenius as Frobenius,
+        InfeasibilityCheck as InfeasibilityCheck,
+        LogDet as LogDet,
+        Problem as Problem,
+        SpectralDivergence as SpectralDivergence,
+        Tolerance as Tolerance,
+        Violation as Violation,
+        VonNeumann as VonNeumann,
+        check_divergence as check_divergence,
+        check_infeasibility as check_infeasibility,
+        verify as verify,
+    )
     from .data.models import ModelFileError as ModelFileError, load as load, save as save
     from .learners.auto_learner import AutoLearner as AutoLearner
     from .learners.base import (
@@ -49,20 +64,11 @@ if TYPE_CHECKING:
     from .learners.neighbor_learner import NeighborLearner as NeighborLearner
     from .learners.online_learner import OnlineLearner as OnlineLearner
     from .learners.selection import SelectedFeedbackWarning as SelectedFeedbackWarning
-    from .core import (
-        Certificate as Certificate,
-        Divergence as Divergence,
-        Frobenius as Frobenius,
-        InfeasibilityCheck as InfeasibilityCheck,
-        LogDet as LogDet,
-        Problem as Problem,
-        SpectralDivergence as SpectralDivergence,
-        Tolerance as Tolerance,
-        Violation as Violation,
-        VonNeumann as VonNeumann,
-        check_divergence as check_divergence,
-        check_infeasibility as check_infeasibility,
-        verify as verify,
+    from .methods import (
+        Record as Record,
+        Result as Result,
+        Status as Status,
+        solve as solve,
     )
     from .named import (
         BoostResult as BoostResult,
@@ -80,12 +86,6 @@ if TYPE_CHECKING:
         nearest_covariance as nearest_covariance,
     )
     from .side import LeftOutWarning as LeftOutWarning, UnknownIdsWarning as UnknownIdsWarning
-    from .methods import (
-        Record as Record,
-        Result as Result,
-        Status as Status,
-        solve as solve,
-    )
     from .study.clustering import kernel_k_means as kernel_k_means
 
 # public name -> the module that defines it; None for a module that is public itself

@@ -7,6 +7,7 @@ subspaces, which are here too: `minimise` runs them on a cost, `pass_over` goes 
 cost is a `Regression` on the forms of vectors, matrices or constraints, or a `Projection` on subspaces.
 """
 
+from nearwise.core import Formulation, Iterate
 from nearwise.fixed_rank.cone import AffineInvariant, LogEuclidean
 from nearwise.fixed_rank.conjugate import ConjugateGradients
 from nearwise.fixed_rank.descent import Armijo
@@ -15,7 +16,6 @@ from nearwise.fixed_rank.geometry import Flat, Polar
 from nearwise.fixed_rank.online import Schedule, Stream, pass_over, searched_schedule
 from nearwise.fixed_rank.regression import Regression, constraint_forms, matrix_forms, vector_forms
 from nearwise.fixed_rank.subspace import Grassmann, Projection
-from nearwise.core import Formulation, Iterate
 from nearwise.methods import InteriorPoint, Newton, ThinFactor
 from nearwise.papers import ApproximateProjections, CyclicProjections
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import nearwise as nw
+from nearwise.core import chunks, in_chunks
 from nearwise.distributed.vectors import Stacked
 from nearwise.learners import _in_pieces
-from nearwise.core import chunks, in_chunks
 from nearwise.side import rows
 
 RNG = np.random.default_rng(5)

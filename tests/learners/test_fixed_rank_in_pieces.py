@@ -10,10 +10,10 @@ import pytest
 
 import nearwise as nw
 from nearwise import constraints as c
+from nearwise.core import SquaresInPieces, chunks
 from nearwise.distributed.vectors import Stacked
 from nearwise.fixed_rank.in_pieces import RegressionInPieces, Scale
 from nearwise.learners import _in_pieces
-from nearwise.core import SquaresInPieces, chunks
 
 RNG = np.random.default_rng(3)
 N, D = 1500, 6

@@ -14,11 +14,11 @@ from sklearn.exceptions import ConvergenceWarning
 import nearwise as nw
 from nearwise import constraints as c
 from nearwise._common import columns
+from nearwise.core import chunks
 from nearwise.distributed import open_pairs, pair_sources
 from nearwise.distributed.vectors import Stacked
 from nearwise.fixed_rank.in_pieces import RegressionInPieces
 from nearwise.learners import _in_pieces
-from nearwise.core import chunks
 from nearwise.side import rows
 
 RNG = np.random.default_rng(3)

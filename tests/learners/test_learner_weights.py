@@ -36,7 +36,7 @@ LEARNERS: dict[str, Any] = {
     "frobenius": lambda: nw.MetricLearner(divergence="frobenius", penalty=1.0, tol=1e-11),
     "subspace": lambda: nw.MetricLearner(penalty=1.0, basis=np.eye(D)[:, :2], tol=1e-11),
     "kernel": lambda: nw.KernelLearner("linear", penalty=1.0, tol=1e-11),
-    "kernel in a subspace": lambda: nw.KernelLearner("rbf", penalty=1.0, rank=5, random_state=0, tol=1e-11),
+    "kernel in a subspace": lambda: nw.KernelLearner("rbf", penalty=1.0, gamma=0.1, rank=5, random_state=0, tol=1e-11),
     "reducer": lambda: nw.KernelReducer(
         D, kernel="linear", penalty=10.0, trace_weight=0.1, random_state=0, tol=1e-11
     ),

@@ -17,10 +17,10 @@ from sklearn.preprocessing import StandardScaler
 import nearwise as nw
 from crossing import crossed
 from nearwise import constraints as c
+from nearwise.core import binding
 from nearwise.learners import _grading, _task
 from nearwise.learners._fits import Learned, learn
 from nearwise.learners._space import Space
-from nearwise.core import binding
 
 RNG = np.random.default_rng(0)
 DIVERGENCES = [nw.LogDet(), nw.VonNeumann(), nw.Frobenius()]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from followed import assert_optimal, formulation, oracle, solved
+from followed import assert_optimal, formulation, oracle, refuted, solved
 from nearwise.core.divergences import Frobenius, LogDet, VonNeumann
 from nearwise.core.formulation import Formulation
+from nearwise.core.rows import Rows
 from nearwise.methods.dual import DualNewton
 from own_phi import Mixed, ThreeHalves
 
@@ -48,11 +51,9 @@ def test_no_rows(divergence):
 def test_rows_that_hold_need_one_point(divergence):
     form = formulation(divergence, m=4, hard=1.0)
     values = form.rows.values(np.diag(np.sqrt(form.prior)))
-    loss = form.loss
-    bounds = values - 0.5 * np.abs(values) * np.where(loss.relations == 0, 0, loss.relations)
-    from dataclasses import replace
-
-    held = Formulation.of(divergence, form.prior, form.rows, replace(loss, bounds=bounds))
+    relations = np.array([-1, 1, -1, 1], np.int8)
+    loss = replace(form.loss, relations=relations, bounds=values - 0.5 * relations)
+    held = Formulation.of(divergence, form.prior, form.rows, loss)
     points = list(DualNewton().iterates(held))
     assert len(points) == 1
     assert held.certify(points[0]).certificate.holds(1e-12)
@@ -75,14 +76,13 @@ def test_values_and_multipliers_are_those_of_the_factor():
 def test_contradictions_end_with_a_suspicion():
     """p <= 1 and p >= 2 of the same row: multipliers grow until the run ends."""
     form = formulation(LogDet(), m=6, hard=1.0)
-    twice = np.array([3, 3])
-    from dataclasses import replace
-
-    loss = replace(
-        form.loss.subset(twice),
+    twice = replace(
+        form.loss.subset(np.array([5, 5])),
         relations=np.array([-1, 1], np.int8),
         bounds=np.array([1.0, 2.0]),
         penalties=np.full(2, np.inf),
     )
-    contradictory = Formulation.of(LogDet(), form.prior, form.rows.subset(np.array([3])), loss)
-    del contradictory
+    x = np.repeat(form.rows.vectors()[0][-1:], 2, axis=0)
+    rows = Rows.written(x, x, np.ones(2), np.arange(2), 2)
+    proof = refuted(Formulation.of(LogDet(), form.prior, rows, twice), DualNewton())
+    assert np.count_nonzero(proof) == 2

@@ -1,20 +1,22 @@
-"""The problem of feature weights: a metric that is a diagonal matrix, with vectors in place of matrices.
+"""Weights of features: the problem of a metric that is a diagonal matrix, with vectors in place of matrices.
 
 With M = diag(w) every constraint is a linear function of d numbers, <A_i, M> = <a_i, w>, where a_i is the
 diagonal of A_i: for a distance the squared differences of two rows, column by column. The problem is to
 
     minimise  sum_j scalar(w_j, prior_j) + sum_i loss_i(<a_i, w>)   over w >= 0.
 
-`DiagonalFormulation` is the `Formulation` of this, so objective, bound, gap and violations mean the same. Sparse
-features stay sparse: time and memory are those of the numbers in the rows that constraints name, whatever d is.
+`DiagonalFormulation` is the `Formulation` of this: the same judge says what objective, bound, gap and
+violations are. Sparse features stay sparse: time and memory are those of the numbers in the rows that
+constraints name, whatever d is.
 """
 
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 from scipy import sparse
@@ -27,18 +29,18 @@ from nearwise.core.atoms import bind_rows, row_sizes
 from nearwise.core.certificate import Certificate, named_violations
 from nearwise.core.divergences import SpectralDivergence
 from nearwise.core.formulation import Formulation
-from nearwise.core.losses import Loss
-from nearwise.core.rows import Rows
-from nearwise.core.verify import LARGEST_ORDER, MOST_NUMBERS, Verifier, verification
-from nearwise.side.blocks import Block, Constraints
+from nearwise.core.problem import Problem
+from nearwise.core.verify import LARGEST_ORDER, MOST_NUMBERS
+from nearwise.side.blocks import Constraints
+from nearwise.side.kinds.kind import NO_ROWS
 
+SMALLEST = 1e-300  # a weight in place of 0, where phi' may be infinite
 TWO_ROUNDINGS = 2 * float(np.finfo(np.float64).eps)  # of a value, relative to the terms that it sums up
-SMALLEST = 1e-300  # weight of a minimiser that stops at 0, where phi' may be infinite
 
 
 @dataclass(frozen=True, eq=False)
 class DiagonalRows:
-    """The linear map w -> (<a_1, w>, ..., <a_m, w>), with the methods of `Rows` for factors that are vectors.
+    """The linear map w -> (<a_1, w>, ..., <a_m, w>); the methods are those of `Rows`, with roots of w for B.
 
     Attributes
     ----------
@@ -48,88 +50,57 @@ class DiagonalRows:
     entries: Any
 
     @property
-    def order(self) -> int:
-        """k, the number of weights."""
-        return int(self.entries.shape[1])
-
-    @property
     def n_rows(self) -> int:
-        """m."""
         return int(self.entries.shape[0])
 
-    def values(self, factor: Array) -> Array:
-        """(m,) <a_i, w> for the roots of w."""
-        return self.of_weights(np.square(factor))
-
-    def of_weights(self, w: Array) -> Array:
-        """(m,) <a_i, w>."""
-        return np.asarray(self.entries @ w)
+    def values(self, root: Array) -> Array:
+        return np.asarray(self.entries @ np.square(root))
 
     def adjoint(self, y: Array) -> Array:
-        """(k,) sum_i y_i a_i."""
         return np.asarray(self.entries.T @ y)
 
 
-class OfWeights(SpectralDivergence):
-    """A divergence between diagonal matrices, where vectors of weights stand for these, and roots for factors."""
+class _OfDiagonals:
+    """A divergence of diagonal matrices: roots of weights for B, and vectors for other matrices."""
 
     def __init__(self, of_numbers: SpectralDivergence) -> None:
-        self.of_numbers, self.degree = of_numbers, of_numbers.degree
+        self.of_numbers = of_numbers
 
-    def scalar(self, x: Array, y: Array, /) -> Array:
-        return self.of_numbers.scalar(x, y)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.of_numbers, name)
 
-    def gradient(self, x: Array, /) -> Array:
-        return self.of_numbers.gradient(x)
+    def distance(self, root: Array, prior: Array) -> float:
+        return _sum(self.of_numbers.scalar(np.square(root), prior))
 
-    def gradient_inverse(self, t: Array, /) -> Array:
-        return self.of_numbers.gradient_inverse(t)
-
-    def curvature(self, x: Array, /) -> Array:
-        return self.of_numbers.curvature(x)
-
-    def shifted(self, x: Array, t: Array, /) -> Array:
-        return self.of_numbers.shifted(x, t)
-
-    def distance(self, B: Array, prior: Array) -> float:
-        return _sum(self.scalar(np.square(B), prior))
-
-    def distance_to_minimiser(self, B: Array, theta: Array) -> float:
-        minimiser, w = self.gradient_inverse(theta), np.square(B)
+    def distance_to_minimiser(self, root: Array, theta: Array) -> float:
+        law, w = self.of_numbers, np.square(root)
+        minimiser = np.maximum(law.gradient_inverse(theta), SMALLEST)
         if not np.isfinite(minimiser).all():
             return math.inf
-        raised = np.maximum(minimiser, SMALLEST)
-        slack = np.where(minimiser < SMALLEST, np.maximum(self.gradient(raised) - theta, 0.0), 0.0)
-        return _sum(self.scalar(w, raised)) + float(w @ slack)
+        is_stopped = minimiser == SMALLEST
+        slack = np.where(is_stopped, np.maximum(law.gradient(minimiser) - theta, 0.0), 0.0)
+        return _sum(law.scalar(w, minimiser)) + float(w @ slack)
 
 
 class DiagonalFormulation(Formulation):
-    """A `Formulation` whose factors, adjoints and theta are vectors: the diagonals of those of matrices.
-
-    Its rows are `DiagonalRows`, and its divergence is one `OfWeights`.
-    """
+    """A `Formulation` in which factors, adjoints and theta are vectors: roots of weights, and diagonals."""
 
     @property
     def rows(self) -> Any:
+        """The `DiagonalRows`."""
         return super().rows
 
     def theta(self, adjoint: Array) -> Array:
         return self.gradient_at_prior - adjoint
 
-    @cached_property
     @np.errstate(all="ignore")
-    def has_curvature_at_zero(self) -> bool:
-        """Whether phi''(0) is finite, so that a weight may be 0 and rise again."""
-        return bool(np.isfinite(self.divergence.curvature(np.zeros(1)))[0])
-
-    @np.errstate(all="ignore")
-    def cost_of_rounding(self, factor: Array, dual: Array) -> float:
+    def cost_of_rounding(self, root: Array, dual: Array) -> float:
         """What rounding of values, and of sum_i y_i a_i, may add to a gap: large terms may cancel.
 
         The gap has the first in it as it is, and the second by its square, since w is next to the minimiser.
         """
-        loss, magnitudes, w = self.loss, abs(self.rows.entries), np.square(factor)
-        values, errors = self.rows.of_weights(w), TWO_ROUNDINGS * np.asarray(magnitudes @ w)
+        loss, magnitudes, w = self.loss, abs(self.rows.entries), np.square(root)
+        values, errors = self.rows.values(root), TWO_ROUNDINGS * np.asarray(magnitudes @ w)
         at_bounds = np.where(np.abs(values - loss.bounds) <= errors, errors, 0.0)
         of_values = np.abs(dual) @ errors + loss.at(values).curvatures @ errors**2 / 2
         of_sum = TWO_ROUNDINGS * np.asarray(magnitudes.T @ np.abs(dual))
@@ -139,32 +110,13 @@ class DiagonalFormulation(Formulation):
 
 @dataclass(frozen=True, eq=False)
 class _Binding(binding.Binding):
-    """Of features that may be sparse, to rows of weights."""
+    """Of features that may be sparse, to `DiagonalRows`."""
 
     rows: Any
 
     def _always_zero(self, row: int) -> RowsError:
         reason = ": its objects have the same features, or the prior has no weight where they differ"
         return RowsError([self.constraints.stated(row)], after=f"{reason}, so its value is always 0")
-
-
-class _InBlocks(NamedTuple):
-    """What `verification` asks of a problem: this one has blocks of one column each."""
-
-    features: Array
-    blocks: tuple[Block, ...]
-    formulation: Formulation
-    groups: Index
-    prior_basis: None = None
-
-    def lift(self, factor: Array) -> Array:
-        return factor
-
-    def lower(self, factor: Array) -> Array:
-        return factor
-
-    def within_groups(self, factor: Array) -> Array:
-        return np.diag(np.sqrt(np.square(factor).sum(axis=1)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,13 +126,15 @@ class DiagonalProblem:
     Attributes
     ----------
     formulation : in the weights of some columns
-    columns : which these are: the others keep their prior weight
+    columns : which these are; the others keep their prior weight
     prior : of all columns
+    penalty : as given
     """
 
     formulation: DiagonalFormulation
     columns: Index
     prior: Array
+    penalty: Array
     _bound: _Binding
 
     @classmethod
@@ -204,30 +158,34 @@ class DiagonalProblem:
         penalty : gamma > 0 of soft constraints, as in `Problem`
         """
         gamma = binding.check_arguments(constraints, divergence, penalty)
+        (n, d), m = features.shape, len(constraints)
+        is_small = d <= LARGEST_ORDER and max(n, m) * d <= MOST_NUMBERS
+        if is_small and sparse.issparse(features) and not any(block.matrices for block in constraints.blocks):
+            features = features.toarray()  # which can be verified
         weights = np.ones(features.shape[1]) if prior is None else prior
-        within = weights > 0 if divergence.confines else np.ones(len(weights), dtype=bool)
+        inside = weights > 0 if divergence.confines else np.ones(len(weights), dtype=bool)
         reference = np.zeros(len(weights))
-        reference[within] = binding.reference_of(weights[within], divergence)
+        reference[inside] = binding.reference_of(weights[inside], divergence)
         found = bind_weights(features, constraints, reference)
-        relations, bounds = constraints.relations, constraints.bounds
         bound = _Binding(
             features=features,
             constraints=constraints,
             divergence=divergence,
             sample_ids=None,
-            prior=weights[within],
+            prior=weights[inside],
             prior_basis=None,
             rows=found.rows,
             is_definite=found.is_definite,
             sizes=found.sizes,
-            reference=reference[within],
-            relations=relations,
-            bounds=bounds,
-            is_lost=binding.lost_rows(relations, bounds, found.sizes),
+            reference=reference[inside],
+            relations=constraints.relations,
+            bounds=constraints.bounds,
+            is_lost=binding.lost_rows(constraints.relations, constraints.bounds, found.sizes),
         )
         bound.warn_of_lost()
-        form = DiagonalFormulation(OfWeights(divergence), weights[found.columns], bound.measured(gamma))
-        return cls(form, found.columns, weights, bound)
+        law = cast(SpectralDivergence, _OfDiagonals(divergence))
+        form = DiagonalFormulation(law, weights[found.columns], bound.measured(gamma))
+        return cls(form, found.columns, weights, gamma, bound)
 
     @staticmethod
     def unreachable(features: Any, constraints: Constraints, prior: Array | None) -> Mask:
@@ -246,66 +204,40 @@ class DiagonalProblem:
         """As given."""
         return self._bound.constraints
 
-    @property
-    def divergence(self) -> SpectralDivergence:
-        """As given."""
-        return self._bound.divergence
-
-    @property
-    def loss(self) -> Loss:
-        """Of all rows."""
-        return self.formulation.loss
-
     def with_penalty(self, penalty: float) -> DiagonalProblem:
         """The same problem at another penalty."""
         gamma = binding.checked_penalty(penalty, self.constraints)
-        return replace(self, formulation=replace(self.formulation, measured=self._bound.measured(gamma)))
+        form = replace(self.formulation, measured=self._bound.measured(gamma))
+        return replace(self, formulation=form, penalty=gamma)
 
     @property
     def penalty_unit(self) -> float:
         """A penalty times this means the same for every divergence and unit, as in `Problem`."""
-        unit = self.divergence.unit_of(self._bound.prior)
-        return unit / self._bound.typical_size ** (self.divergence.degree or 0)
+        bound = self._bound
+        return bound.divergence.unit_of(bound.prior) / bound.typical_size ** (bound.divergence.degree or 0)
 
     def spread(self, w: Array) -> Array:
-        """Weights of all columns from those of the formulation."""
+        """Weights of all columns, from those of the formulation."""
         whole = self.prior.astype(np.float64)
         whole[self.columns] = w
         return whole
 
-    def named(self, certificate: Certificate, factor: Array) -> Certificate:
-        """The same with the worst rows at a point by name."""
-        worst = self.formulation.measured.measure(factor).worst
+    def named(self, certificate: Certificate, root: Array) -> Certificate:
+        """With the worst rows by name."""
+        worst = self.formulation.measured.measure(root).worst
         return replace(certificate, worst=named_violations(worst, self._bound.stated))
 
-    # ---- as a problem of matrices, whose solution is diagonal because its rows are ------------------------
-
     @cached_property
-    def as_matrices(self) -> Formulation:
-        """The same of matrices."""
-        form, entries = self.formulation, sparse.coo_array(self.formulation.rows.entries)
-        row, column = (np.asarray(places, dtype=np.int64) for places in entries.coords)
-        rows = Rows.of(
-            np.eye(form.order),
-            column,
-            column,
-            0,
-            np.asarray(entries.data, np.float64),
-            row,
-            len(form.loss.bounds),
-        )
-        return Formulation.of(self.divergence, form.prior, rows, form.loss)
-
-    def verification(self) -> Verifier | None:
-        """What judges answers in twice the precision; None where the problem is too large for that."""
-        features, k = self._bound.features, len(self.columns)
-        n = features.shape[0]
-        if k > LARGEST_ORDER or n * k > MOST_NUMBERS:
+    def in_blocks(self) -> Problem | None:
+        """The same problem of matrices in blocks of one column; None where these are too many."""
+        bound, k = self._bound, len(self.columns)
+        if sparse.issparse(bound.features) or k > LARGEST_ORDER:
             return None
-        inside = features[:, self.columns]
-        dense = inside.toarray() if sparse.issparse(inside) else np.asarray(inside, np.float64)
-        blocks = self.constraints.resolve(n)
-        return verification(_InBlocks(dense, blocks, self.as_matrices, np.arange(k)))
+        X, prior = bound.features[:, self.columns], np.diag(self.formulation.prior)
+        with suppress(ValueError):  # sizes that overflow
+            found = binding.bind(X, bound.constraints, bound.divergence, prior, None, groups=np.arange(k))
+            return Problem._of(found, self.penalty, warn=False)
+        return None
 
 
 class BoundWeights(NamedTuple):
@@ -314,7 +246,7 @@ class BoundWeights(NamedTuple):
     Attributes
     ----------
     rows : a_1, ..., a_m
-    columns : of the features, those that they measure
+    columns : of the features, those that rows may measure
     is_definite : (m,) which A_i are positive semidefinite whatever the features are
     sizes : (m,) of the rows under reference weights
     """
@@ -326,10 +258,7 @@ class BoundWeights(NamedTuple):
 
 
 def bind_weights(features: Any, constraints: Constraints, reference: Array) -> BoundWeights:
-    """The rows of constraints by row number.
-
-    Columns of no reference weight are left out; of sparse features, also those that no constraint measures.
-    """
+    """The rows of constraints by row number, without columns of no reference weight."""
     if sparse.issparse(features):
         return _bind_sparse(sparse.csr_array(features), constraints, reference)
     columns = np.flatnonzero(reference > 0)
@@ -339,49 +268,46 @@ def bind_weights(features: Any, constraints: Constraints, reference: Array) -> B
     rows = found.rows
     foresee(16.0 * rows.n_atoms * rows.order, f"the squared differences of {rows.n_atoms:,} pairs")
     x, y = rows.vectors()
-    entries = x * y
-    if not (rows.row is None and (rows.coefficient == 1.0).all()):
-        entries = _sums(rows.coefficient, rows.row_of_atoms, rows.n_rows) @ entries
-    return BoundWeights(
-        DiagonalRows(entries), columns, found.is_definite, row_sizes(found, reference[columns])
-    )
+    summing = _summing(rows.coefficient, rows.row_of_atoms, rows.n_rows)
+    entries = x * y if summing is None else summing @ (x * y)
+    sizes = row_sizes(found, reference[columns])
+    return BoundWeights(DiagonalRows(entries), columns, found.is_definite, sizes)
 
 
 def _bind_sparse(X: Any, constraints: Constraints, reference: Array) -> BoundWeights:
-    """From the atoms of kinds that name objects."""
-    parts, none, m = [], np.empty((0, 0)), len(constraints)
+    """From the atoms of kinds that name objects; also without columns that no row measures."""
+    m, none = len(constraints), np.zeros(0)
+    parts, definite = [(sparse.csr_array((0, X.shape[1])), none, none, NO_ROWS)], np.ones(m, dtype=bool)
     for group in constraints.merged(X.shape[0]):
         if group.matrices:
             name = group.of_kind.name
             raise TypeError(f"{name} constraints need dense data where weights of features are learned")
-        parts.append((group.of_kind.atoms(group, none, None), group.rows))
-    used = [np.unique(numbers) for part, _ in parts for numbers in (part.first, part.second)]
-    named = np.unique(np.concatenate([np.empty(0, np.int64), *used]))
-    inside = X[named]
-    columns = np.flatnonzero((reference > 0) & (np.bincount(inside.indices, minlength=X.shape[1]) > 0))
-    inside, weights = inside[:, columns], reference[columns]
-    entries = sparse.csr_array((m, len(columns)))
-    sizes, definite = np.zeros(m), np.ones(m, dtype=bool)
-    for part, rows in parts:
-        left, right = (inside[np.searchsorted(named, numbers)] for numbers in (part.first, part.second))
+        part = group.of_kind.atoms(group, none, None)
+        row, left, right = group.rows[part.row], X[part.first], X[part.second]
         if part.is_difference:
             left = right = left - right
-        atoms, row = left.multiply(right), rows[part.row]
-        sums = _sums(part.coefficient, row, m)
-        entries = entries + sums @ atoms
-        squared = [(atoms if left is right else end.multiply(end)) @ weights for end in (left, right)]
-        sizes += abs(sums) @ (np.sqrt(squared[0]) * np.sqrt(squared[1]))
+        lengths = [np.sqrt(end.multiply(end) @ reference) for end in (left, right)]
+        parts.append((left.multiply(right), lengths[0] * lengths[1], part.coefficient, row))
         is_square = part.is_difference | (part.first == part.second)
         definite[row[~is_square | (part.coefficient < 0)]] = False
-    return BoundWeights(DiagonalRows(sparse.csr_array(entries)), columns, definite, sizes)
+    atoms, sizes, coefficients, rows = zip(*parts, strict=True)
+    coefficient, row = np.concatenate(coefficients), np.concatenate(rows)
+    summing, entries = _summing(coefficient, row, m), sparse.vstack(atoms, format="csr")
+    entries = entries if summing is None else summing @ entries
+    columns = np.flatnonzero((reference > 0) & (np.bincount(entries.indices, minlength=X.shape[1]) > 0))
+    of_rows = np.zeros(m)
+    np.add.at(of_rows, row, np.abs(coefficient) * np.concatenate(sizes))
+    return BoundWeights(DiagonalRows(entries[:, columns]), columns, definite, of_rows)
 
 
-def _sums(coefficient: Array, row: Index, n_rows: int) -> Any:
-    """The sparse matrix that sums up atoms into rows."""
+def _summing(coefficient: Array, row: Index, n_rows: int) -> Any:
+    """The sparse matrix that sums up atoms into rows; None where every atom is a row."""
+    if np.array_equal(row, np.arange(n_rows)) and (coefficient == 1.0).all():
+        return None
     return sparse.csr_array((coefficient, (row, np.arange(len(row)))), shape=(n_rows, len(row)))
 
 
 def _sum(terms: Array) -> float:
-    """Infinite if not a number."""
+    """Infinite where it is not a number."""
     total = float(terms.sum())
     return math.inf if math.isnan(total) else total

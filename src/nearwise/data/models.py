@@ -29,8 +29,8 @@ from nearwise._common.errors import one_line
 from nearwise._common.files import DamagedFile, OtherFormat, read_sealed, to_bytes, write_whole
 from nearwise._common.memory import foresee
 from nearwise._common.warning import warn
-from nearwise.data._storable import SKLEARN, attributes, state as sklearn_state
 from nearwise.core import Violation
+from nearwise.data._storable import SKLEARN, attributes, state as sklearn_state
 from nearwise.methods import Result
 
 SCHEMA = 1

@@ -18,6 +18,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from nearwise._common.types import Array, Codes, Index
+from nearwise.core import DiagonalProblem, Divergence, Problem
 from nearwise.distributed import Vectors
 from nearwise.learners._checkpoint import Checkpoint, open_checkpoint
 from nearwise.learners._grading import Grade, Trial, first_as_good, hold_out
@@ -26,9 +27,8 @@ from nearwise.learners._space import Outside
 from nearwise.learners._structure import AnyProblem, AnyResult, Structure
 from nearwise.learners._task import Task, are_equal, in_range
 from nearwise.learners.metric import root_of
-from nearwise.core import DiagonalProblem, Divergence, Problem
-from nearwise.side import Constraints
 from nearwise.methods import Record, Status, solve, solve_diagonal
+from nearwise.side import Constraints
 
 PATH = (0.25, 1.0, 4.0, 16.0, 64.0)  # penalties tried, per degree of freedom
 FIRST_ROUND = 4.0  # the one with which neighbours are chosen again

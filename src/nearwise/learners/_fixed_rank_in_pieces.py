@@ -17,6 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_feature_names
 
 from nearwise._common.types import Array, Codes, Index
+from nearwise.core import SquaresInPieces
 from nearwise.distributed import Stacked, Vectors, is_dask, vectors_of
 from nearwise.fixed_rank.cone import LogEuclidean
 from nearwise.fixed_rank.descent import Armijo
@@ -28,9 +29,8 @@ from nearwise.learners import _in_pieces, _rows, _side, fixed_rank as shared
 from nearwise.learners._checkpoint import open_checkpoint
 from nearwise.learners.metric_learner import MAPPED_NUMBERS
 from nearwise.linalg.directions import turned
-from nearwise.core import SquaresInPieces
-from nearwise.side import Constraints, bounds, drawing
 from nearwise.methods import Status
+from nearwise.side import Constraints, bounds, drawing
 
 _LOCAL_PAIRS = 20_000  # drawn between near neighbours, unless n_pairs says how many
 _COARSE = 1e-4  # tol of the run on a sample, which tells no more

@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from nearwise._common.types import Array, Codes, Index
+from nearwise.core import Problem
 from nearwise.distributed import Vectors
 from nearwise.learners._in_pieces import named_by
 from nearwise.learners._rows import rows_of
 from nearwise.learners._side import SideInformation, counting
 from nearwise.learners._space import Outside, Space, mapped
 from nearwise.linalg.distances import centre_of
-from nearwise.core import Problem
 from nearwise.side import Block, Constraints, constraints as c, drawing
 
 SCORINGS = ("auto", "neighbors", "accuracy", "balanced_accuracy", "roc_auc")

@@ -20,10 +20,10 @@ from nearwise._common.errors import RowsError
 from nearwise._common.reading import A_WEIGHT, id_list, is_weight, regular_array, show
 from nearwise._common.types import Array, Codes, Index
 from nearwise._common.warning import warn
+from nearwise.core import Divergence, unreachable
 from nearwise.distributed import Vectors
 from nearwise.learners._space import Outside
 from nearwise.learners._structure import Structure
-from nearwise.core import Divergence, unreachable
 from nearwise.side import Block, Constraints, LeftOutWarning, UnknownIdsWarning, labelling
 
 _SHOWN = 3  # unknown ids in a message

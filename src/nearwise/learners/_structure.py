@@ -12,10 +12,10 @@ from scipy import sparse
 from nearwise._common.checks import one_of
 from nearwise._common.reading import column_groups, finite, show
 from nearwise._common.types import Array, Index, Mask
-from nearwise.linalg.dense import RANK_TOLERANCE
 from nearwise.core import DiagonalProblem, Divergence, Problem, unreachable
-from nearwise.side import Constraints
+from nearwise.linalg.dense import RANK_TOLERANCE
 from nearwise.methods import DiagonalResult, Result
+from nearwise.side import Constraints
 
 AnyProblem: TypeAlias = Problem | DiagonalProblem
 AnyResult: TypeAlias = Result | DiagonalResult

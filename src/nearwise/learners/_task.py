@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nearwise._common.types import Array, Codes, Index
+from nearwise.core import Divergence, Problem
 from nearwise.distributed import Vectors
 from nearwise.learners._grading import Trial
 from nearwise.learners._in_pieces import SpaceInPieces, few_rows
@@ -27,7 +28,6 @@ from nearwise.learners._side import weighed
 from nearwise.learners._space import Outside, Space, mapped
 from nearwise.learners._structure import AnyProblem, Structure
 from nearwise.linalg.distances import squared_distances
-from nearwise.core import Divergence, Problem
 from nearwise.side import Block, Constraints, bounds, constraints as c, drawing
 
 _LEAST_SHARE = 1e-2  # of the learned part of a distance, for which penalties make up

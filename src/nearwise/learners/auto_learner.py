@@ -14,6 +14,7 @@ from sklearn.utils.metaestimators import available_if
 
 from nearwise._common.checks import one_of
 from nearwise._common.types import Array, Index
+from nearwise.core import Divergence
 from nearwise.distributed import vectors_of
 from nearwise.learners import _in_pieces, _side, metric_learner
 from nearwise.learners._checkpoint import open_checkpoint
@@ -26,9 +27,8 @@ from nearwise.learners.base import Learner
 from nearwise.learners.coordinate_metrics import JoinedMetric
 from nearwise.learners.metric import Metric, euclidean, symmetric_root
 from nearwise.learners.metric_learner import MetricLearner
-from nearwise.core import Divergence
-from nearwise.side import Constraints
 from nearwise.methods import Record
+from nearwise.side import Constraints
 
 LINEAR, KERNEL, SUM = "linear", "rbf", "linear+rbf"
 BEFORE = "euclidean"  # the name of the prior of the linear kind

@@ -23,6 +23,7 @@ from nearwise._common.errors import RowsError
 from nearwise._common.memory import foresee
 from nearwise._common.types import Array, Index
 from nearwise._common.warning import warn
+from nearwise.core import Divergence, Frobenius, LogDet, VonNeumann
 from nearwise.distributed import Vectors, is_dask
 from nearwise.learners import _grading, _in_pieces, _rows, _side
 from nearwise.learners._export import Exports
@@ -33,9 +34,8 @@ from nearwise.learners._structure import AnyResult, Structure
 from nearwise.learners.decisions import PairDecisions
 from nearwise.learners.metric import coordinates
 from nearwise.learners.selection import tell_of_selection
-from nearwise.core import Divergence, Frobenius, LogDet, VonNeumann
-from nearwise.side import Constraints
 from nearwise.methods import CONTRADICTION, Status
+from nearwise.side import Constraints
 
 DIVERGENCES: dict[str, Divergence] = {
     "logdet": LogDet(),

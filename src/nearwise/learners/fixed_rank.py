@@ -30,8 +30,8 @@ from nearwise.learners.coordinate_metrics import KernelFeatures
 from nearwise.learners.input_kernels import InputKernel, scale_gamma
 from nearwise.linalg.directions import turned, with_fixed_signs
 from nearwise.linalg.magnitudes import largest_entry
-from nearwise.side import Constraints, bounds
 from nearwise.methods import Status
+from nearwise.side import Constraints, bounds
 
 GEOMETRIES = ("flat", "polar", "affine_invariant", "log_euclidean")
 STARTS = ("principal", "identity", "random")

@@ -28,8 +28,8 @@ from nearwise.learners.base import PriorKeptWarning
 from nearwise.linalg.directions import with_fixed_signs
 from nearwise.linalg.distances import all_squared_distances
 from nearwise.linalg.scaling import inner_products
-from nearwise.side import Block, Constraints, bounds
 from nearwise.methods import Status
+from nearwise.side import Block, Constraints, bounds
 
 _MORE_DIMENSIONS = 3  # of the first embedding where distances are unknown
 _ROUGH_TOL = 1e-4  # to which it is found

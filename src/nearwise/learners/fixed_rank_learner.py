@@ -29,8 +29,8 @@ from nearwise.learners.base import METADATA, Learner, PriorKeptWarning, WorseTha
 from nearwise.learners.coordinate_metrics import LowRankKernelMetric
 from nearwise.learners.input_kernels import InputKernel, first_equal_rows
 from nearwise.learners.metric import Metric, euclidean
-from nearwise.side import Constraints, bounds, constraints as c
 from nearwise.methods import Status
+from nearwise.side import Constraints, bounds, constraints as c
 
 _COARSE = 1e-3  # tol of a run that only shows whether learning helps
 

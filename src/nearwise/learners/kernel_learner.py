@@ -16,6 +16,7 @@ from nearwise._common.checks import finite, not_negative, one_of, positive
 from nearwise._common.reading import symmetric
 from nearwise._common.types import Array, Index
 from nearwise._common.warning import warn
+from nearwise.core import Divergence
 from nearwise.learners import _kernel_bases, _side
 from nearwise.learners._checkpoint import Checkpoint, open_checkpoint
 from nearwise.learners._fits import COARSE_ITERATIONS, learn, most_promising
@@ -24,9 +25,8 @@ from nearwise.learners._space import Outside
 from nearwise.learners.base import Learner, rank_wanted
 from nearwise.learners.input_kernels import InputKernel, SumKernel, scale_gamma
 from nearwise.learners.metric import KernelMetric, ObjectSpan, symmetric_root
-from nearwise.core import Divergence
-from nearwise.side import Constraints
 from nearwise.methods import Record
+from nearwise.side import Constraints
 
 FULL_OBJECTS = 100  # the largest number of objects for which the whole kernel is learned by default
 # of the learned part where not: of up to 1,000 objects, then with the root of their number, and at most

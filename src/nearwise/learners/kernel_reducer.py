@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 from nearwise._common.checks import positive, positive_or_infinite, whole_number, whole_number_or_none
 from nearwise._common.types import Array
 from nearwise._common.warning import warn
+from nearwise.core import SATISFIED, Frobenius, Problem
 from nearwise.learners import _side
 from nearwise.learners._progress import progress, whole, with_callbacks
 from nearwise.learners.base import PriorKeptWarning, contradiction
@@ -20,8 +21,6 @@ from nearwise.learners.coordinate_metrics import KernelMap
 from nearwise.learners.input_kernels import InputKernel
 from nearwise.learners.kernel_learner import KernelLearner
 from nearwise.linalg.directions import with_fixed_signs
-from nearwise.core import SATISFIED, Frobenius, Problem
-from nearwise.side import Constraints, bounds, constraints as c, drawing
 from nearwise.methods import (
     Record,
     Result,
@@ -29,6 +28,7 @@ from nearwise.methods import (
     ThinFactor,
     solve,
 )
+from nearwise.side import Constraints, bounds, constraints as c, drawing
 
 _ROUNDING = 1e-14  # differences of features, relative to these, that rounding makes
 _THIN = 200  # from this order of W on, its leading eigenpairs take less time than all of W

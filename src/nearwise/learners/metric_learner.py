@@ -16,6 +16,7 @@ from nearwise._common.checks import one_of
 from nearwise._common.reading import symmetric
 from nearwise._common.types import Array, Codes, Index
 from nearwise._common.warning import warn
+from nearwise.core import Divergence, LogDet
 from nearwise.distributed import Stacked, Vectors, is_dask, vectors_of
 from nearwise.learners import _bases, _in_pieces, _side
 from nearwise.learners._progress import whole, with_callbacks
@@ -33,9 +34,8 @@ from nearwise.learners.base import LinearLearner, rank_wanted
 from nearwise.learners.coordinate_metrics import DiagonalMetric
 from nearwise.learners.input_kernels import InputKernel, first_equal_rows
 from nearwise.learners.metric import Metric, dense_product, euclidean, root_of, symmetric_root
-from nearwise.core import Divergence, LogDet
-from nearwise.side import Constraints
 from nearwise.methods import Record
+from nearwise.side import Constraints
 
 FULL_FEATURES = 256  # the largest number of features for which all d x d entries of M are learned by default
 DEFAULT_RANK = 100  # of the learned part where not

@@ -20,8 +20,8 @@ from nearwise.learners._progress import progress, whole, with_callbacks
 from nearwise.learners._soft_neighbors import SoftNeighbors, descended
 from nearwise.learners.base import LinearLearner, PriorKeptWarning, rank_wanted
 from nearwise.learners.metric import Metric, euclidean
-from nearwise.side import Constraints, drawing, labelling
 from nearwise.methods import Status
+from nearwise.side import Constraints, drawing, labelling
 
 _FEWEST = 8  # rows from which on a half is held out
 

@@ -1,16 +1,16 @@
 """Weights of features: `solve_diagonal`, and its result.
 
-Newton's method on the objective. With the gradient g at w, Phi = phi''(w), and the curvatures C of the losses, a
-step p of an iteration solves (Phi + A^T C A) p = -g: directly where the violated rows or the columns are few, else
-by conjugate gradients, each of which costs two passes over the numbers in A.
+Newton's method on the objective. With the gradient g at w, Phi = phi''(w), and the curvatures C of the
+losses, the step of an iteration solves (Phi + A^T C A) step = -g: directly where the violated rows or the
+columns are few, else by conjugate gradients.
 
-1. Weights that fall do so along phi', in which LogDet and von Neumann never cross 0, and Frobenius stops there.
-2. Where the objective does not fall enough, Phi + max(g, 0) / w takes the place of Phi, as in methods that stay
-   inside of bounds (Coleman and Li, SIAM J. Optim. 6, 1996). The step is a straight line, and is shortened.
+1. Weights that fall do so along phi', where LogDet and von Neumann never cross 0, and Frobenius stops there.
+2. Where the objective does not fall enough, Phi + max(g, 0) / w takes the place of Phi, as in methods that
+   stay inside of bounds (Coleman and Li, SIAM J. Optim. 6, 1996). The step is straight, and is shortened.
 
-Penalties that are large beside the divergence leave few digits to the slopes of the losses, and steps become short.
-Then few weights are found as a diagonal matrix, by the interior-point method, which has multipliers of their own;
-and many from the optimum of ever larger shares of the penalty.
+Penalties that are large beside the divergence leave few digits to the slopes of the losses, and steps become
+short. Then few weights are found by the interior-point method, which has multipliers of their own, and many
+from the optimum of ever larger shares of the penalty.
 """
 
 from __future__ import annotations
@@ -27,52 +27,42 @@ from scipy import linalg, sparse
 
 from nearwise._common import checks
 from nearwise._common.markup import fact_table
-from nearwise._common.types import Array, Index, Limit
+from nearwise._common.types import Array, Limit
 from nearwise.core.certificate import Certificate
 from nearwise.core.diagonal import SMALLEST, DiagonalFormulation, DiagonalProblem
-from nearwise.core.formulation import Certified
 from nearwise.core.iterates import Iterate
 from nearwise.core.losses import LossValues
 from nearwise.core.measured import sums_of
-from nearwise.core.verify import Verifier
+from nearwise.core.problem import Problem
+from nearwise.core.tolerance import Tolerance
+from nearwise.core.verify import verification
 from nearwise.linalg.conjugate import conjugate_gradients
 from nearwise.methods.interior import InteriorPoint
 from nearwise.methods.loop import Loop, quiet
-from nearwise.methods.plan import LARGEST_ORDER
 from nearwise.methods.result import Record, Status, outcome_message
 
 MAX_ITER = 1000
 
-# Iterations before another way is tried. On random problems (tests/solving/test_diagonal_campaign.py) 99 of 100 take
-# fewer. From 30 to 100, as many are solved in as much time.
-PATIENCE = 50
+# Iterations before the interior-point method is tried, and numbers in all constraint matrices up to which it
+# is. On random problems (tests/solving/test_diagonal_campaign.py) 99 of 100 take fewer iterations, and from
+# 30 to 100 as many are solved in as much time; 2,000,000 numbers may take 10 s.
+PATIENCE, WRITTEN_OUT = 50, 100_000
 
-# Numbers in all constraint matrices up to which few weights are found as a matrix. 2,000,000 may take 10 s, where
-# shares of the penalty take 0.1 s.
-WRITTEN_OUT = 100_000
-
-# Rows or columns up to which Newton's system is factored, in 0.1 s at most, and numbers in A up to which these are
-# copied for that, at most 160 MB.
-FACTORED, COPIED = 1000, 20_000_000
+FACTORED = 1000  # rows or columns up to which Newton's system is factored, in 0.1 s at most
 CG_STEPS = 300  # at most; a less exact step costs iterations
 
 SUFFICIENT = 1e-4  # share of the predicted decrease that a step must bring
-ALONG, STRAIGHT = (
-    2,
-    50,
-)  # lengths that are tried along phi', where more cost as much as another step; and straight
+ALONG, STRAIGHT = 2, 50  # lengths tried: along phi' more cost as much as another step
 ROUNDING = 1e-14  # relative changes of the objective that mean nothing
-IDLE = (
-    3  # iterations without a decrease after which there is none: multipliers may still become better in them
-)
+IDLE = 3  # iterations without a decrease, in which multipliers may still become better
 
-# A weight falls to this share of itself in a step at most where phi'' is infinite at 0, since from there it would rise
-# slowly. From 0.1 to 1e-4, iterations are as many.
+# A weight falls to this share of itself in a step at most where phi'' is infinite at 0, from where it would
+# rise slowly. From 0.1 to 1e-4, iterations are as many.
 LEAST_SHARE = 1e-2
 LEAST_START = 1e-12  # of its prior: a weight that an earlier run left at 0 could not move
 
-# Shares of the penalty: how much larger each is than the one before, the first at least, and iterations with each.
-LARGER, SMALLEST_SHARE, STEPS = 10.0, 1e-30, 12
+# Shares of the penalty: the first at least, how much larger each is than the one before, and iterations with it.
+LEAST_PENALTY, LARGER, STEPS = 1e-30, 10.0, 12
 
 _HIDDEN = "Terms that cancel leave too few digits to know the gap: the problem is too ill-conditioned"
 
@@ -121,7 +111,7 @@ class DiagonalResult:
 
 def solve_diagonal(
     problem: DiagonalProblem,
-    tol: float = 1e-6,
+    tol: float | Tolerance = 1e-6,
     max_iter: int | None = None,
     callback: Callable[[Record], Any] | None = None,
     start: Array | None = None,
@@ -136,97 +126,78 @@ def solve_diagonal(
     callback : called with a `Record` after every iteration; a true answer ends the run as INTERRUPTED
     start : the roots of d weights to start from; by default the prior
     """
-    checks.tolerance(tol)
     checks.whole_number_or_none(max_iter, "max_iter")
     form = problem.formulation
     if form.loss.any_hard:
         raise ValueError("weights are solved for with soft constraints: the penalty must be finite")
-    prior = form.prior
-    w = prior if start is None else np.square(start[problem.columns])
-    if not form.has_curvature_at_zero:
-        w = np.maximum(w, LEAST_START * np.where(prior > 0, prior, prior.mean()))
-    run = _Run(problem, tol, MAX_ITER if max_iter is None else max_iter, callback)
-    return run.result(run.follow(quiet(_points(problem, w, tol))))
+    w = form.prior if start is None else np.square(start[problem.columns])
+    if not _may_vanish(form):
+        w = np.maximum(w, LEAST_START * np.where(form.prior > 0, form.prior, form.prior.mean()))
+    run = _Run(problem, Tolerance.of(tol), MAX_ITER if max_iter is None else max_iter, callback)
+    return run.result(run.follow(quiet(run.points(w))))
 
 
 class _Graded(NamedTuple):
-    """A point with what certifies it."""
+    """A point, its certificate and its multipliers."""
 
-    iterate: Iterate
-    found: Certified
-
-    @property
-    def certificate(self) -> Certificate:
-        return self.found.certificate
+    root: Array
+    certificate: Certificate
+    dual: Array
 
 
 class _Run(Loop[Iterate, _Graded, Record]):
-    """Certifies every point; the lowest objective and the highest bound are kept apart."""
+    """Certifies every point; the best is the one with the lowest objective."""
 
     counts_start = True
 
     def __init__(
         self,
         problem: DiagonalProblem,
-        tol: float,
+        tol: Tolerance,
         max_iter: int,
         callback: Callable[[Record], Any] | None,
     ) -> None:
         super().__init__(max_iter, None, callback)
-        self.problem, self.form, self.tol = problem, problem.formulation, tol
-        self.bound: _Graded | None = None
-        self.note = ""
-        self._verifier: tuple[Verifier | None] | None = None
+        self.problem, self.form, self.tol, self.note = problem, problem.formulation, tol, ""
+
+    def points(self, w: Array) -> Iterator[Iterate]:
+        """Those of Newton's method; where it is slow, and weights are few, of the interior-point method."""
+        steps, form = _iterates(self.form, w), self.form
+        yield from islice(steps, PATIENCE)
+        if form.rows.n_rows * form.order**2 <= 2 * WRITTEN_OUT and self.problem.in_blocks is not None:
+            with suppress(np.linalg.LinAlgError):
+                yield from _diagonals(self.problem.in_blocks, self.tol.gap)
+        yield from _iterates(form, _approached(form))
 
     def grade(self, point: Iterate) -> _Graded | None:
-        graded = _Graded(point, self.form.certify(point))
-        return graded if math.isfinite(graded.certificate.primal) else None
+        found = self.form.certify(point)
+        if not math.isfinite(found.certificate.primal):
+            return None
+        return _Graded(point.factor, found.certificate, self.form.multipliers(point.factor, found))
 
     def is_better(self, graded: _Graded) -> bool:
-        best, new = self.best, graded.certificate
-        if self.bound is None or new.dual >= self.bound.certificate.dual:
-            self.bound = graded
-        if best is None or new.gap <= self.joint.gap:
-            self.bound = graded  # as good as the two apart, and its gap cancels no digits
-            return True
-        return new.primal <= best.certificate.primal
-
-    @property
-    def joint(self) -> Certificate:
-        """What the best point proves with the highest bound."""
-        assert self.best is not None
-        assert self.bound is not None
-        if self.best is self.bound:
-            return self.best.certificate
-        return self.form.joint(self.best.certificate, self.bound.certificate)
-
-    @property
-    def dual(self) -> Array:
-        """The multipliers of the highest bound."""
-        assert self.bound is not None
-        return self.form.multipliers(self.bound.iterate.factor, self.bound.found)
+        new, best = graded.certificate, self.best
+        return best is None or self.tol.is_met(new) or new.primal <= best.certificate.primal
 
     def record(self, graded: _Graded, iteration: int, seconds: float) -> Record:
-        c = self.joint
+        assert self.best is not None
+        c = self.best.certificate
         return Record(iteration, seconds, c.primal, c.dual, c.gap, c.violation, c.hard_violation, c.satisfied)
 
-    def end(self, graded: _Graded) -> Status | None:
-        return Status.SOLVED if self.joint.holds(self.tol) and self._is_verified() else None
-
     @np.errstate(all="ignore")
-    def _is_verified(self) -> bool:
-        """Whether rounding can hide no gap, or there is none in twice the precision."""
-        assert self.best is not None
-        factor, dual, form = self.best.iterate.factor, self.dual, self.form
-        if form.cost_of_rounding(factor, dual) <= self.tol * max(self.joint.primal, form.unit):
-            return True
-        if self._verifier is None:
-            self._verifier = (self.problem.verification(),)
-        (verifier,) = self._verifier
-        if verifier is not None and verifier.certificate(np.diag(factor), dual)[0].holds(self.tol):
-            return True
+    def end(self, graded: _Graded) -> Status | None:
+        """SOLVED if rounding can hide no gap, or there is none in twice the precision."""
+        c, form = graded.certificate, self.form
+        if not self.tol.is_met(c):
+            return None
+        if form.cost_of_rounding(graded.root, graded.dual) <= self.tol.gap * max(c.primal, form.unit):
+            return Status.SOLVED
+        blocks = self.problem.in_blocks
+        verifier = None if blocks is None else verification(blocks)
+        if verifier and self.tol.is_met(verifier.certificate(np.diag(graded.root), graded.dual)[0]):
+            return Status.SOLVED
         self.note = _HIDDEN
-        return False
+        return None
 
     def result(self, status: Status) -> DiagonalResult:
         if self.best is None:
@@ -234,12 +205,11 @@ class _Run(Loop[Iterate, _Graded, Record]):
                 "the objective is not a finite number anywhere near the prior: features, prior, bounds or "
                 "penalties differ by too many orders of magnitude; rescale them"
             )
-        factor = self.best.iterate.factor
-        certificate = self.problem.named(self.joint, factor)
+        certificate = self.problem.named(self.best.certificate, self.best.root)
         note = "" if status is Status.SOLVED else self.note
         return DiagonalResult(
-            weights=self.problem.spread(np.square(factor)),
-            dual=self.dual,
+            weights=self.problem.spread(np.square(self.best.root)),
+            dual=self.best.dual,
             status=status,
             certificate=certificate,
             history=tuple(self.history),
@@ -249,30 +219,21 @@ class _Run(Loop[Iterate, _Graded, Record]):
         )
 
 
-def _points(problem: DiagonalProblem, w: Array, tol: float) -> Iterator[Iterate]:
-    """Points of one way after the other, each up to where it is slow."""
-    form = problem.formulation
-    yield from islice(_iterates(form, w), PATIENCE)
-    if form.order <= LARGEST_ORDER and form.rows.n_rows * form.order * (form.order + 1) // 2 <= WRITTEN_OUT:
-        yield from _diagonals(problem, tol)
-    yield from _iterates(form, _approached(form))
-
-
-def _diagonals(problem: DiagonalProblem, tol: float) -> Iterator[Iterate]:
-    """Those of the matrices that solve the same problem."""
-    scaled = problem.as_matrices.scaled()
-    with suppress(np.linalg.LinAlgError):
-        for point in InteriorPoint(tol).iterates(scaled.form):
-            root = np.sqrt(np.square(scaled.lift(point.factor)).sum(axis=1))
-            yield Iterate(root, None if point.dual is None else point.dual * scaled.dual)
+def _diagonals(problem: Problem, tol: float) -> Iterator[Iterate]:
+    """Points of the problem in blocks of one column, as roots of weights."""
+    scaled = problem.formulation.scaled()
+    for point in InteriorPoint(tol).iterates(scaled.form):
+        factor = problem.lift(scaled.lift(point.factor))
+        dual = None if point.dual is None else point.dual * scaled.dual
+        yield Iterate(np.sqrt(np.square(factor).sum(axis=1)), dual)
 
 
 def _approached(form: DiagonalFormulation) -> Array:
     """Weights near the optimum: those of ever larger shares of the penalty, each from those before."""
-    w, law = form.prior, form.divergence
-    pulls = np.abs(form.measured.measure(np.sqrt(w)).adjoint)
+    w = form.prior
+    slopes = np.abs(form.measured.measure(np.sqrt(w)).adjoint)
     # the first share changes weights by about as much as they are
-    share = max(float(np.nanmin(law.curvature(w) * w / pulls, initial=1.0)), SMALLEST_SHARE)
+    share = max(float(np.nanmin(form.divergence.curvature(w) * w / slopes, initial=1.0)), LEAST_PENALTY)
     while share < 1.0:
         part = replace(form, measured=form.measured.times(share))
         for point in islice(_iterates(part, w), STEPS):
@@ -291,9 +252,10 @@ class _Point(NamedTuple):
 
 
 def _at(form: DiagonalFormulation, w: Array) -> _Point:
-    values = form.rows.of_weights(w)
+    root = np.sqrt(w)
+    values = form.rows.values(root)
     losses = form.loss.at(values)
-    return _Point(w, values, losses, form.divergence.distance(np.sqrt(w), form.prior) + losses.total)
+    return _Point(w, values, losses, form.divergence.distance(root, form.prior) + losses.total)
 
 
 def _iterates(form: DiagonalFormulation, w: Array) -> Iterator[Iterate]:
@@ -338,7 +300,7 @@ def _searched(
     With `phi`, weights fall along phi', else along a straight line.
     """
     w, law, falls = here.w, form.divergence, step < 0
-    least = 0.0 if form.has_curvature_at_zero else LEAST_SHARE * w
+    least = 0.0 if _may_vanish(form) else LEAST_SHARE * w
     slope, share = float(gradient @ step), 1.0
     for _ in range(trials):
         move = share * step
@@ -352,49 +314,48 @@ def _searched(
 
 
 def _newton_step(A: Any, curvatures: Array, phi: Array, gradient: Array, accuracy: float) -> Array:
-    """p with (Phi + A^T C A) p = -gradient; 0 where phi is infinite.
+    """The step with (Phi + A^T C A) step = -gradient, 0 where phi is infinite.
 
-    With S = Phi^-1/2 and p = S q, this is (I + S A^T C A S) q = -S gradient.
+    With S = Phi^-1/2 and B = C^1/2 A S, it is S q where (I + B^T B) q = -S gradient.
     """
-    scale = 1.0 / np.sqrt(phi)
-    right = -scale * gradient
-    rows, columns = np.flatnonzero(curvatures), np.flatnonzero(scale)
+    scale, rows = 1.0 / np.sqrt(phi), np.flatnonzero(curvatures)
+    right, root = -scale * gradient, np.sqrt(curvatures[rows])
     if not len(rows):
         return scale * right
-    numbers = A.nnz if sparse.issparse(A) else A.size
-    if min(len(rows), len(columns)) <= FACTORED and numbers <= COPIED:
-        with suppress(np.linalg.LinAlgError):
-            return scale * _factored(A, rows, columns, np.sqrt(curvatures[rows]), scale[columns], right)
-
-    def product(q: Array) -> Array:
-        return np.asarray(q + scale * (A.T @ (curvatures * (A @ (scale * q)))))
-
-    if sparse.issparse(A):  # with the same arrays of places
-        squares: Any = sparse.csr_array((np.square(A.data), A.indices, A.indptr), shape=A.shape)
+    B = A[rows]
+    if sparse.issparse(B):
+        B.data *= np.repeat(root, np.diff(B.indptr)) * scale[B.indices]
     else:
-        squares = np.square(A)
-    diagonal = 1.0 + np.square(scale) * (squares.T @ curvatures)
+        B = root[:, None] * B * scale
+    if min(B.shape) <= FACTORED:
+        with suppress(np.linalg.LinAlgError):
+            return scale * _factored(B, right)
+    if sparse.issparse(B):
+        diagonal = 1.0 + np.bincount(B.indices, np.square(B.data), len(phi))
+    else:
+        diagonal = 1.0 + np.einsum("ij,ij->j", B, B)
     found = conjugate_gradients(
-        product, right, lambda r: r / diagonal, accuracy=accuracy, most_steps=CG_STEPS
+        lambda q: np.asarray(q + B.T @ (B @ q)),
+        right,
+        lambda r: r / diagonal,
+        accuracy=accuracy,
+        most_steps=CG_STEPS,
     )
     return scale * found.x
 
 
-def _factored(A: Any, rows: Index, columns: Index, root: Array, scale: Array, right: Array) -> Array:
-    """(I + B^T B)^-1 right for B = root A scale, by the smaller of two Cholesky factors (Woodbury)."""
-    part = A[rows] if len(columns) == A.shape[1] else A[rows][:, columns]
-    is_sparse = sparse.issparse(part)
-    B = part.multiply(root[:, None]).multiply(scale).tocsr() if is_sparse else root[:, None] * part * scale
-    known = right[columns]
-    is_wide = len(rows) < len(columns)
+def _factored(B: Any, right: Array) -> Array:
+    """(I + B^T B)^-1 right, by the smaller of two Cholesky factors (Woodbury's identity)."""
+    is_wide = B.shape[0] < B.shape[1]
     gram = B @ B.T if is_wide else B.T @ B
-    gram = gram.toarray() if is_sparse else gram
+    gram = gram.toarray() if sparse.issparse(gram) else gram
     gram[np.diag_indices_from(gram)] += 1.0
     factor = linalg.cho_factor(gram, lower=True, overwrite_a=True, check_finite=False)
-    if is_wide:
-        solved = known - B.T @ linalg.cho_solve(factor, B @ known, check_finite=False)
-    else:
-        solved = linalg.cho_solve(factor, known, check_finite=False)
-    out = np.zeros_like(right)
-    out[columns] = solved
-    return out
+    solved = linalg.cho_solve(factor, B @ right if is_wide else right, check_finite=False)
+    return np.asarray(right - B.T @ solved if is_wide else solved)
+
+
+@np.errstate(all="ignore")
+def _may_vanish(form: DiagonalFormulation) -> bool:
+    """Whether phi'' is finite at 0, so that a weight there may rise again."""
+    return bool(np.isfinite(form.divergence.curvature(np.zeros(1)))[0])

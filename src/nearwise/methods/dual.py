@@ -8,12 +8,13 @@ theta(y) = phi'(prior) - sum_i y_i A_i. The dual problem is to minimise, over y 
 the bound after it gave way to y_i, less the value. Its Hessian is the Gram matrix of the rows in the local
 coordinates of M^(y), plus the compliance of soft rows. A step:
 
-1. Free are the rows that have a multiplier, and those whose gradient leads to one of the right sign.
-2. Solve Hessian dy = -gradient for the free rows. Rows whose multiplier would change its sign are left at 0.
-3. Shorten the step until the slope along it has risen by no more than half of what it was.
+1. Hold at 0 the multipliers that are 0 and whose gradient leads to the wrong sign.
+2. Solve Hessian dy = -gradient for the others. Hold those that would change sign, release held ones that the
+   model's gradient now leads to the right sign, and solve again, until neither happens (active sets).
+3. Shorten the step until the slope along it rises at most half as steeply as it fell at the beginning.
 
-Far from the prior, and where multipliers have no maximum, steps become short: then the method ends without
-a verdict, and `interior` is for that.
+Far from the prior, residuals fall too slowly, and the method ends: `interior` is for that. Where hard rows
+contradict each other, multipliers grow without end in proportions that prove it.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class DualNewton:
             yield Iterate(np.diag(np.sqrt(np.maximum(form.prior, 0.0))) if start is None else start)
         else:
             yield here.iterate()
-        for count in range(self.steps):
+        for count in range(self.steps + 1):
             if here is None:
                 return
             residual = here.residual(form)
@@ -70,22 +71,27 @@ class DualNewton:
                 yield here.iterate()
             if residual == 0.0:
                 return
-            there = None
-            if residual < FARTHEST * 0.5**count and (step := _step(form, here)) is not None:
+            step, there = np.zeros(form.rows.n_rows), None
+            if count < self.steps and residual < FARTHEST * 0.5**count:
+                step = _step(form, here)
                 there = _searched(form, here, step)
             if there is None and form.loss.any_hard:
-                yield replace(here.iterate(), farkas=here.y)
+                yield replace(here.iterate(), farkas=here.y + step)
             here = there
 
 
 class _Point(NamedTuple):
-    """Multipliers, M^(y) = factor factor^T, its values, and the dual's gradient."""
+    """Multipliers, M^(y) = factor factor^T, and the dual's gradient, replies less values.
+
+    In the coordinates of `basis`, the Hessian of phi* is elementwise weights**2; None for ones.
+    """
 
     y: Array
     factor: Array
-    basis: Array  # local coordinates, in which the Hessian of phi* is elementwise weights**2
+    basis: Array
     weights: Array | None
     values: Array
+    replies: Array
     gradient: Array
 
     def iterate(self) -> Iterate:
@@ -103,15 +109,15 @@ def _at(form: Formulation, y: Array) -> _Point | None:
     if found is None:
         return None
     factor, basis, weights = found
-    values = form.rows.values(factor)
-    gradient = form.loss.reply(y) - values
+    values, replies = form.rows.values(factor), form.loss.reply(y)
+    gradient = replies - values
     if not math.isfinite(gradient.sum()):
         return None
-    return _Point(y, factor, basis, weights, values, gradient)
+    return _Point(y, factor, basis, weights, values, replies, gradient)
 
 
-def _step(form: Formulation, here: _Point) -> Array | None:
-    """1, 2. To the minimum of the second-order model; None where rounding leaves the Hessian indefinite."""
+def _step(form: Formulation, here: _Point) -> Array:
+    """1, 2. To the minimum of the second-order model, as far as rounding allows."""
     rows, loss, y, gradient = form.rows, form.loss, here.y, here.gradient
     if here.weights is None:
         hessian = rows.transformed(here.basis).gram()
@@ -121,18 +127,18 @@ def _step(form: Formulation, here: _Point) -> Array | None:
         hessian = packed.T @ packed
     diagonal = hessian.reshape(-1)[:: len(y) + 1]
     diagonal *= 1 + RIDGE
-    diagonal += loss.compliance(y, loss.reply(y), loss.largest - y)[0] + TINY
+    diagonal += TINY
+    for some, slack in loss.groups:
+        diagonal[some] += 1 / slack.curvature(here.replies[some])
     held = (y == 0) & (loss.signed(-gradient) == 0)
-    step = np.zeros(len(y))
     for _ in range(CHANGES):
         step = np.where(held, -y, 0.0)
         free = np.flatnonzero(~held)
-        if len(free):
-            right = gradient[free] if not step.any() else (gradient + hessian @ step)[free]
-            _, change, failed = lapack.dposv(hessian[np.ix_(free, free)], -right, lower=1)
-            if failed:
-                return None
-            step[free] = change
+        part, right = hessian.take(free, 0).take(free, 1), (gradient + hessian @ step)[free]
+        _, change, failed = lapack.dposv(part, -right, lower=1) if len(free) else (None, right, 0)
+        if failed:
+            break
+        step[free] = change
         wrong = np.where(held, gradient + hessian @ step, y + step) * loss.relations > 0
         if not wrong.any():
             break
@@ -141,16 +147,18 @@ def _step(form: Formulation, here: _Point) -> Array | None:
 
 
 def _searched(form: Formulation, here: _Point, step: Array) -> _Point | None:
-    """3. Where a step ends."""
+    """3. Where a step ends; None where it does not lead down or gets too short."""
     length = 1.0
     while length > SHORTEST:
-        y = form.loss.signed(here.y + length * step)
-        there = _at(form, y)
-        if there is None:
+        move = form.loss.signed(here.y + length * step) - here.y
+        before = float(here.gradient @ move)
+        if not before < 0:
+            return None
+        if (there := _at(form, here.y + move)) is None:
             length *= OUTSIDE
             continue
-        before, after = float(here.gradient @ (y - here.y)), float(there.gradient @ (y - here.y))
-        if after <= RISE * abs(before):
+        after = float(there.gradient @ move)
+        if after <= RISE * -before:
             return there
-        length *= min(max(before / (before - after), 0.1), 0.7) if after > before else 0.7
+        length *= min(max(before / (before - after), 0.1), 0.7)
     return None

@@ -2,9 +2,9 @@
 
     minimise LogDet(M, c I) + sum_i k_i / 2 violation_i^2,      c and the k_i large.
 
-At the optimum the multipliers are y_i = k_i violation_i, and sum_i y_i A_i = M^-1 - I / c. Where rows contradict
-each other, the violations cannot vanish, so that y is large, and I / c nothing beside it: S = sum_i y_i A_i >= 0
-and y^T b < 0 up to a tiny share, which is what a Farkas certificate needs.
+At the optimum the multipliers are y_i = k_i violation_i, and sum_i y_i A_i = M^-1 - I / c. Where rows
+contradict each other, the violations cannot vanish, so y is large and I / c nothing beside it: all but a tiny
+share of S = sum_i y_i A_i is positive semidefinite and y^T b < 0, which is a Farkas certificate.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NO_DIRECTION = 1e-12  # relative singular value of a direction that no row measu
 
 
 class Search(NamedTuple):
-    """The least squares: M = transform M' transform^T for the hard rows, by their numbers, and their losses."""
+    """The least squares in M = transform M' transform^T, with the numbers and losses of the hard rows."""
 
     form: Formulation
     transform: Array
@@ -55,7 +55,7 @@ def least_violation(form: Formulation) -> Search:
 
 
 def _equalising(rows: Rows) -> Array:
-    """T such that the unit vectors of the rows, as T^T x, have the same size in all directions that they have."""
+    """T such that the rows' unit vectors, as T^T x, are of one size in all directions that they have."""
     vectors = rows.span()
     norms = np.linalg.norm(vectors, axis=1)
     vectors = vectors[norms > 0] / norms[norms > 0, None]

@@ -22,7 +22,6 @@ MARGIN = 0.9  # of the largest multiplier that has a reply
 LEAST = 1e-3  # of the bound: replies that have to be positive
 
 
-
 class First(NamedTuple):
     """M = L L^T, Z = N N^T, and the rows."""
 

@@ -108,10 +108,10 @@ class Scaling(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class System:
-    """D + A dy = K and A^T D - compliance dy = e, for packed D, by Cholesky in the smaller of the two spaces.
+    """D + A dy = K and A^T D - compliance dy = e, for packed D: Cholesky in the smaller of the two spaces.
 
-    Rows that depend on each other and do not give way make it singular. Then a system with a little compliance
-    is factorised, and `solve` refines its solutions for the true one.
+    Hard rows that depend on each other make it singular. So a system with a little more compliance is
+    factorised, and `solve` refines its solutions for the true one.
 
     Attributes
     ----------

@@ -23,10 +23,10 @@ import numpy as np
 
 from nearwise._common.threads import one_blas_thread
 from nearwise._common.types import Array, Index
+from nearwise.methods import Loop, Status
 from nearwise.named import _groups
 from nearwise.named._entries import DENSE, Entries, Point
 from nearwise.named._result import NearestMatrix, certified, message
-from nearwise.methods import Loop, Status
 
 _MAX_ITER = 200
 _NO_PAIRS = np.empty((0, 2), np.int64)

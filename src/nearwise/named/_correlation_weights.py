@@ -9,10 +9,10 @@ import numpy as np
 
 from nearwise._common.threads import one_blas_thread
 from nearwise._common.types import Array, Index, Mask
+from nearwise.methods import Status
 from nearwise.named import _augmented, _correlation_dual, _interior, _weighted
 from nearwise.named._result import NearestMatrix, certified, message
 from nearwise.named._weighted import Solution, Weighted, best_of
-from nearwise.methods import Status
 
 _FEW = 500  # free entries up to which the interior-point method is the faster one
 _MAX_ITER = 100

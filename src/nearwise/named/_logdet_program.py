@@ -16,8 +16,8 @@ import numpy as np
 from scipy import linalg
 
 from nearwise._common.types import Array, Index
-from nearwise.linalg.regularised import factored
 from nearwise.core import Problem
+from nearwise.linalg.regularised import factored
 
 _SHRINK = 0.2  # of gamma and mu from one stage to the next
 _STAGE_DECREMENT = 0.1  # Newton's decrement, relative to mu, at which a stage ends; the last: below

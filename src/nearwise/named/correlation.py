@@ -19,10 +19,10 @@ from nearwise._common import reading
 from nearwise._common.types import Array, Index, Mask
 from nearwise._common.warning import warn
 from nearwise.core import Divergence, Frobenius, Problem
+from nearwise.methods import Status, solve
 from nearwise.named import _correlation_dual, _correlation_weights, _given, _unit_rows
 from nearwise.named._result import NearestMatrix, certified, message
 from nearwise.side import constraints
-from nearwise.methods import Status, solve
 
 _MAX_ITER = 200
 _LARGEST_VARIANCE = 1e200  # and one over the smallest: multipliers are divided by it

@@ -23,8 +23,8 @@ from scipy.sparse.csgraph import connected_components
 
 from nearwise._common import checks, reading
 from nearwise._common.types import Array
-from nearwise.linalg.regularised import ROUNDING, factored
 from nearwise.core import Certificate
+from nearwise.linalg.regularised import ROUNDING, factored
 from nearwise.methods import Loop, Status
 
 Sides = NDArray[np.bool_]

@@ -18,11 +18,11 @@ from scipy.sparse.csgraph import connected_components, shortest_path
 
 from nearwise._common import checks, reading
 from nearwise._common.types import Array, Index
+from nearwise.core import Divergence, LogDet, Problem, VonNeumann
 from nearwise.linalg.directions import with_fixed_signs
 from nearwise.linalg.scaling import inner_products
-from nearwise.core import Divergence, LogDet, Problem, VonNeumann
-from nearwise.side import constraints, drawing
 from nearwise.methods import Result, solve
+from nearwise.side import constraints, drawing
 
 _DIVERGENCES: dict[str, Divergence] = {"logdet": LogDet(), "vonneumann": VonNeumann()}
 

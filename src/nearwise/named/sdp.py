@@ -17,9 +17,9 @@ from nearwise._common import checks, reading
 from nearwise._common.reading import stacked
 from nearwise._common.types import Array
 from nearwise.core import Certificate, LogDet, Problem
+from nearwise.methods import Loop, Status, solve
 from nearwise.named import _logdet_program
 from nearwise.side import Constraints, constraints
-from nearwise.methods import Loop, Status, solve
 
 _SEARCH_STEPS = 60
 # The next theta as a share of the interval, first near its lower end because lower bounds are sharper, and

@@ -26,8 +26,8 @@ from nearwise._common.types import Index
 from nearwise.data.steps import fitted, preparation
 from nearwise.data.tables import Table
 from nearwise.learners.base import PriorKeptWarning
-from nearwise.side import Constraints
 from nearwise.methods import Status
+from nearwise.side import Constraints
 
 CHOOSING, LEARNING = "choosing the penalty", "learning"
 FIXED_RANK, HIGHEST_RANK = 10, 30  # of the method "fixed-rank", unless a rank is given

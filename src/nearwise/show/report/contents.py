@@ -11,13 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from nearwise._common.digest import SHORT, digest
+from nearwise.methods import Status
 from nearwise.show.report.objects import Objects
 from nearwise.show.report.pictures import Pictures
 from nearwise.show.report.sections import drawn
 from nearwise.show.report.subject import Subject, column, n_rows, numbers_shown, rows_held_out
 from nearwise.show.text import count
 from nearwise.side import Constraints, labelling
-from nearwise.methods import Status
 from nearwise.study.before_after import learner_of
 from nearwise.study.figures import Figure
 from nearwise.study.suspicion import Suspect
