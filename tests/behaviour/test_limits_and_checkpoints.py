@@ -83,9 +83,6 @@ def test_columns_of_zeros_change_no_penalty_that_is_tried(zeros: int) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
-@pytest.mark.xfail(
-    strict=True, raises=ValueError, reason="to AutoLearner max_iter is a part of what a checkpoint belongs to"
-)
 @pytest.mark.parametrize("iterations", [3, 30])
 def test_a_learner_of_learners_goes_on_under_a_larger_limit(iterations: int, tmp_path: Path) -> None:
     X, y = table()

@@ -14,7 +14,7 @@ from sklearn.datasets import load_digits, load_iris
 
 import nearwise as nw
 from nearwise import cli
-from nearwise.learners import metric_learner
+from nearwise.learners import _place
 from nearwise.study import fitting
 
 Run = Callable[..., tuple[list[str], str]]
@@ -54,8 +54,8 @@ def test_a_penalty_that_was_not_chosen_is_not_called_chosen(run: Run) -> None:
 def test_dimensions_that_were_not_learned_are_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = load_digits(return_X_y=True)
     X, y = X[:300], y[:300]
-    monkeypatch.setattr(metric_learner, "FULL_FEATURES", 32)
-    monkeypatch.setattr(metric_learner, "DEFAULT_RANK", 10)
+    monkeypatch.setattr(_place, "FULL_FEATURES", 32)
+    monkeypatch.setattr(_place, "DEFAULT_RANK", 10)
     notes, text = run(X, y, "--penalty 1")
     said = (
         "only 10 of 64 dimensions were learned, the default for so many features; in the others the distance "
@@ -69,7 +69,7 @@ def test_dimensions_that_were_not_learned_are_told(run: Run, monkeypatch: pytest
     notes, text = run(X, y, "--penalty 1 --rank 12")
     assert not any("dimensions were learned" in note for note in notes)
     assert ", penalty 1, 12 dimensions\n" in text
-    monkeypatch.setattr(metric_learner, "FULL_FEATURES", 64)
+    monkeypatch.setattr(_place, "FULL_FEATURES", 64)
     notes, text = run(X, y, "--penalty 1")
     assert not any("dimensions" in note for note in notes)
     assert ", penalty 1\n" in text

@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import json
 import re
 import sys
+import types
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +17,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from nearwise import datasets
-from nearwise.data import tables, text as text_files
+from nearwise.data import formats, tables, text as text_files
+from nearwise.data.frame import Frame
 from nearwise.data.kinds import values
 from nearwise.data.numerals import Numerals
 from nearwise.data.tables import TableError
@@ -243,7 +246,7 @@ def test_paths_that_are_no_files(tmp_path: Path, write: Write) -> None:
         tables.read(str(tmp_path))
     with pytest.raises(TableError, match="cannot be read"):
         tables.read("a\0b")
-    with pytest.raises(TableError, match=r"\.xlsx files are not read; save it as CSV"):
+    with pytest.raises(TableError, match=r"\.xlsx files are not read; save it as \.csv"):
         tables.read(write(b"PK\x03\x04", "data.xlsx"))
 
 
@@ -252,6 +255,31 @@ def test_an_unknown_suffix_is_read_by_its_content(write: Write, tmp_path: Path) 
     buffer = io.BytesIO()
     np.save(buffer, np.eye(3))
     assert tables.read(write(buffer.getvalue(), "array.bin")).X.shape == (3, 3)
+
+
+def test_a_format_is_a_line_and_a_module(
+    monkeypatch: pytest.MonkeyPatch, write: Write, tmp_path: Path
+) -> None:
+    """As CONTRIBUTING says; reading, writing, messages and help know it then."""
+    module = types.ModuleType("nearwise.data.json_lines")
+    module.read = lambda source, data: Frame(
+        source, {"a": np.array([json.loads(line)["a"] for line in data.splitlines()])}, ("a",)
+    )
+    module.write = lambda columns: "".join(f'{{"a": {a}}}\n' for a in columns["a"]).encode()
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    path = write('{"a": 1}\n{"a": 2.5}\n', "rows.jsonl")
+    with pytest.raises(TableError, match=r"\.jsonl files are not read"):
+        tables.read(path)
+    added = formats.Format(".jsonl", b"", "json_lines.read", "json_lines.write")
+    monkeypatch.setattr(formats, "FORMATS", (*formats.FORMATS, added))
+    np.testing.assert_array_equal(tables.read(path).X, [[1.0], [2.5]])
+    tables.write(str(tmp_path / "new.jsonl"), ["a"], [[3.0], [4.0]], force=False)
+    np.testing.assert_array_equal(tables.read(str(tmp_path / "new.jsonl")).X, [[3.0], [4.0]])
+    with pytest.raises(TableError, match=r"save it as .* or \.jsonl"):
+        tables.read(write("", "data.xlsx"))
+    with pytest.raises(TableError, match=r"must end in .*, \.jsonl "):
+        tables.write(str(tmp_path / "t.xlsx"), ["a"], [[1.0]], force=False)
+    assert ".jsonl" in formats.listed()
 
 
 @pytest.mark.parametrize("kind", ["csv", "npy", "gzip"])

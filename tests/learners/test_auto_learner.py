@@ -15,7 +15,7 @@ from sklearn.neighbors import KNeighborsClassifier
 import nearwise as nw
 from nearwise import constraints as c
 from nearwise.learners import _discriminants
-from nearwise.learners._grading import NOISE, Grade
+from nearwise.learners.grades import NOISE, Grade
 
 
 def shells(n: int = 120, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -52,7 +52,7 @@ def test_units_of_columns_do_not_matter_to_the_covariance_prior(groups: list[int
 
 def test_a_prior_beyond_double_precision_is_told_of_where_units_matter() -> None:
     with pytest.warns(UserWarning, match="the prior is too small in some columns"):
-        nw.MetricLearner("vonneumann", "covariance", penalty=1.0).fit(X * UNITS, constraints=SIDE)
+        nw.MetricLearner("vonneumann", prior="covariance", penalty=1.0).fit(X * UNITS, constraints=SIDE)
 
 
 @pytest.mark.parametrize("as_given", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import nearwise as nw
 from nearwise import constraints as c
-from nearwise.learners._side import SideInformation
+from nearwise.learners._side import Side
 from nearwise.learners._space import Outside
 from nearwise.learners.input_kernels import InputKernel
 from nearwise.side.kinds import KINDS
@@ -116,7 +116,7 @@ def outside(fixed: np.ndarray) -> Outside:
 def test_bounds_on_a_subspace_are_those_less_what_lies_outside_by_definition(kind: str) -> None:
     fixed = 0.01 * X @ np.diag([0.0, 0.0, 0.0, 1.0]) @ X.T
     side = true_side(kind)
-    inside = SideInformation(N, None, side).inside(outside(fixed)).constraints
+    inside = Side(N, None, side).inside(outside(fixed)).constraints
     assert len(inside) == len(side)
     expected = []
     for block in side.blocks:
@@ -135,9 +135,9 @@ def test_a_squared_length_that_the_fixed_part_exceeds_is_refused_like_a_distance
     fixed = np.eye(N)
     for side in (c.similarity([(3, 3)], 0.25, "<="), c.at_most([(3, 4)], 0.25)):
         with pytest.raises(ValueError, match=r"row 0: .* outside the basis its value is fixed"):
-            SideInformation(N, None, side).inside(outside(fixed))
+            Side(N, None, side).inside(outside(fixed))
     met = c.similarity([(3, 3), (4, 4)], [0.25, 4.0], ">=") + c.similarity([(3, 4)], -1.0, "<=")
-    inside = SideInformation(N, None, met).inside(outside(fixed)).constraints
+    inside = Side(N, None, met).inside(outside(fixed)).constraints
     assert inside.bounds.tolist() == [3.0, -1.0]
 
 

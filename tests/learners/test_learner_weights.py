@@ -10,8 +10,8 @@ import pytest
 
 import nearwise as nw
 from nearwise import constraints as c
-from nearwise.learners._grading import share_in_order
-from nearwise.learners._side import SideInformation
+from nearwise.learners._side import Side
+from nearwise.learners.grades import share_in_order
 from nearwise.online.feedback import of_blocks
 from nearwise.side.kinds import KINDS
 
@@ -36,7 +36,9 @@ LEARNERS: dict[str, Any] = {
     "frobenius": lambda: nw.MetricLearner(divergence="frobenius", penalty=1.0, tol=1e-11),
     "subspace": lambda: nw.MetricLearner(penalty=1.0, basis=np.eye(D)[:, :2], tol=1e-11),
     "kernel": lambda: nw.KernelLearner("linear", penalty=1.0, tol=1e-11),
-    "kernel in a subspace": lambda: nw.KernelLearner("rbf", penalty=1.0, gamma=0.1, rank=5, random_state=0, tol=1e-11),
+    "kernel in a subspace": lambda: nw.KernelLearner(
+        "rbf", penalty=1.0, gamma=0.1, rank=5, random_state=0, tol=1e-11
+    ),
     "reducer": lambda: nw.KernelReducer(
         D, kernel="linear", penalty=10.0, trace_weight=0.1, random_state=0, tol=1e-11
     ),
@@ -113,7 +115,7 @@ def test_scores_count_weights(with_objects: bool) -> None:
     weights = np.arange(1.0, N + 1) if with_objects else None
 
     def score(rows: c.Constraints) -> float:
-        given = SideInformation(N, None, rows)
+        given = Side(N, None, rows)
         return share_in_order(
             given, lambda i, j: np.square(X[i] - X[j]).sum(axis=1), np.random.RandomState(0), weights
         )

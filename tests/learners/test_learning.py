@@ -18,29 +18,29 @@ import nearwise as nw
 from crossing import crossed
 from nearwise import constraints as c
 from nearwise.core import binding
-from nearwise.learners import _grading, _task
-from nearwise.learners._fits import Learned, learn
+from nearwise.learners import _task
+from nearwise.learners._contest import contest
+from nearwise.learners._path import Learned, Settings
+from nearwise.learners._place import Place
+from nearwise.learners._side import Side
 from nearwise.learners._space import Space
+from nearwise.learners._trial import hold_out
 
 RNG = np.random.default_rng(0)
 DIVERGENCES = [nw.LogDet(), nw.VonNeumann(), nw.Frobenius()]
-DEFAULTS: dict[str, Any] = {
-    "codes": None,
-    "constraints": None,
-    "divergence": nw.LogDet(),
-    "prior": None,
-    "penalty": "auto",
-    "pairs": "auto",
-    "n_pairs": None,
-    "tol": 1e-6,
-    "max_iter": None,
-    "random_state": 0,
-    "callback": None,
-}
 
 
-def learned(features: np.ndarray, **settings: Any) -> Learned:
-    return learn(np.asarray(features, dtype=float), **(DEFAULTS | settings))
+def learned(
+    features: np.ndarray,
+    codes: np.ndarray | None = None,
+    constraints: c.Constraints | None = None,
+    prior: np.ndarray | None = None,
+    **settings: Any,
+) -> Learned:
+    place = Place(np.asarray(features, dtype=float), prior=prior)
+    numbered = Side.read(len(features), constraints=constraints).constraints
+    side = Side(len(features), codes, numbered)
+    return contest([place], side, Settings(**({"random_state": 0} | settings))).learned
 
 
 def noisy(n: int = 90, noise: int = 6, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -160,7 +160,7 @@ def test_the_chosen_penalty_has_the_best_score_and_the_path_rises_from_the_prior
 def test_the_score_of_labels_is_the_share_of_neighbours_of_the_same_class() -> None:
     rows, codes = noisy(31)
     codes[30] = 3  # a class of one object is never held out
-    trial = _grading.hold_out(rows, codes, nw.constraints.Constraints(), np.random.RandomState(0))
+    trial = hold_out(Place(rows), Side(31, codes, c.Constraints()), np.random.RandomState(0))
     assert trial is not None
     asking = np.setdiff1d(np.arange(31), trial.rows)
     assert {0, 1, 2, 3} == set(codes[trial.rows])
@@ -178,11 +178,11 @@ def test_the_score_of_constraints_is_how_often_they_are_in_order() -> None:
     pairs = np.array([(i, j) for i in range(40) for j in range(i)])[:300]
     comparisons = np.hstack([pairs[210:], pairs[:90]])
     side = c.similar(pairs[:90]) + c.dissimilar(pairs[90:210]) + c.closer(comparisons)
-    trial = _grading.hold_out(rows, None, side, np.random.RandomState(0))
+    trial = hold_out(Place(rows), Side(40, None, side), np.random.RandomState(0))
     assert trial is not None
-    assert [len(block) for block in trial.constraints.blocks] == [60, 80, 60]
+    assert [len(block) for block in trial.side.constraints.blocks] == [60, 80, 60]
     held = []
-    for block, kept in zip(side.blocks, trial.constraints.blocks, strict=True):
+    for block, kept in zip(side.blocks, trial.side.constraints.blocks, strict=True):
         rest = set(map(tuple, block.ids.tolist())) - set(map(tuple, kept.ids.tolist()))
         held.append(np.array(sorted(rest)))
     d = euclidean(rows @ np.diag(np.arange(1.0, 9.0)))
@@ -304,7 +304,7 @@ HARD_CASES = {
 }
 
 
-@crossed(data=HARD_CASES, pairs=["local", "random"], penalty=["auto", 1.0], divergence=DIVERGENCES)
+@crossed(data=HARD_CASES, pairs=["local", "random"], penalty=[None, 1.0], divergence=DIVERGENCES)
 def test_hard_cases(data: tuple[Any, Any], pairs: str, penalty: Any, divergence: nw.Divergence) -> None:
     rows, codes = data
     found = learned(rows, codes=np.asarray(codes), pairs=pairs, penalty=penalty, divergence=divergence)

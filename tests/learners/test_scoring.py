@@ -10,8 +10,10 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 import nearwise as nw
 from nearwise import constraints as c
-from nearwise.learners._grading import Grade, area_under_roc, by_neighbors, first_as_good, hold_out, together
-from nearwise.side.blocks import Constraints
+from nearwise.learners._place import Place
+from nearwise.learners._side import Side
+from nearwise.learners._trial import hold_out
+from nearwise.learners.grades import Grade, area_under_roc, by_neighbors, first_as_good, together
 
 rng = np.random.default_rng(3)
 
@@ -93,7 +95,7 @@ def test_the_simplest_of_those_that_noise_does_not_tell_apart_is_taken() -> None
 def test_a_trial_grades_by_its_definition(scoring: str) -> None:
     X, y = rng.normal(size=(60, 3)), rng.choice(2, 60, p=[0.8, 0.2])
     X[:, 0] += 2.0 * y
-    trial = hold_out(X, y, Constraints(), np.random.RandomState(0), scoring=scoring)
+    trial = hold_out(Place(X), Side.read(60, y), np.random.RandomState(0), scoring)
     assert trial is not None
     asked = np.setdiff1d(np.arange(60), trial.rows)
     factor = np.diag([2.0, 1.0, 0.5])

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from nearwise._common.errors import Refused
+from nearwise.data import formats
 from nearwise.linalg import loops
 
 DONE, NOT_CONVERGED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -70,7 +71,7 @@ def add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "data",
         metavar="DATA",
-        help="rows of numbers: .csv, .tsv, .parquet, .npy, .npz, - for standard input, or a data set by name "
+        help=f"rows of numbers: a file ({formats.listed()}), - for standard input, or a data set by name "
         "as in dataset:iris",
     )
 

@@ -43,7 +43,6 @@ FORMATS = (
     Format(".npz", b"PK\x03\x04", "arrays.read", "arrays.write"),
 )
 TEXT = FORMATS[0]
-WRITTEN = tuple(found.suffix for found in FORMATS if found.writer)
 # what else holds tables, and is refused by name
 OTHERS = (".xlsx", ".xls", ".ods", ".json", ".jsonl", ".pkl", ".pickle", ".feather", ".arrow", ".h5", ".mat")
 
@@ -57,6 +56,17 @@ def suffix(path: str) -> str:
 def by_suffix(path: str) -> Format | None:
     """The format that the name of a file says."""
     return next((found for found in FORMATS if found.suffix == suffix(path)), None)
+
+
+def written() -> tuple[str, ...]:
+    """The suffixes of files that are written."""
+    return tuple(found.suffix for found in FORMATS if found.writer)
+
+
+def listed() -> str:
+    """The suffixes that are read, for help and messages."""
+    *others, end = (found.suffix for found in FORMATS if found.reader)
+    return f"{', '.join(others)} or {end}"
 
 
 def by_content(data: bytes) -> Format:

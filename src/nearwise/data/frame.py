@@ -141,13 +141,14 @@ def open_frame(source: str, *, header: bool | None = None) -> Frame:
 
         return from_dataset(source, source.removeprefix(DATASET))
     name = "standard input" if source == "-" else source
-    if source != "-" and (suffix := formats.suffix(source)) in formats.OTHERS:
-        raise TableError(f"{source}: {suffix} files are not read; save it as CSV, Parquet, .npy or .npz")
+    known, suffix = formats.by_suffix(source), formats.suffix(source)
+    if (known is None or not known.reader) and suffix in formats.OTHERS:
+        raise TableError(f"{source}: {suffix} files are not read; save it as {formats.listed()}")
     data = _decompressed(name, _bytes(source))
     if not data:
         raise TableError(f"{name} is empty")
     content = formats.by_content(data)
-    found = content if source == "-" else formats.by_suffix(source) or content
+    found = known or content
     if found.is_text and not content.is_text:
         raise TableError(f"{name} is not text but binary, such as NumPy or Parquet; give it the right suffix")
     check_installed(f"{name}: reading it", found)

@@ -53,12 +53,11 @@ def holds_names(
     ):
         return True, f"{where} is read as column names, though some are numbers"
     is_mixed = any(numeric) and not all(numeric)
-    if is_mixed and all(_is_in_doubt(*_stripped(some()), numeric) for some in (lambda: sample, everything)):
+    looks = (lambda: sample, everything)
+    if is_mixed and all(_is_in_doubt(*_stripped(look()), numeric) for look in looks):
         text = first[numeric.index(False)]
-        raise TableError(
-            f"{where}: {shown(text)} and {shown(counted[0])} may be names of columns, or data; say which with "
-            "--header yes or --header no"
-        )
+        doubt = f"{shown(text)} and {shown(counted[0])} may be names of columns, or data"
+        raise TableError(f"{where}: {doubt}; say which with --header yes or --header no")
     return False, ""
 
 

@@ -30,8 +30,8 @@ _PERCENT = re.compile(r"(.*\d.*?)\s*%")
 _SYMBOLS = {"$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY", "₹": "INR", "₽": "RUB", "₩": "KRW"}
 _CODE = rf"([A-Z]{{3}}|[{''.join(_SYMBOLS)}])"
 _MONEY = re.compile(rf"([+-]?)\s*{_CODE}\s*([+-]?\d.*)|([+-]?)\s*(\d.*?)\s*{_CODE}")
-_ISO = re.compile(r"(\d{4})[-/](\d{1,2})[-/](\d{1,2})([T ]\d.*)?", re.ASCII)
-_SHORT = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})", re.ASCII)
+_ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]\d.*)?", re.ASCII)
+_ONE_DIGIT = re.compile(r"(^|[-/.])(\d)(?=[-/.T ]|$)")  # a day or month without its 0
 _EPOCH, _SECONDS = datetime(1970, 1, 1, tzinfo=UTC), 86_400.0
 _MOST_LEVELS = 100  # different texts that a category may have
 _FEW = 10  # that it may have in any case; more, and every one must be there twice on average
@@ -111,16 +111,13 @@ def _money(cell: str) -> tuple[str, str]:
 
 def _days(cell: str, kind: str) -> float | None:
     """Days since 1970, the time of day as a fraction; without a time zone, UTC is meant."""
-    iso, short = _ISO.fullmatch(cell), _SHORT.fullmatch(cell)
+    text = _ONE_DIGIT.sub(r"\g<1>0\2", cell).replace("/", "-")
     try:
-        if kind == "date" and iso is not None:
-            text = f"{iso[1]}-{int(iso[2]):02}-{int(iso[3]):02}{iso[4] or ''}"
-            found = datetime.fromisoformat(text)
-        elif kind != "date" and short is not None:
-            day, month = (short[1], short[3]) if kind == "date dmy" else (short[3], short[1])
-            found = datetime(int(short[4]), int(month), int(day))
+        if kind == "date":
+            found = datetime.fromisoformat(text if _ISO.fullmatch(text) else "")
         else:
-            return None
+            order = "%d-%m-%Y" if kind == "date dmy" else "%m-%d-%Y"
+            found = datetime.strptime(text.replace(".", "-"), order)
         found = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
         return (found - _EPOCH).total_seconds() / _SECONDS
     except (ValueError, OverflowError):

@@ -2,9 +2,11 @@
 
 A file is in the safetensors format: the arrays as tensors, bit by bit, and in its header, as JSON text, a
 schema version and a tree that says what the arrays belong to. The tree holds numbers, texts, lists, dicts,
-arrays, and objects of the classes in `_CLASSES`; a class that is to be saved needs its line there, and
-nothing else; of scikit-learn's classes `_storable` lists the attributes. A file cannot name any other class,
-nor run code. Equal models give equal files, and a file that was damaged, by one bit or more, is refused.
+arrays, and objects of the classes in `_CLASSES`; a class that is to be saved needs its line there. Of an
+estimator these are its parameters and what its `_stored` lists, with the defaults of its `_absent` for what a
+file of an older version lacks; of scikit-learn's classes `_storable` lists the attributes. A file cannot
+name any other class, nor run code. Equal models give equal files, and a file that was damaged, by one bit or
+more, is refused.
 """
 
 from __future__ import annotations
@@ -75,6 +77,8 @@ _CLASSES = {
     "Status": "nearwise.methods.result",
     "Memory": "nearwise.data.memory",
 } | {name: module for name, (module, _) in SKLEARN.items()}
+_REMEMBERED = ("memory_", "row_fingerprints_", "n_rows_learned_")  # what `memory` keeps in any learner
+_NOT_KEPT = ("callback", "checkpoint")  # parameters of which no file knows
 _TENSOR_KINDS = "biuf"
 _SCALARS = (bool, int, str, type(None))
 _DTYPE_KINDS = "biufOU"
@@ -261,24 +265,28 @@ def _is_known(kind: type) -> bool:
 
 
 def _state(value: Any) -> dict[str, Any]:
-    """What is stored of an object: the fields of a dataclass, or parameters and fitted attributes."""
-    if dataclasses.is_dataclass(value):
-        found = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        if isinstance(value, Result):  # the matrix follows from its factor; the features are training data
-            del found["matrix"], found["features"]
-            if not isinstance(found["dual"], np.ndarray):  # of constraints in pieces, which compute it
-                found["dual"] = np.empty(0)
-        if isinstance(value, Violation):  # of the constraint, its name
-            found["name"] = str(found.pop("stated"))
-        return found
-    if type(value).__name__ in SKLEARN:
+    """What is stored of an object: parameters and listed attributes, or the fields of a dataclass."""
+    kind = type(value)
+    if kind.__name__ in SKLEARN:
         return sklearn_state(value)
-    # scikit-learn keeps its callbacks under names of their own, and none of them matters to a fitted model
-    return {
-        name: item
-        for name, item in vars(value).items()
-        if name not in ("callback", "checkpoint") and not name.startswith("_skl_")
-    }
+    if hasattr(kind, "fit"):
+        found: dict[str, Any] = value.get_params(deep=False)
+        for name in _NOT_KEPT:
+            found.pop(name, None)
+        return found | {name: vars(value)[name] for name in _attributes(kind) if name in vars(value)}
+    found = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if kind is Result:  # the matrix follows from its factor; the features are training data
+        del found["matrix"], found["features"]
+        if not isinstance(found["dual"], np.ndarray):  # of constraints in pieces, which compute it
+            found["dual"] = np.empty(0)
+    if kind is Violation:  # of the constraint, its name
+        found["name"] = str(found.pop("stated"))
+    return found
+
+
+def _attributes(kind: Any) -> tuple[str, ...]:
+    """What is stored of an estimator beside its parameters, where it is there."""
+    return attributes(kind.__name__) if kind.__name__ in SKLEARN else (*kind._stored, *_REMEMBERED)
 
 
 def _restored(kind: Any, state: dict[str, Any]) -> Any:
@@ -288,14 +296,12 @@ def _restored(kind: Any, state: dict[str, Any]) -> Any:
         return Result(matrix=factor @ factor.T, features=np.empty((0, len(factor))), **state)
     if kind is Violation:
         state["stated"] = state.pop("name")
-    if hasattr(kind, "__dataclass_fields__"):
+    if not hasattr(kind, "fit"):
         return kind(**state)
-    parameters = inspect.signature(kind).parameters
+    parameters, listed = inspect.signature(kind).parameters, _attributes(kind)
     model = kind(**{name: state.pop(name) for name in parameters if name in state})
-    listed = attributes(kind.__name__) if kind.__name__ in SKLEARN else None
-    for name, value in state.items():
-        unlisted = listed is not None and name not in listed
-        if unlisted or name.startswith("__") or callable(getattr(kind, name, None)):
+    for name, value in (getattr(kind, "_absent", {}) | state).items():
+        if name not in listed:
             raise ValueError(f"{name!r} is not an attribute that a {kind.__name__} stores")
         setattr(model, name, value)
     return model

@@ -186,7 +186,7 @@ def _choose(
     known: Sequence[str],
 ) -> _Choice:
     """The columns that are meant; see `read` for the arguments."""
-    source, notices = frame.source, frame.notices
+    source = frame.source
     label = None if labels is None else frame.name(labels)
     id_ = None if ids is None or (ids_optional and frame.find(ids) is None) else frame.name(ids)
     dropped, asked = frame.all_names(drop), frame.all_names(features)
@@ -198,41 +198,47 @@ def _choose(
         if name in dropped and name in asked:
             raise TableError(f"{source}: column {name!r} is both asked for and left out")
     free = [name for name in frame.features if name not in taken and name not in dropped]
-    chosen, hinted = asked or free, ids_hint if id_ is None and ids_hint in frame.columns else None
-    vectors = [name for name in chosen if frame.holds(name) == VECTORS]
-    if not asked and known and frame.named and set(known) <= set(free):
-        chosen = list(known)
-        if unused := [name for name in free if name not in (*chosen, hinted)]:
-            notices += (f"{source}: the model does not use {some_of(unused)}",)
-    elif not asked and known and frame.named and not vectors:
-        raise TableError(_lacking(frame, [name for name in known if name not in free], len(known)))
-    elif not asked and len(vectors) == 1 and len(free) > 1:
-        beside = [name for name in free if frame.holds(name) == TEXTS]
-        if len(beside) + 1 == len(free):
-            chosen = vectors
-            left = f"beside the vectors in column {vectors[0]!r}, texts are no features"
-            notices += (f"{source}: {left}: {some_of(beside)}",)
+    hinted = ids_hint if id_ is None and ids_hint in frame.columns else None
+    chosen, notice = asked, ""
+    if not asked and known and frame.named:
+        chosen, notice = _known(frame, [name for name in free if name != hinted], known)
+    if not chosen:
+        chosen, notice = _vectors_alone(frame, free)
     vectors = [name for name in chosen if frame.holds(name) == VECTORS]
     if vectors and len(chosen) > 1:
         other = next(name for name in chosen if name != vectors[0])
-        raise TableError(
-            f"{source}: column {vectors[0]!r} holds vectors, and {other!r} is a column beside it; choose "
-            "with --features or --drop"
-        )
+        what = f"column {vectors[0]!r} holds vectors, and {other!r} is a column beside it"
+        raise TableError(f"{source}: {what}; choose with --features or --drop")
     if not chosen:
         raise TableError(f"{source}: no column is left to be a feature")
-    if hinted is not None and hinted not in (label, *dropped, *chosen):
-        return _Choice(tuple(chosen), label, hinted, notices, id_hinted=True)
-    return _Choice(tuple(chosen), label, id_, notices)
+    notices = (*frame.notices, f"{source}: {notice}") if notice else frame.notices
+    is_hinted = hinted is not None and hinted not in (label, *dropped, *chosen)
+    return _Choice(tuple(chosen), label, hinted if is_hinted else id_, notices, is_hinted)
 
 
-def _lacking(frame: Frame, missing: Sequence[str], n_known: int) -> str:
-    """That a file does not have the columns of a model, or that they are to be something else."""
+def _known(frame: Frame, free: Sequence[str], known: Sequence[str]) -> tuple[list[str], str]:
+    """The columns of a model, and a note on others; none where there are vectors instead."""
+    missing, has = [name for name in known if name not in free], some_of(tuple(frame.columns))
+    if not missing:
+        unused = [name for name in free if name not in known]
+        return list(known), f"the model does not use {some_of(unused)}" if unused else ""
+    if any(frame.holds(name) == VECTORS for name in free):
+        return [], ""
     if taken := [name for name in missing if name in frame.columns]:
-        return f"{frame.source}: the model needs {some_of(taken)}, which cannot be left out, a label or an id"
-    which = f"{some_of(missing)} of the {n_known} columns" if n_known > 1 else f"the column {missing[0]!r}"
-    has = some_of(tuple(frame.columns))
-    return f"{frame.source} lacks {which} that the model was learned with; it has {has}"
+        what = f"the model needs {some_of(taken)}, which cannot be left out, a label or an id"
+        raise TableError(f"{frame.source}: {what}")
+    n = len(known)
+    which = f"{some_of(missing)} of the {n} columns" if n > 1 else f"the column {missing[0]!r}"
+    raise TableError(f"{frame.source} lacks {which} that the model was learned with; it has {has}")
+
+
+def _vectors_alone(frame: Frame, free: Sequence[str]) -> tuple[list[str], str]:
+    """All columns, or the one of vectors where the others are texts, with a note."""
+    texts = [name for name in free if frame.holds(name) == TEXTS]
+    others = [name for name in free if name not in texts]
+    if len(others) != 1 or not texts or frame.holds(others[0]) != VECTORS:
+        return list(free), ""
+    return others, f"beside the vectors in column {others[0]!r}, texts are no features: {some_of(texts)}"
 
 
 def _table(frame: Frame, choice: _Choice, wishes: Wishes, least: int) -> Table:

@@ -23,6 +23,7 @@ from nearwise.data.numerals import is_numeral, number, proves_decimals
 
 SEPARATORS = ",;\t|"
 _SAMPLE = 100  # records that are looked at to find out how the file is written
+_NOT_IN_CP1252 = set(b"\x81\x8d\x8f\x90\x9d")
 _BLANKS = re.compile(r"[ \t]+")
 _BYTE_ORDER_MARKS = {  # UTF-32 first: its mark begins with that of UTF-16
     b"\xff\xfe\x00\x00": "utf-32",
@@ -211,11 +212,9 @@ def _decoded(source: str, data: bytes) -> tuple[str, tuple[str, ...]]:
         line = data.count(b"\n", 0, error.start) + 1
     if any(byte < 32 and byte not in b"\t\n\r\f\x1a" for byte in data[:4096]):
         raise TableError(f"{source}, line {line}: this is not a text file; save it as CSV")
-    try:
-        text = data.decode("cp1252")
-    except UnicodeDecodeError:
-        text = data.decode("latin-1")
-    return text, (f"{source}, line {line}: not UTF-8; read as Windows-1252 (Latin-1)",)
+    has_all = not set(data) & _NOT_IN_CP1252
+    notice = f"{source}, line {line}: not UTF-8; read as Windows-1252 (Latin-1)"
+    return data.decode("cp1252" if has_all else "latin-1"), (notice,)
 
 
 def _separator(source: str, rows: list[str]) -> tuple[int, str, list[str]]:

@@ -25,9 +25,9 @@ _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?([eE][+-]?\d+)?")
 _BLOCK = 4096  # rows that are Python objects at a time
 
 
-def check_target(target: str, suffixes: Sequence[str] = formats.WRITTEN) -> None:
+def check_target(target: str, suffixes: Sequence[str] = ()) -> None:
     """Refuse a target whose suffix names no format, or one that needs a package that is missing."""
-    suffix = formats.suffix(target)
+    suffix, suffixes = formats.suffix(target), suffixes or formats.written()
     is_packed = target.lower().endswith(".gz") and suffix not in (".csv", ".tsv")
     if target != "-" and (suffix not in suffixes or is_packed):
         raise TableError(
@@ -79,7 +79,7 @@ def write(
 
 def write_columns(target: str, columns: Columns, *, force: bool) -> tuple[str, ...]:
     """Write columns of any type, by name; targets and what is returned as in `write`, but no .npy."""
-    check_target(target, [suffix for suffix in formats.WRITTEN if suffix != ".npy"])
+    check_target(target, [suffix for suffix in formats.written() if suffix != ".npy"])
     return _put(target, columns, force)
 
 

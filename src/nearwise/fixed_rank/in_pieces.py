@@ -16,10 +16,10 @@ import numpy as np
 
 from nearwise._common.digest import digest
 from nearwise._common.types import Array, Index, Kept
+from nearwise.core import SquaresInPieces
 from nearwise.fixed_rank.descent import Step
 from nearwise.fixed_rank.geometry import Flat, MixingGeometry, inverse_of
 from nearwise.fixed_rank.regression import Regression, newton_directions
-from nearwise.core import SquaresInPieces
 
 _SUFFICIENT = 1e-4  # share of the slope that a step must bring
 _SHORTENINGS = 30

@@ -27,7 +27,6 @@ from nearwise.fixed_rank.in_pieces import RegressionInPieces, SampledNewton, Sca
 from nearwise.fixed_rank.regression import Regression
 from nearwise.learners import _in_pieces, _rows, _side, fixed_rank as shared
 from nearwise.learners._checkpoint import open_checkpoint
-from nearwise.learners.metric_learner import MAPPED_NUMBERS
 from nearwise.linalg.directions import turned
 from nearwise.methods import Status
 from nearwise.side import Constraints, bounds, drawing
@@ -45,7 +44,7 @@ def opened(
     fit, or what is like one, which remembers the columns.
     """
     in_files = _side.are_in_files(constraints)
-    mapped = isinstance(X, np.memmap) and not in_files and X.size <= MAPPED_NUMBERS
+    mapped = isinstance(X, np.memmap) and not in_files and X.size <= _rows.MAPPED_NUMBERS
     vectors = None if mapped else vectors_of(X)
     if learner.kernel is not None and (in_files or vectors is not None):
         raise ValueError(
@@ -183,7 +182,7 @@ def partial_fit(
     sample_weight: ArrayLike | None,
 ) -> None:
     """One pass over the constraints in parts that name few objects, each with its share of every block."""
-    given = _side.read(len(vectors), y, constraints, sample_ids, True, sample_weight, in_files=True)
+    given = _side.Side.read(len(vectors), y, constraints, sample_ids, sample_weight, in_files=True)
     side = learner._with_pairs(vectors, given, learner.n_pairs, check_random_state(learner.random_state))
     side.constraints.refuse_linear()
     count = max(-(-4 * len(side.constraints) * vectors.shape[1] // _in_pieces.limit()), 1)

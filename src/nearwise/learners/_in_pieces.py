@@ -7,17 +7,21 @@ once for each round of neighbours, a chunk at a time.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.utils.random import sample_without_replacement
+from sklearn.utils.validation import _check_feature_names
 
 from nearwise._common.digest import digest
 from nearwise._common.types import Array, Codes, Index
-from nearwise.distributed import NotFiniteError, Vectors, is_dask, refuse_not_finite, vectors_of
-from nearwise.learners._rows import row_numbers, rows_of
+from nearwise.distributed import NotFiniteError, Stacked, Vectors, is_dask, refuse_not_finite, vectors_of
+from nearwise.learners._rows import refuse_too_few, row_numbers, rows_of
+from nearwise.learners._side import Side, are_in_files
 from nearwise.learners.metric import coordinates
 from nearwise.linalg.distances import all_squared_distances, centre_of, squared_distances
 from nearwise.linalg.nearest import smallest
@@ -90,13 +94,48 @@ def are_few(vectors: Vectors) -> bool:
     return vectors.shape[0] * vectors.shape[1] <= _TAKEN
 
 
-def taken(X: Any, y: Any, sample_ids: Any, sample_weight: Any, vectors: Vectors) -> tuple[Any, Any, Any, Any]:
-    """Data in pieces with labels, ids and weights, all in memory; a Dask dataframe keeps its names."""
-    rows: Any = rows_of(vectors, np.arange(len(vectors)))
-    if hasattr(X, "columns"):
-        rows = type(X._meta)(rows, columns=X.columns)
-    y, sample_weight = (of.compute() if is_dask(of) else of for of in (y, sample_weight))
-    return rows, y, vectors.ids if sample_ids is None else sample_ids, sample_weight
+def known(
+    learner: Any,
+    X: Any,
+    y: Any,
+    constraints: Any,
+    sample_ids: Any,
+    sample_weight: Any,
+    *,
+    maps: Callable[[Any], bool],
+    takes: Callable[[Vectors], bool],
+) -> tuple[Any, Any, Side]:
+    """Rows, in memory where they may be, labels, and what is known about the rows.
+
+    Parameters
+    ----------
+    maps : whether a memory-mapped array is read into memory
+    takes : whether rows in pieces are taken into memory, if they are few
+
+    Rows and constraints in files stay there.
+    """
+    in_files = are_in_files(constraints)
+    mapped = isinstance(X, np.memmap) and not in_files and maps(X)
+    vectors = None if mapped else vectors_of(X)
+    if vectors is not None and not in_files and are_few(vectors) and takes(vectors):
+        rows: Any = rows_of(vectors, np.arange(len(vectors)))
+        X = type(X._meta)(rows, columns=X.columns) if hasattr(X, "columns") else rows  # of a Dask dataframe
+    elif vectors is not None:
+        refuse_too_few(vectors)
+        _check_feature_names(learner, getattr(X, "_meta", None), reset=True)
+        X, learner.n_features_in_ = vectors, vectors.shape[1]
+    if vectors is not None:
+        y, sample_weight = (of.compute() if is_dask(of) else of for of in (y, sample_weight))
+        sample_ids = vectors.ids if sample_ids is None else sample_ids
+    if X is not vectors:
+        X = learner._training_data(X)
+        if in_files and sparse.issparse(X):
+            raise TypeError("constraints in files need dense data, got a sparse matrix")
+        X = Stacked([X]) if in_files else X
+    if isinstance(X, Stacked):
+        X = X.by_number()
+    many = isinstance(X, Vectors)
+    return X, y, Side.read(X.shape[0], y, constraints, sample_ids, sample_weight, in_files=many)
 
 
 def few_rows(vectors: Vectors, constraints: Constraints) -> tuple[Vectors | Array, Index | None]:

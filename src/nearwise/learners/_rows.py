@@ -16,6 +16,7 @@ from nearwise.linalg.magnitudes import largest_entry
 # The square of a distance lies between the least and the largest normal number, 2e-308 and 1.8e308.
 _LARGEST = 5e153
 _LEAST = 1e-153
+MAPPED_NUMBERS = 2**27  # in a memory-mapped array, up to which it is read into memory: 1 GB
 _FEW_NUMBERS = 1 << 22  # in sparse data, zeros included, up to which they are made dense: 32 MB
 
 

@@ -1,7 +1,7 @@
 """Side information as a learner takes it: labels, and constraints by row number or sample id.
 
-`read` checks it against the data and drops constraints on objects that are not there; the result can be
-restated for a subspace, outside which distances are fixed.
+`Side.read` checks it against the data, once, and drops constraints on objects that are not there; the result
+can be restated for a subspace, outside which distances are fixed.
 """
 
 from __future__ import annotations
@@ -20,10 +20,8 @@ from nearwise._common.errors import RowsError
 from nearwise._common.reading import A_WEIGHT, id_list, is_weight, regular_array, show
 from nearwise._common.types import Array, Codes, Index
 from nearwise._common.warning import warn
-from nearwise.core import Divergence, unreachable
 from nearwise.distributed import Vectors
 from nearwise.learners._space import Outside
-from nearwise.learners._structure import Structure
 from nearwise.side import Block, Constraints, LeftOutWarning, UnknownIdsWarning, labelling
 
 _SHOWN = 3  # unknown ids in a message
@@ -31,7 +29,7 @@ _COMPARED = 1 << 22  # numbers of rows that are compared at a time
 
 
 @dataclass(frozen=True, eq=False)
-class SideInformation:
+class Side:
     """What is known about the rows of some data.
 
     Attributes
@@ -52,12 +50,47 @@ class SideInformation:
     useless: str = ""
     weights: Array | None = None
 
+    @classmethod
+    def read(
+        cls,
+        n_objects: int,
+        y: ArrayLike | None = None,
+        constraints: Constraints | None = None,
+        sample_ids: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        complete: bool = True,
+        in_files: bool = False,
+    ) -> Side:
+        """Labels as class numbers and constraints by row number.
+
+        With `sample_ids`, constraints on other objects are dropped, with a warning unless it is scikit-learn
+        that took a part of the data; without, they are an error, and so are all constraints in such a part,
+        where row numbers are those of other objects. `complete` is false for a part of the data, which does
+        not tell how often a label occurs (`labelling.read`). With `sample_weight`, a constraint counts times
+        the weights of its objects, and an object of weight 0 is one of which nothing is known. `in_files`
+        says whether the constraints may be there.
+        """
+        weights = read_weights(sample_weight, n_objects)
+        codes, useless = (None, "") if y is None else _codes(y, n_objects, complete, weights)
+        if constraints is None:
+            return cls(n_objects, codes, Constraints(), useless=useless, weights=weights)
+        if not isinstance(constraints, Constraints):
+            kind = type(constraints).__name__
+            raise TypeError(f"constraints must be made by nearwise.constraints, got {kind}")
+        if not in_files:
+            constraints.refuse_stored("this learner")
+        resolved, dropped = _by_row(constraints, n_objects, sample_ids)
+        if useless and complete and resolved.blocks:
+            warn(f"the labels are not used: {useless}")
+        return cls(n_objects, codes, weighed(resolved, weights), dropped, useless, weights)
+
     @property
     def nothing_known(self) -> str:
         """Why there is nothing to learn from, where that is so."""
         return self.useless or "neither labels nor constraints say anything about these objects"
 
-    def inside(self, outside: Outside) -> SideInformation:
+    def inside(self, outside: Outside) -> Side:
         """The same as bounds on what a subspace contributes, for hard constraints: JKDD12 (11) and (20).
 
         Open bounds stay open: they are filled from distances in the subspace. An upper bound on a distance
@@ -81,59 +114,6 @@ class SideInformation:
         return replace(self, constraints=Constraints(tuple(blocks)), useless=self.useless or met)
 
 
-def read(
-    n_objects: int,
-    y: ArrayLike | None,
-    constraints: Constraints | None,
-    sample_ids: ArrayLike | None,
-    complete: bool = True,
-    sample_weight: ArrayLike | None = None,
-    in_files: bool = False,
-) -> SideInformation:
-    """Labels as class numbers and constraints by row number.
-
-    With `sample_ids`, constraints on other objects are dropped, with a warning unless it is scikit-learn
-    that took a part of the data; without, they are an error, and so are all constraints in such a part, where
-    row numbers are those of other objects. `complete` is false for a part of the data, which does not tell
-    how often a label occurs (`labelling.read`). With `sample_weight`, a constraint counts times the weights
-    of its objects, and an object of weight 0 is one of which nothing is known. `in_files` says whether the
-    constraints may be there.
-    """
-    weights = read_weights(sample_weight, n_objects)
-    codes, useless = (None, "") if y is None else _codes(y, n_objects, complete, weights)
-    if constraints is None:
-        return SideInformation(n_objects, codes, Constraints(), useless=useless, weights=weights)
-    if not isinstance(constraints, Constraints):
-        kind = type(constraints).__name__
-        raise TypeError(f"constraints must be made by nearwise.constraints, got {kind}")
-    if not in_files:
-        constraints.refuse_stored("this learner")
-    dropped = 0
-    is_in_fold = _is_in_fold(constraints)
-    if sample_ids is None and is_in_fold:
-        raise ValueError(
-            "constraints by row number in cross-validation, where a part of the data has its own row numbers "
-            "and the constraints would be about other objects; pass sample_ids, one id for each row of X "
-            "(np.arange(len(X)) keeps the constraints as they are)"
-        )
-    if sample_ids is not None:
-        given = constraints
-        constraints, dropped = given.restricted_to(sample_ids)
-        if dropped and not is_in_fold:
-            _tell_dropped(given, dropped, sample_ids)
-    try:
-        blocks = constraints.resolve(n_objects, sample_ids)
-    except RowsError as error:
-        if sample_ids is not None:
-            raise
-        hint = "; in cross-validation, where a part of the data has its own row numbers, pass sample_ids"
-        raise RowsError(error.rows, before=error.before, after=error.after + hint) from None
-    if useless and complete and blocks:
-        warn(f"the labels are not used: {useless}")
-    counting = weighed(Constraints(blocks), weights)
-    return SideInformation(n_objects, codes, counting, dropped, useless, weights)
-
-
 def are_in_files(constraints: object) -> bool:
     """Whether constraints, if they are any, are in files."""
     return isinstance(constraints, Constraints) and constraints.is_stored
@@ -146,47 +126,16 @@ def weighed(constraints: Constraints, weights: Array | None) -> Constraints:
     """
     if weights is None:
         return constraints
-    blocks = []
-    for block in constraints.blocks:
-        shares = block.of_kind.shares_objects
-        blocks.append(block if shares else block.rewritten(lambda part: _counted(part, weights), "weights"))
+
+    def counted(block: Block) -> Block:
+        kept = np.flatnonzero((weights[block.object_ids] > 0).all(axis=1))
+        return replace(block.part(kept), weights=counting(block.object_ids, block.counts, weights)[1])
+
+    blocks = (
+        block if block.of_kind.shares_objects else block.rewritten(counted, "weights")
+        for block in constraints.blocks
+    )
     return Constraints(tuple(block for block in blocks if len(block)))
-
-
-def _counted(block: Block, weights: Array) -> Block:
-    kept = np.flatnonzero((weights[block.object_ids] > 0).all(axis=1))
-    _, counts = counting(block.object_ids, block.counts, weights)
-    return replace(block.part(kept), weights=counts)
-
-
-def without_unreachable(
-    side: SideInformation,
-    features: Array,
-    divergence: Divergence,
-    prior: Array | None,
-    outside: Outside | None = None,
-    structure: Structure | None = None,
-) -> SideInformation:
-    """Without the constraints that no matrix can meet, as on equal objects; they are counted as dropped."""
-    if len(side.constraints) == 0:
-        return side
-    fixed = None if outside is None else outside.values(side.constraints)
-    if structure is not None:
-        lost = structure.unreachable(features, side.constraints, divergence, prior)
-    else:
-        lost = unreachable(features, side.constraints, divergence, prior, fixed)
-    if not lost.any():
-        return side
-    first = side.constraints.describe(int(np.flatnonzero(lost)[0]))
-    same = "whose objects have the same features, or differ only outside the range of the prior or the basis"
-    warn(LeftOutWarning.of(side.constraints, np.flatnonzero(lost), f", as in {first}, {same}"))
-    starts = np.cumsum([0, *map(len, side.constraints.blocks)])
-    parts = [
-        block.part(np.flatnonzero(~lost[start : start + len(block)]))
-        for block, start in zip(side.constraints.blocks, starts, strict=False)
-    ]
-    kept = Constraints(tuple(block for block in parts if len(block)))
-    return replace(side, constraints=kept, n_dropped=side.n_dropped + int(lost.sum()))
 
 
 def tell_of_equal(constraints: Constraints, X: Any, numbered: Constraints | None = None) -> None:
@@ -223,6 +172,28 @@ def counting(rows: Index, counts: Array, weights: Array | None) -> tuple[Index, 
     ordered = np.sort(rows, axis=1)
     again = np.diff(ordered, axis=1, prepend=-1) == 0
     return rows, counts * np.where(again, 1.0, weights[ordered]).prod(axis=1)
+
+
+def _by_row(given: Constraints, n_objects: int, sample_ids: ArrayLike | None) -> tuple[Constraints, int]:
+    """Constraints by row number, and how many name other objects."""
+    constraints, dropped, is_in_fold = given, 0, _is_in_fold(given)
+    if sample_ids is None and is_in_fold:
+        raise ValueError(
+            "constraints by row number in cross-validation, where a part of the data has its own row numbers "
+            "and the constraints would be about other objects; pass sample_ids, one id for each row of X "
+            "(np.arange(len(X)) keeps the constraints as they are)"
+        )
+    if sample_ids is not None:
+        constraints, dropped = given.restricted_to(sample_ids)
+        if dropped and not is_in_fold:
+            _tell_dropped(given, dropped, sample_ids)
+    try:
+        return Constraints(constraints.resolve(n_objects, sample_ids)), dropped
+    except RowsError as error:
+        if sample_ids is not None:
+            raise
+        hint = "; in cross-validation, where a part of the data has its own row numbers, pass sample_ids"
+        raise RowsError(error.rows, before=error.before, after=error.after + hint) from None
 
 
 def _tell_dropped(constraints: Constraints, dropped: int, sample_ids: ArrayLike) -> None:

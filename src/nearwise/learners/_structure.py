@@ -31,32 +31,39 @@ class Structure:
 
     Attributes
     ----------
-    groups : the group of every column as a number from 0; each its own where M is diagonal
+    groups : the group of every column as a number from 0, each its own where M is diagonal; None for all of M
     is_diagonal : whether M is learned as weights of the columns
     names : of the groups that the user named
     """
 
-    groups: Index
-    is_diagonal: bool
+    groups: Index | None = None
+    is_diagonal: bool = False
     names: tuple[str, ...] = ()
 
-    def freedom(self, n_objects: int) -> float:
-        """How many numbers M has that so many objects can tell."""
+    def freedom(self, n_objects: int, n_columns: int) -> float:
+        """The degrees of freedom of M that so many objects determine."""
         if self.is_diagonal:
-            return float(len(self.groups))
-        sizes = np.minimum(np.bincount(self.groups), max(n_objects - 1, 1)).astype(np.float64)
+            return float(n_columns)
+        all_of_them = np.array([n_columns]) if self.groups is None else np.bincount(self.groups)
+        sizes = np.minimum(all_of_them, max(n_objects - 1, 1)).astype(np.float64)
         return float(np.sum(sizes * (sizes + 1) / 2))
 
     def stated(
-        self, features: Any, side: Constraints, divergence: Divergence, prior: Array | None, penalty: float
+        self,
+        features: Any,
+        side: Constraints,
+        divergence: Divergence,
+        prior: Array | None,
+        penalty: float,
+        fixed: Array | None,
     ) -> AnyProblem:
-        """The problem of constraints with bounds.
+        """The problem of constraints with bounds; `fixed` are parts of their values that M does not change.
 
         Weights under hard constraints are blocks of one column each, for what proves that they contradict
         each other.
         """
         if not self.is_diagonal:
-            return Problem(features, side, divergence, prior, penalty, groups=self.groups)
+            return Problem(features, side, divergence, prior, penalty, fixed=fixed, groups=self.groups)
         if np.isfinite(penalty):
             return DiagonalProblem.of(features, side, divergence, prior, penalty)
         n, d = features.shape
@@ -70,16 +77,24 @@ class Structure:
         return Problem(dense, side, divergence, matrix, penalty, groups=self.groups)
 
     def unreachable(
-        self, features: Any, constraints: Constraints, divergence: Divergence, prior: Array | None
+        self,
+        features: Any,
+        side: Constraints,
+        divergence: Divergence,
+        prior: Array | None,
+        fixed: Array | None,
     ) -> Mask:
         """Which constraints have the same value for every M, and do not allow it."""
-        if not self.is_diagonal:
-            return unreachable(features, constraints, divergence, prior)
-        return DiagonalProblem.unreachable(features, constraints, prior)
+        if self.is_diagonal:
+            return DiagonalProblem.unreachable(features, side, prior)
+        return unreachable(features, side, divergence, prior, fixed)
 
     def without_rounding(self, root: Array) -> Array:
         """A symmetric root of M, with exact zeros between groups."""
-        return np.where(self.groups[:, None] == self.groups, root, 0.0)
+        return root if self.groups is None else np.where(self.groups[:, None] == self.groups, root, 0.0)
+
+
+FULL = Structure()
 
 
 def structure_of(

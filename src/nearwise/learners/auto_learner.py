@@ -2,41 +2,35 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
-from typing import Any, NamedTuple, Self
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
-from sklearn.utils.metaestimators import available_if
 
 from nearwise._common.checks import one_of
 from nearwise._common.types import Array, Index
-from nearwise.core import Divergence
-from nearwise.distributed import vectors_of
-from nearwise.learners import _in_pieces, _side, metric_learner
-from nearwise.learners._checkpoint import open_checkpoint
-from nearwise.learners._discriminants import Scores, discriminants
-from nearwise.learners._fits import Fit, Interrupted, Learned, Step, best_of, prepared
-from nearwise.learners._grading import first_as_good
-from nearwise.learners._progress import progress, whole, with_callbacks
-from nearwise.learners._rows import dense
-from nearwise.learners.base import Learner
+from nearwise.distributed import Vectors
+from nearwise.learners import _in_pieces
+from nearwise.learners._contest import BEFORE, Verdict
+from nearwise.learners._discriminants import discriminants
+from nearwise.learners._estimator import SolvingLearner
+from nearwise.learners._place import FULL_FEATURES, Place, all_of, in_subspace, is_wide
+from nearwise.learners._rows import MAPPED_NUMBERS, dense
+from nearwise.learners._side import Side
+from nearwise.learners.base import LinearLearner
 from nearwise.learners.coordinate_metrics import JoinedMetric
-from nearwise.learners.metric import Metric, euclidean, symmetric_root
-from nearwise.learners.metric_learner import MetricLearner
-from nearwise.methods import Record
-from nearwise.side import Constraints
+from nearwise.learners.metric import euclidean, symmetric_root
 
 LINEAR, KERNEL, SUM = "linear", "rbf", "linear+rbf"
-BEFORE = "euclidean"  # the name of the prior of the linear kind
 MOST_CLASSES = 100  # for which there are scores
 _FEWEST_OBJECTS = 20  # labelled ones, below which there are no scores
 
 
-class AutoLearner(Learner):
+@dataclass(kw_only=True, eq=False, repr=False)
+class AutoLearner(SolvingLearner, LinearLearner):
     """Learn a metric for vectors of the kind that does best on what is held out.
 
     From labels, three kinds compete: a linear metric as `MetricLearner` learns it; one of the vectors
@@ -81,133 +75,53 @@ class AutoLearner(Learner):
     ['euclidean', 'linear', 'linear+rbf', 'rbf']
     """
 
-    def __init__(
-        self,
-        kernel: str = "auto",
-        divergence: str | Divergence = "logdet",
-        penalty: float | str = "auto",
-        pairs: str = "auto",
-        n_pairs: int | None = None,
-        tol: float = 1e-6,
-        max_iter: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        callback: Callable[[Record], Any] | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-        scoring: str = "auto",
-    ) -> None:
-        self.kernel = kernel
-        self.divergence = divergence
-        self.penalty = penalty
-        self.pairs = pairs
-        self.n_pairs = n_pairs
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.callback = callback
-        self.checkpoint = checkpoint
-        self.scoring = scoring
+    _stored: ClassVar[tuple[str, ...]] = (
+        *SolvingLearner._stored,
+        *("choice_", "choice_scores_", "choice_reason_"),
+    )
 
-    @with_callbacks
-    @whole
-    def fit(
-        self,
-        X: Any,
-        y: ArrayLike | None = None,
-        *,
-        constraints: Constraints | None = None,
-        sample_ids: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
-        """Learn the metric.
+    kernel: str = field(default="auto", kw_only=False)
 
-        Parameters
-        ----------
-        X : (n, d) data, dense or sparse, or in pieces as for `MetricLearner`
-        y, constraints, sample_ids, sample_weight : as for `MetricLearner`
-        """
-        wanted = one_of(self.kernel, "kernel", ("auto", LINEAR, KERNEL, SUM))
-        given: dict[str, Any] = {
-            "constraints": constraints,
-            "sample_ids": sample_ids,
-            "sample_weight": sample_weight,
-        }
-        vectors = None if isinstance(X, np.memmap) else vectors_of(X)
-        in_files = _side.are_in_files(constraints)
-        if wanted != LINEAR and vectors is not None and not in_files and _in_pieces.are_few(vectors):
-            taken = _in_pieces.taken(X, y, sample_ids, sample_weight, vectors)
-            X, y, given["sample_ids"], given["sample_weight"] = taken
-            vectors = None
-        reason = "" if vectors is None else "the data are not in memory"
-        if in_files:
-            reason = "the constraints are in files"
-        if wanted == LINEAR:
-            return self._fit_linear(X, y, reason, given)
-        if not reason:
-            data = self._training_data(X)
-            side = _side.read(data.shape[0], y, **given)
-            reason = self._obstacle(data, side)
-        if reason and wanted != "auto":
-            raise ValueError(f"kernel={wanted!r} cannot be learned: {reason}")
-        if reason:
-            return self._fit_linear(X, y, reason, given)
-        return self._fit_contest(dense(data), y, side, wanted)
-
-    def _fit_linear(self, X: Any, y: Any, reason: str, given: dict[str, Any]) -> Self:
-        """What `MetricLearner` learns."""
-        names = set(MetricLearner().get_params()) & set(self.get_params())
-        linear = MetricLearner(**{name: getattr(self, name) for name in names})
-        linear._told_as = type(self).__name__
-        if callbacks := getattr(self, "_skl_callbacks", None):
-            linear.set_callbacks(*callbacks)
-        linear.fit(X, y, **given)
-        for name, value in vars(linear).items():
-            if name.endswith("_") and not name.startswith("_"):
-                setattr(self, name, value)
-        self.choice_ = BEFORE if linear.kept_prior_ else LINEAR
-        self.choice_scores_: tuple[tuple[str, float], ...] = ()
+    def places(self, X: Any, side: Side, random_state: Any) -> list[Place]:
+        """The kinds that compete, in the order in which they keep less of the data as they are."""
+        reason = "" if self.kernel == LINEAR else self._obstacle(X, side)
+        if reason and self.kernel != "auto":
+            raise ValueError(f"kernel={self.kernel!r} cannot be learned: {reason}")
         self.choice_reason_ = reason
-        return self
+        kinds = (LINEAR, SUM, KERNEL) if self.kernel == "auto" and not reason else (self.kernel,)
+        if reason or kinds == (LINEAR,):
+            wide = is_wide(X) and not isinstance(X, Vectors)
+            rows = X if isinstance(X, Vectors) else dense(X)
+            return [in_subspace(X, side, "auto", None, random_state) if wide else all_of(rows, None)]
+        scored = _by_scores(dense(X), side, random_state)
+        return [all_of(dense(X), None) if kind == LINEAR else scored[kind] for kind in kinds]
 
-    def _fit_contest(self, X: Array, y: Any, side: _side.SideInformation, wanted: str) -> Self:
-        rng = check_random_state(self.random_state)
-        side, how = self._how(X, side, None)
-        # the same draws for every kind, and for the linear one those of MetricLearner
-        seeded = isinstance(self.random_state, int | np.integer)
-        how["random_state"] = int(self.random_state) if seeded else int(rng.randint(2**31 - 1))  # type: ignore[arg-type]
-        settings = [value for name, value in how.items() if name not in ("checkpoint", "constraints")]
-        how["checkpoint"] = open_checkpoint(
-            self.checkpoint, self.random_state, wanted, X, side.constraints.blocks, *settings
+    def _known(
+        self, X: Any, y: Any, constraints: Any, sample_ids: Any, sample_weight: Any
+    ) -> tuple[Any, Any, Side]:
+        kernels = one_of(self.kernel, "kernel", ("auto", LINEAR, KERNEL, SUM)) != LINEAR
+        return _in_pieces.known(
+            self,
+            *(X, y, constraints, sample_ids, sample_weight),
+            maps=lambda rows: kernels or rows.ndim != 2 or is_wide(rows) or rows.size <= MAPPED_NUMBERS,
+            takes=lambda rows: kernels or is_wide(rows),
         )
-        found: list[Scores] = []
-        kinds = (LINEAR, SUM, KERNEL) if wanted == "auto" else (wanted,)
-        with progress(self, X, y) as report:
-            candidates = _candidates(kinds, X, side, how["random_state"], found)
-            name, learned, scores = _compete(candidates, callback=report, **how)
-        if name not in (BEFORE, LINEAR):
-            learned = replace(learned, kept_prior=False)  # the scores are learned, whatever M is
-        self.choice_, self.choice_reason_ = BEFORE if learned.kept_prior else name, ""
-        self.choice_scores_ = scores if len(kinds) > 1 else ()
-        self._keep_learned(learned, side, report.n_iterations)
-        factor = symmetric_root(learned.factor)
-        if name in (BEFORE, LINEAR):
-            self.metric_: Metric | JoinedMetric = Metric(factor)
-        else:
-            s = found[0]
-            self.metric_ = JoinedMetric(
-                s.kernel, s.centre, s.points, s.weights, s.offset, factor, name == SUM
-            )
-        self.start_metric_ = euclidean(X.shape[1])
-        self.rank_ = len(factor)
-        self._tell_of_selection(X, side.constraints)
-        return self
 
-    def _obstacle(self, X: Any, side: _side.SideInformation) -> str:
+    def _seed(self) -> int:
+        """The same draws for every kind, and for the linear one those of MetricLearner."""
+        if isinstance(self.random_state, int | np.integer):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _obstacle(self, X: Any, side: Side) -> str:
         """Why kernels do not take part; empty where they do."""
+        if isinstance(X, Vectors):
+            in_files = side.constraints.is_stored
+            return "the constraints are in files" if in_files else "the data are not in memory"
         if side.codes is None or self.pairs == "none":
             return "there are no labels to learn scores from"
-        most = metric_learner.FULL_FEATURES
-        if X.shape[1] > most:
-            return f"the data have more than {most} features"
+        if is_wide(X):
+            return f"the data have more than {FULL_FEATURES} features"
         labelled = side.codes[side.codes >= 0]
         if len(labelled) < _FEWEST_OBJECTS or len(np.unique(labelled)) > MOST_CLASSES:
             return f"scores need {_FEWEST_OBJECTS} labelled rows and at most {MOST_CLASSES} classes"
@@ -215,105 +129,37 @@ class AutoLearner(Learner):
             return "some constraints are not about distances"
         return "hard constraints are for a linear metric" if self.penalty == np.inf else ""
 
-    def _is_linear(self) -> bool:
-        return isinstance(getattr(self, "metric_", None), Metric)
-
-    @property
-    def components_(self) -> Array:
-        """The linear map of `transform`, where the metric is linear."""
-        if not self._is_linear():
-            raise AttributeError("components_: the learned metric is not linear, see choice_")
-        return self._linear_map()
-
-    @available_if(lambda self: self._is_linear())
-    def get_mahalanobis_matrix(self) -> Array:
-        """M, d x d, where the metric is linear."""
-        return self._fitted_metric().matrix
+    def _keep(self, verdict: Verdict, side: Side, n_iterations: int) -> None:
+        self.choice_ = BEFORE if verdict.learned.kept_prior else verdict.place.name
+        self.choice_scores_ = verdict.scores
+        super()._keep(verdict, side, n_iterations)
 
 
-class _Candidate(NamedTuple):
-    """A kind of fit; `made_from` as in `prepared`."""
-
-    name: str
-    features: Array
-    made_from: Callable[[Index], Array] | None = None
-
-
-def _candidates(
-    kinds: tuple[str, ...], X: Array, side: _side.SideInformation, seed: int, found: list[Scores]
-) -> Iterator[_Candidate]:
-    """The kinds that compete, in their order; what gives scores is put in `found`."""
+def _by_scores(X: Array, side: Side, seed: int) -> dict[str, Place]:
+    """The scores of a kernel as a place, and the vectors together with these."""
     codes, weights = side.codes, side.weights
     assert codes is not None
-    made: dict[bytes, Array] = {}
+    s, scores = discriminants(X, codes, np.arange(len(X)), np.random.RandomState(seed), weights)
+    centred = X - s.centre
 
-    def left_out(rows: Index) -> Array:
-        """Scores of all rows, from the labels of some; made once for both kinds that ask."""
-        key = rows.tobytes()
-        if key not in made:
-            made[key] = discriminants(X, codes, rows, np.random.RandomState(seed), weights)[1]
-        return made[key]
+    @cache  # made once for both kinds that ask
+    def left_out(rows: bytes) -> Array:
+        """Scores of all rows, from the labels of some."""
+        among = np.frombuffer(rows, np.int64)
+        return discriminants(X, codes, among, np.random.RandomState(seed), weights)[1]
 
-    if LINEAR in kinds:
-        yield _Candidate(LINEAR, X)
-    if len(kinds) == 1 and LINEAR in kinds:
-        return
-    fitted, scores = discriminants(X, codes, np.arange(len(X)), np.random.RandomState(seed), weights)
-    found.append(fitted)
-    if SUM in kinds:
-        centred = X - fitted.centre
-        yield _Candidate(SUM, np.hstack([centred, scores]), lambda rows: np.hstack([centred, left_out(rows)]))
-    if KERNEL in kinds:
-        yield _Candidate(KERNEL, scores, left_out)
+    def place(name: str, features: Callable[[Array], Array]) -> Place:
+        def metric(factor: Array) -> JoinedMetric:
+            root = symmetric_root(factor)
+            return JoinedMetric(s.kernel, s.centre, s.points, s.weights, s.offset, root, name == SUM)
 
+        def made_from(rows: Index) -> Array:
+            return features(left_out(rows.tobytes()))
 
-def _compete(
-    candidates: Iterable[_Candidate], **how: Any
-) -> tuple[str, Learned, tuple[tuple[str, float], ...]]:
-    """Finish the fit of the candidate that does best on what is held out; its name, and the scores of all.
+        start = euclidean(X.shape[1])
+        return Place(features(scores), metric, name, start, made_from=made_from, unlabelled=X)
 
-    Candidates come in an order, the prior before a linear one, unless a penalty is given. Of those whose
-    score is within half a standard error of the highest, the first wins. Where too little is
-    known to hold something out, it is the first; and where somebody asks to stop, the best of the first.
-
-    `how` are the arguments of `prepared`.
-    """
-    entries: list[tuple[str, Fit, Step]] = []
-    first: tuple[str, Fit] | None = None
-    for candidate in candidates:
-        fit = prepared(candidate.features, made_from=candidate.made_from, compared=True, **how)
-        first = first or (candidate.name, fit)
-        try:
-            fit.choose()
-        except Interrupted as stop:
-            return first[0], _stopped(first[1], stop), _scores(entries)
-        if not fit.steps:
-            break
-        entries += _entries(candidate, fit)
-    assert first is not None
-    if not entries:
-        return first[0], first[1].finish(), ()
-    name, fit, step = entries[first_as_good([step.grade for _, _, step in entries])]
-    return name, fit.finish(step), _scores(entries)
-
-
-def _entries(candidate: _Candidate, fit: Fit) -> list[tuple[str, Fit, Step]]:
-    """The candidate with its best penalty; where its features are no learned ones, its prior for itself."""
-    if candidate.made_from is not None:
-        return [(candidate.name, fit, best_of(fit.steps))]
-    prior = [step for step in fit.steps if step.share == 0.0 and fit.penalty is None]
-    learned = best_of([step for step in fit.steps if step.share != 0.0])
-    return [*((BEFORE, fit, step) for step in prior), (candidate.name, fit, learned)]
-
-
-def _stopped(first: Fit, stop: Interrupted) -> Learned:
-    """What the first candidate has, whichever was asked to stop."""
-    if not first.steps:
-        return first.stopped(stop)
-    found = replace(first.before(), factor=best_of(first.steps).factor)
-    # without scores: it is not known which penalty is the best, as long as others compete
-    return replace(found, result=stop.result, penalty=stop.penalty, scores=(), kept_prior=False)
-
-
-def _scores(entries: list[tuple[str, Fit, Step]]) -> tuple[tuple[str, float], ...]:
-    return tuple((name, step.grade.score) for name, _, step in entries)
+    return {
+        SUM: place(SUM, lambda found: np.hstack([centred, found])),
+        KERNEL: place(KERNEL, lambda found: found),
+    }

@@ -1,16 +1,14 @@
-"""What all learners share: reading parameters, learning with warnings, distances, scores, output names."""
+"""What all learners share: checks of data, coordinates, distances, scores, output names."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import (
     _check_feature_names,
     _check_sample_weight,
@@ -18,30 +16,20 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from nearwise._common.checks import one_of, positive_or_infinite, whole_number_or_none, yes_or_no
-from nearwise._common.errors import RowsError
+from nearwise._common.checks import whole_number_or_none, yes_or_no
 from nearwise._common.memory import foresee
 from nearwise._common.types import Array, Index
 from nearwise._common.warning import warn
-from nearwise.core import Divergence, Frobenius, LogDet, VonNeumann
-from nearwise.distributed import Vectors, is_dask
-from nearwise.learners import _grading, _in_pieces, _rows, _side
+from nearwise.distributed import is_dask
+from nearwise.learners import _in_pieces, _rows, grades
 from nearwise.learners._export import Exports
-from nearwise.learners._fits import Learned, learn
-from nearwise.learners._progress import Callbacks, progress
-from nearwise.learners._space import Outside
-from nearwise.learners._structure import AnyResult, Structure
-from nearwise.learners.decisions import PairDecisions
+from nearwise.learners._progress import Callbacks
+from nearwise.learners._side import Side
+from nearwise.learners.decisions import KEPT, PairDecisions
 from nearwise.learners.metric import coordinates
 from nearwise.learners.selection import tell_of_selection
-from nearwise.methods import CONTRADICTION, Status
 from nearwise.side import Constraints
 
-DIVERGENCES: dict[str, Divergence] = {
-    "logdet": LogDet(),
-    "vonneumann": VonNeumann(),
-    "frobenius": Frobenius(),
-}
 _DEFAULT_RANK = 2  # of learners whose rank is not None by default
 METADATA = {"constraints": True, "sample_ids": True, "sample_weight": True}
 
@@ -71,7 +59,14 @@ class Learner(
 
     metric_: Any
     start_metric_: Any
-    _told_as = ""  # the name in warnings of a learner that fits for another one
+
+    # what of a fitted learner a model file holds beside its parameters, and what older files lack of it
+    _stored: ClassVar[tuple[str, ...]] = (
+        *("n_features_in_", "feature_names_in_", "_sklearn_output_config", *KEPT, "calibrated_for_"),
+        *("metric_", "start_metric_", "rank_", "n_iter_", "status_", "result_", "kept_prior_"),
+        *("n_constraints_used_", "n_constraints_dropped_"),
+    )
+    _absent: ClassVar[dict[str, Any]] = {}
 
     def transform(self, X: Any) -> NDArray[Any]:
         """Coordinates of new objects, in which the Euclidean distance is the learned one.
@@ -174,11 +169,11 @@ class Learner(
         """
         metric = self._fitted_metric()
         X = self._checked(X)
-        side = _side.read(X.shape[0], y, constraints, sample_ids, complete=False)
+        side = Side.read(X.shape[0], y, constraints, sample_ids, complete=False)
         weights = None
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        return _grading.share_in_order(
+        return grades.share_in_order(
             side,
             lambda i, j: metric.pair_squared_distances(X, i, j),
             check_random_state(self.random_state),
@@ -208,107 +203,6 @@ class Learner(
         """The linear map of `transform` of a `Metric`, one row per coordinate."""
         metric = self._fitted_metric()
         return metric.isometric(np.eye(metric.n_features)).T if self._is_whole else metric.components
-
-    def _learn(
-        self,
-        X: Any,
-        y: Any,
-        features: Array | Vectors,
-        side: _side.SideInformation,
-        prior: Array | None,
-        outside: Outside | None = None,
-        auto_pairs: str = "local",
-        structure: Structure | None = None,
-        made_from: Callable[[Index], Array] | None = None,
-    ) -> Array:
-        """Learn a matrix for the features, set the attributes that report on it, and return its factor.
-
-        `outside` is the fixed part of the distance where the features are coordinates in a basis,
-        `auto_pairs` what pairs="auto" means, and `made_from` as in `prepared`. Where `structure` makes M
-        diagonal, prior and factor are vectors.
-        """
-        side, how = self._how(features, side, prior, outside, auto_pairs, structure)
-        with progress(self, X, y) as report:
-            learned = learn(features, callback=report, made_from=made_from, **how)
-        self._keep_learned(learned, side, report.n_iterations)
-        return learned.factor
-
-    def _how(
-        self,
-        features: Array | Vectors,
-        side: _side.SideInformation,
-        prior: Array | None,
-        outside: Outside | None = None,
-        auto_pairs: str = "local",
-        structure: Structure | None = None,
-    ) -> tuple[_side.SideInformation, dict[str, Any]]:
-        """What of the side information is learned from, and the arguments of `learn` besides the callback."""
-        divergence, penalty = self.divergence, self.penalty
-        if isinstance(divergence, str):
-            divergence = DIVERGENCES[one_of(divergence, "divergence", tuple(DIVERGENCES))]
-        if not (isinstance(penalty, str) and penalty == "auto"):
-            penalty = positive_or_infinite(penalty, "penalty", "'auto', ")
-        pairs = one_of(self.pairs, "pairs", ("auto", "random", "local", "none"))
-        if pairs == "none":
-            why = "pairs='none' draws nothing from labels, and there are no constraints on these objects"
-            side = replace(side, codes=None, useless=why)
-        if isinstance(features, Vectors):
-            pass  # `Problem` leaves out what nothing can meet, and says so
-        elif penalty != np.inf:
-            side = _side.without_unreachable(side, features, divergence, prior, outside, structure)
-        elif outside is not None:
-            # hard constraints hold for what the basis contributes, or for nothing
-            side, outside = side.inside(outside), None
-        # labels that tell nothing grade nothing either, which matters only where something is learned
-        gradable = side.codes is not None or bool(side.useless and not len(side.constraints))
-        scoring = one_of(getattr(self, "scoring", "auto"), "scoring", _grading.SCORINGS)
-        if not gradable and scoring not in ("auto", "roc_auc"):
-            hint = "without them, 'roc_auc' looks at constraints"
-            raise ValueError(f"scoring={scoring!r} needs labels y; {hint}")
-        return side, {
-            "codes": side.codes,
-            "constraints": side.constraints if len(side.constraints) else None,
-            "divergence": divergence,
-            "prior": prior,
-            "penalty": penalty,
-            "pairs": auto_pairs if pairs == "auto" else pairs,
-            "n_pairs": whole_number_or_none(self.n_pairs, "n_pairs"),
-            "tol": self.tol,
-            "max_iter": whole_number_or_none(self.max_iter, "max_iter"),
-            "random_state": self.random_state,
-            "checkpoint": self.checkpoint,
-            "outside": outside,
-            "weights": side.weights,
-            "structure": structure,
-            "scoring": scoring,
-        }
-
-    def _keep_learned(self, learned: Learned, side: _side.SideInformation, n_iterations: int) -> None:
-        """Set the attributes that report on what was learned, and warn where that is not what was asked."""
-        result, name = learned.result, self._told_as or type(self).__name__
-        self.result_ = result
-        self.status_ = Status.SOLVED if result is None else result.status
-        self.n_iter_ = learned.n_restored + n_iterations
-        self.penalty_ = learned.penalty
-        self.penalty_scores_ = learned.scores
-        self.kept_prior_ = learned.kept_prior
-        self.n_constraints_used_ = learned.n_constraints
-        self.n_constraints_dropped_ = side.n_dropped
-        if learned.n_constraints == 0:
-            left_out = "are left out: they name unknown objects, or equal ones"
-            dropped = side.n_dropped
-            cause = f"all {dropped} constraints {left_out}" if dropped else side.nothing_known
-            warn(f"{name} returns the prior: {cause}", PriorKeptWarning)
-        elif learned.kept_prior:
-            cause = "no penalty that was tried does better on what was held out; a number learns anyway"
-            warn(f"{name} returns the prior: {cause}", PriorKeptWarning)
-        elif result is not None and result.status is Status.INFEASIBLE:
-            raise contradiction(result)
-        elif result is not None and not learned.factor.any():
-            cause = "which meets all constraints; dissimilar pairs keep objects apart"
-            warn(f"{name} learned the zero matrix, {cause}", PriorKeptWarning)
-        elif result is not None and result.status is not Status.SOLVED:
-            warn(f"{name}: {result.message}", ConvergenceWarning)
 
     def _tell_of_selection(self, X: Any, constraints: Constraints) -> None:
         """Warn where given pairs look selected, by what measured before: of rows in memory or in pieces."""
@@ -364,21 +258,18 @@ class Learner(
 
 
 class LinearLearner(Learner):
-    """A learner of one matrix, whose `transform` is a linear map."""
+    """A learner of one matrix, whose `transform` is a linear map, unless it learned a kernel's."""
 
     @property
     def components_(self) -> Array:
+        if not self._fitted_metric().is_linear:
+            raise AttributeError(f"the metric of this {type(self).__name__} is not a linear map of the data")
         return self._linear_map()
 
+    @available_if(lambda self: getattr(getattr(self, "metric_", None), "is_linear", True))
     def get_mahalanobis_matrix(self) -> Array:
         """M, d x d, also where it was learned in a subspace only."""
         return self._fitted_metric().matrix
-
-
-def contradiction(found: AnyResult) -> RowsError:
-    """The error for a solve whose hard constraints contradict each other."""
-    rows = [violation.stated for violation in found.certificate.worst]
-    return RowsError(rows, before=CONTRADICTION, after="; a finite penalty lets them give way")
 
 
 def rank_wanted(rank: Any, largest: int, *, of_features: bool = True) -> int | None:

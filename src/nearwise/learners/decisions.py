@@ -18,7 +18,7 @@ from nearwise._common.types import Array
 from nearwise.learners.calibration import Calibration, Probability
 from nearwise.side import constraints
 
-_KEPT = ("threshold_", "calibration_", "probability_")
+KEPT = ("threshold_", "calibration_", "probability_")
 
 
 class _After:
@@ -193,7 +193,7 @@ class PairDecisions:
         check_is_fitted(self)
         now = _digest(self.metric_)
         if getattr(self, "calibrated_for_", now) != now:
-            for name in _KEPT:
+            for name in KEPT:
                 vars(self).pop(name, None)
         self.calibrated_for_ = now
 

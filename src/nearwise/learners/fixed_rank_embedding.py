@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -82,6 +82,11 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
 
     schedule_: Schedule | None
     result_: Any
+
+    _stored: ClassVar[tuple[str, ...]] = (
+        *("n_features_in_", "feature_names_in_", "embedding_", "sstress_", "margin_", "units_"),
+        *("result_", "status_", "n_iter_", "kept_prior_", "schedule_", "n_seen_"),
+    )
 
     def __init__(
         self,
@@ -236,7 +241,7 @@ class FixedRankEmbedding(BaseEstimator):  # type: ignore[misc]
 
     def _side(self, matrix: Array, constraints: Any, sample_ids: Any) -> Constraints:
         """Targets by row number: the known distances, and the constraints."""
-        side = _side.read(len(matrix), None, constraints, sample_ids).constraints
+        side = _side.Side.read(len(matrix), None, constraints, sample_ids).constraints
         if np.isnan(side.bounds).any():
             row = int(np.flatnonzero(np.isnan(side.bounds))[0])
             reason = ": give the bound; an embedding has no data to fill it from"

@@ -21,11 +21,12 @@ from nearwise.fixed_rank.in_pieces import RegressionInPieces
 from nearwise.fixed_rank.online import Schedule
 from nearwise.learners import _fixed_rank_in_pieces as in_pieces, _side, fixed_rank as shared
 from nearwise.learners._checkpoint import open_checkpoint
-from nearwise.learners._grading import hold_out
 from nearwise.learners._in_pieces import sample_of_constraints
+from nearwise.learners._place import Place
 from nearwise.learners._progress import progress, whole, with_callbacks
 from nearwise.learners._rows import rows_of
-from nearwise.learners.base import METADATA, Learner, PriorKeptWarning, WorseThanEuclideanWarning
+from nearwise.learners._trial import hold_out
+from nearwise.learners.base import METADATA, LinearLearner, PriorKeptWarning, WorseThanEuclideanWarning
 from nearwise.learners.coordinate_metrics import LowRankKernelMetric
 from nearwise.learners.input_kernels import InputKernel, first_equal_rows
 from nearwise.learners.metric import Metric, euclidean
@@ -44,7 +45,7 @@ class HeldOutScores:
     euclidean: float
 
 
-class FixedRankLearner(Learner):
+class FixedRankLearner(LinearLearner):
     """Learn a squared distance (x - y)^T G G^T (x - y) with r columns in G. MBS11, sections 8.2 and 9.2.
 
     Unlike the other learners it moves the subspace in which it measures, so it reduces dimension by what is
@@ -108,6 +109,11 @@ class FixedRankLearner(Learner):
     schedule_: Schedule | None
     result_: Any
 
+    _stored: ClassVar[tuple[str, ...]] = (
+        *LinearLearner._stored,
+        *("features_", "units_", "bounds_", "margin_", "scores_", "schedule_", "n_seen_"),
+    )
+
     def __init__(
         self,
         rank: int | None = 2,
@@ -170,7 +176,7 @@ class FixedRankLearner(Learner):
                 "solver='online' needs data and constraints in memory; partial_fit takes those in pieces too"
             )
         rng = check_random_state(self.random_state)
-        given = _side.read(X.shape[0], y, constraints, sample_ids, True, sample_weight, in_files=True)
+        given = _side.Side.read(X.shape[0], y, constraints, sample_ids, sample_weight, in_files=True)
         side = self._with_pairs(X, given, self.n_pairs, rng)
         rows, start, chosen = self._begin(X, rng)
         _side.tell_of_equal(given.constraints, X)
@@ -215,7 +221,7 @@ class FixedRankLearner(Learner):
             in_pieces.partial_fit(self, X, y, constraints, sample_ids, sample_weight)
             return self
         rng = check_random_state(self.random_state)
-        given = _side.read(X.shape[0], y, constraints, sample_ids, sample_weight=sample_weight)
+        given = _side.Side.read(X.shape[0], y, constraints, sample_ids, sample_weight)
         _side.tell_of_equal(given.constraints, X)
         side = self._with_pairs(X, given, self.n_pairs, rng)
         if first:
@@ -237,27 +243,22 @@ class FixedRankLearner(Learner):
         self,
         X: Any,
         rows: Any,
-        given: _side.SideInformation,
+        given: _side.Side,
         start: Array,
         chosen: shared.Settings,
         rng: np.random.RandomState,
     ) -> HeldOutScores | None:
         """What a coarse run on a part of what is known comes to on the rest; None without a rest."""
-        weights, looked_at, side = given.weights, rows, given.constraints
+        looked_at = rows
         if isinstance(rows, Vectors) and given.codes is None and self.check:
-            looked_at, side = sample_of_constraints(rows, side, rng)
-        trial = hold_out(looked_at, given.codes, side, rng, weights=weights) if self.check else None
+            looked_at, some = sample_of_constraints(rows, given.constraints, rng)
+            given = replace(given, n_objects=len(looked_at), constraints=some)
+        trial = hold_out(Place(looked_at), given, rng) if self.check else None
         if trial is None:
             return None
-        n_pairs = self.n_pairs
-        if n_pairs is not None and trial.codes is not None:
+        n_pairs, part = self.n_pairs, trial.side
+        if n_pairs is not None and part.codes is not None:
             n_pairs = max(1, n_pairs * len(trial.rows) // X.shape[0])
-        part = _side.SideInformation(
-            len(trial.rows),
-            trial.codes,
-            trial.constraints,
-            weights=None if weights is None else weights[trial.rows],
-        )
         learned_from = rows_of(looked_at, trial.rows)
         near = learned_from if self.features_ is None else X[trial.rows]
         problem, units = self._problem(self._with_pairs(near, part, n_pairs, rng), learned_from, None)
@@ -290,23 +291,9 @@ class FixedRankLearner(Learner):
         self._fitted_metric()
         return euclidean(self.n_features_in_) if self.features_ is None else self.features_.kernel
 
-    @property
-    def components_(self) -> Array:
-        return self._linear_metric().components
-
-    def get_mahalanobis_matrix(self) -> Array:
-        """M = G G^T, d x d."""
-        return self._linear_metric().matrix
-
-    def _linear_metric(self) -> Metric:
-        metric = self._fitted_metric()
-        if not isinstance(metric, Metric):
-            raise AttributeError("with a kernel, the metric is not a linear map of the data")
-        return metric
-
     def _with_pairs(
-        self, X: Any, side: _side.SideInformation, n_pairs: int | None, rng: np.random.RandomState
-    ) -> _side.SideInformation:
+        self, X: Any, side: _side.Side, n_pairs: int | None, rng: np.random.RandomState
+    ) -> _side.Side:
         """What is known, with the pairs drawn from labels written out."""
         draw: Any = one_of(self.pairs, "pairs", ("random", "local"))
         if draw == "local" and self._is_precomputed:
@@ -333,9 +320,7 @@ class FixedRankLearner(Learner):
         self.bounds_, self.margin_ = (filling.upper, filling.lower), filling.threshold
         return rows, start, chosen
 
-    def _problem(
-        self, side: _side.SideInformation, rows: Any, units: shared.Units | None
-    ) -> tuple[Any, shared.Units]:
+    def _problem(self, side: _side.Side, rows: Any, units: shared.Units | None) -> tuple[Any, shared.Units]:
         """The cost of the constraints, in pieces where the rows are; None where nothing is to be learned."""
         given = bounds.with_margins(side.constraints, self.margin_)
         all_open = all(block.has_open_bounds for block in given.blocks if len(block))
@@ -353,7 +338,7 @@ class FixedRankLearner(Learner):
         found: FixedRankResult | None,
         units: shared.Units,
         start: Array,
-        side: _side.SideInformation,
+        side: _side.Side,
         n_used: int,
     ) -> None:
         name, scores = type(self).__name__, self.scores_

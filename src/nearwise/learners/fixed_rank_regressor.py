@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -85,6 +85,11 @@ class FixedRankRegressor(Callbacks, RegressorMixin, BaseEstimator):  # type: ign
 
     schedule_: Schedule | None
     units_: shared.Units
+
+    _stored: ClassVar[tuple[str, ...]] = (
+        *("n_features_in_", "feature_names_in_", "factor_", "rank_", "features_", "units_"),
+        *("result_", "status_", "n_iter_", "schedule_", "n_seen_"),
+    )
 
     def __init__(
         self,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,17 +15,15 @@ from nearwise._common.checks import finite, not_negative, one_of, positive
 from nearwise._common.reading import symmetric
 from nearwise._common.types import Array, Index
 from nearwise._common.warning import warn
-from nearwise.core import Divergence
-from nearwise.learners import _kernel_bases, _side
-from nearwise.learners._checkpoint import Checkpoint, open_checkpoint
-from nearwise.learners._fits import COARSE_ITERATIONS, learn, most_promising
-from nearwise.learners._progress import progress, whole, with_callbacks
+from nearwise.learners import _kernel_bases
+from nearwise.learners._contest import Verdict
+from nearwise.learners._estimator import SolvingLearner
+from nearwise.learners._place import Place
+from nearwise.learners._side import Side
 from nearwise.learners._space import Outside
-from nearwise.learners.base import Learner, rank_wanted
+from nearwise.learners.base import rank_wanted
 from nearwise.learners.input_kernels import InputKernel, SumKernel, scale_gamma
 from nearwise.learners.metric import KernelMetric, ObjectSpan, symmetric_root
-from nearwise.methods import Record
-from nearwise.side import Constraints
 
 FULL_OBJECTS = 100  # the largest number of objects for which the whole kernel is learned by default
 # of the learned part where not: of up to 1,000 objects, then with the root of their number, and at most
@@ -36,7 +33,8 @@ _HIDDEN = 0.01  # of the squared distances, which rounding may hide without a wo
 _SCALED = ("rbf", "poly", "polynomial", "sigmoid", "laplacian")  # kernels whose gamma goes with the data's
 
 
-class KernelLearner(Learner):
+@dataclass(kw_only=True, eq=False, repr=False)
+class KernelLearner(SolvingLearner):
     """Learn a kernel k(x, y) = phi(x)^T W phi(y) from an input kernel phi(x)^T phi(y). JKDD12 sections 3, 4.
 
     W is the operator nearest to the identity for which the learned kernel respects the side information. It
@@ -99,104 +97,48 @@ class KernelLearner(Learner):
     (75, 75)
     """
 
-    def __init__(
-        self,
-        kernel: str | Callable[..., float] | Sequence[str | Callable[..., float]] = "rbf",
-        gamma: float | str | None = "auto",
-        degree: float = 3,
-        coef0: float = 1,
-        kernel_params: Mapping[str, Any] | None = None,
-        divergence: str | Divergence = "logdet",
-        penalty: float | str = "auto",
-        rank: int | None = None,
-        basis: str | ArrayLike = "auto",
-        pairs: str = "auto",
-        n_pairs: int | None = None,
-        tol: float = 1e-6,
-        max_iter: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        callback: Callable[[Record], Any] | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-        alpha: float = 1.0,
-        scoring: str = "auto",
-    ) -> None:
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.divergence = divergence
-        self.penalty = penalty
-        self.rank = rank
-        self.basis = basis
-        self.pairs = pairs
-        self.n_pairs = n_pairs
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.callback = callback
-        self.checkpoint = checkpoint
-        self.alpha = alpha
-        self.scoring = scoring
+    _looks: ClassVar[bool] = True
 
-    @with_callbacks
-    @whole
-    def fit(
-        self,
-        X: Any,
-        y: ArrayLike | None = None,
-        *,
-        constraints: Constraints | None = None,
-        sample_ids: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
-        """Learn the kernel.
+    _stored: ClassVar[tuple[str, ...]] = (*SolvingLearner._stored, "gamma_", "gamma_scores_")
 
-        Parameters
-        ----------
-        X : (n, d) data, dense or sparse; with kernel="precomputed" the (n, n) kernel matrix
-        y, constraints, sample_ids, sample_weight : as for `MetricLearner`
-        """
-        X = self._training_data(X)
-        side = _side.read(X.shape[0], y, constraints, sample_ids, sample_weight=sample_weight)
+    kernel: str | Callable[..., float] | Sequence[str | Callable[..., float]] = field(
+        default="rbf", kw_only=False
+    )
+    gamma: float | str | None = "auto"
+    degree: float = 3
+    coef0: float = 1
+    kernel_params: Mapping[str, Any] | None = None
+    rank: int | None = None
+    basis: str | ArrayLike = "auto"
+    alpha: float = 1.0
+
+    def places(self, X: Any, side: Side, random_state: Any) -> list[Place]:
+        """A basis of the kernel of every gamma."""
         alpha = self._alpha()
-        by_class = isinstance(self.basis, str) and self.basis == "class_means"
-        drawn = "random" if by_class else "local"
-        gammas = self._gammas(X)
-        places = [self._place(X, side, gamma, alpha) for gamma in gammas]
-        with progress(self, X, y) as report:
-            place = places[-1]
-            used, how = self._how(place.features, side, place.prior, place.outside, drawn)
-            found, scores, learned = len(places) - 1, tuple[float, ...](), None
-            if len(places) > 1:
-                kinds = [other.own for other in places]
-                how["checkpoint"] = self._checkpoint(places, side, how)
-                found, scores, learned = most_promising(kinds, callback=report, **how)
-                place = places[found]
-                how |= place.own
-            if learned is None:
-                learned = learn(callback=report, **({"features": place.features} | how))
-        self._keep_learned(learned, used, report.n_iterations)
-        self.gamma_ = gammas[found]
-        self.gamma_scores_ = tuple(zip(gammas, scores, strict=True)) if scores else ()
-        self.metric_ = place.metric(symmetric_root(learned.factor))
-        self.rank_ = place.features.shape[1]
-        self._tell_of_selection(X, side.constraints)
-        return self
+        return [self._place(X, side, gamma, alpha) for gamma in self._gammas(X)]
 
-    def _checkpoint(
-        self, places: list[_Place], side: _side.SideInformation, how: dict[str, Any]
-    ) -> Checkpoint | None:
-        """One for the choice among kernels and for the fit with the one that is chosen."""
-        every = np.arange(len(places[0].features))
-        data = [
-            (place.features, place.prior, place.outside and place.outside.products(every, every))
-            for place in places
-        ]
-        settings = ("divergence", "penalty", "pairs", "n_pairs", "tol", "weights", "scoring")
-        known = data, side.codes, side.constraints.blocks, [how[name] for name in settings]
-        coarse_limit = min(how["max_iter"] or COARSE_ITERATIONS, COARSE_ITERATIONS)  # of what is kept
-        return open_checkpoint(self.checkpoint, self.random_state, *known, coarse_limit)
+    def _place(self, X: Any, side: Side, gamma: float | None, alpha: float) -> Place:
+        """Where W is learned, with the kernel of this gamma."""
+        kernel = self._input_kernel(X, gamma)
+        basis, span, outside = self._kernel_basis(kernel, X, side.codes), None, None
+        features, given = basis.features, kernel.is_precomputed
+        if basis.is_reduced and alpha > 0:
+            outside = Outside(kernel, X, features, alpha)
+            if given:
+                span = ObjectSpan.of(symmetric(X, "X (a precomputed kernel)"))
+
+        def metric(factor: Array) -> KernelMetric:
+            root, training = symmetric_root(factor), features if given else None
+            return KernelMetric(kernel, basis.points, basis.weights, root, training, span, alpha)
+
+        prior = None if alpha == 1.0 else alpha * np.eye(features.shape[1])
+        by_class = isinstance(self.basis, str) and self.basis == "class_means"
+        pairs = "random" if by_class else "local"
+        return Place(features, metric, name=gamma, prior=prior, outside=outside, pairs=pairs)
+
+    def _keep(self, verdict: Verdict, side: Side, n_iterations: int) -> None:
+        self.gamma_, self.gamma_scores_ = verdict.place.name, verdict.scores
+        super()._keep(verdict, side, n_iterations)
 
     @property
     def start_metric_(self) -> Any:
@@ -249,16 +191,6 @@ class KernelLearner(Learner):
             found = self._fitted_metric().squared_distances(self._checked(X), None)
             return found if squared else np.sqrt(found)
         return super().distances(X, Y, squared=squared)
-
-    def _place(self, X: Any, side: _side.SideInformation, gamma: float | None, alpha: float) -> _Place:
-        """Where W is learned, with the kernel of this gamma."""
-        kernel = self._input_kernel(X, gamma)
-        basis, span, outside = self._kernel_basis(kernel, X, side.codes), None, None
-        if basis.is_reduced and alpha > 0:
-            outside = Outside(kernel, X, basis.features, alpha)
-            if kernel.is_precomputed:
-                span = ObjectSpan.of(symmetric(X, "X (a precomputed kernel)"))
-        return _Place(kernel, basis, outside, span, alpha)
 
     def _names(self) -> list[Any]:
         """The parts of the kernel."""
@@ -360,35 +292,6 @@ class KernelLearner(Learner):
                 "to any other matrix"
             )
         return alpha
-
-
-@dataclass(frozen=True, eq=False)
-class _Place:
-    """A kernel, the basis in which W is learned, and what a distance has outside it."""
-
-    kernel: InputKernel
-    basis: _kernel_bases.KernelBasis
-    outside: Outside | None
-    span: ObjectSpan | None
-    alpha: float
-
-    @property
-    def features(self) -> Array:
-        return self.basis.features
-
-    @property
-    def prior(self) -> Array | None:
-        return None if self.alpha == 1.0 else self.alpha * np.eye(self.features.shape[1])
-
-    @property
-    def own(self) -> dict[str, Any]:
-        """What of the arguments of `learn` is about this place."""
-        return {"features": self.features, "prior": self.prior, "outside": self.outside}
-
-    def metric(self, factor: Array) -> KernelMetric:
-        training = self.features if self.kernel.is_precomputed else None
-        basis = self.basis
-        return KernelMetric(self.kernel, basis.points, basis.weights, factor, training, self.span, self.alpha)
 
 
 def _default_rank(n_objects: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,8 +15,10 @@ from nearwise._common.types import Array
 from nearwise._common.warning import warn
 from nearwise.core import SATISFIED, Frobenius, Problem
 from nearwise.learners import _side
+from nearwise.learners._estimator import contradiction
+from nearwise.learners._place import Place
 from nearwise.learners._progress import progress, whole, with_callbacks
-from nearwise.learners.base import PriorKeptWarning, contradiction
+from nearwise.learners.base import PriorKeptWarning
 from nearwise.learners.coordinate_metrics import KernelMap
 from nearwise.learners.input_kernels import InputKernel
 from nearwise.learners.kernel_learner import KernelLearner
@@ -84,6 +86,8 @@ class KernelReducer(KernelLearner):
     (75, 2)
     """
 
+    _stored: ClassVar[tuple[str, ...]] = (*KernelLearner._stored, "eigenvalues_", "satisfied_")
+
     def __init__(
         self,
         n_components: int = 2,
@@ -139,7 +143,7 @@ class KernelReducer(KernelLearner):
         X = self._training_data(X)
         count = whole_number(self.n_components, "n_components")
         positive(self.trace_weight, "trace_weight")
-        side = _side.read(X.shape[0], y, constraints, sample_ids, sample_weight=sample_weight)
+        side = _side.Side.read(X.shape[0], y, constraints, sample_ids, sample_weight)
         kernel = self._input_kernel(X, self._gammas(X)[-1])
         basis = self._kernel_basis(kernel, X, side.codes)
         scale = _unit_scale(basis.features)
@@ -160,10 +164,10 @@ class KernelReducer(KernelLearner):
     def components_(self) -> Array:
         return np.asarray(self.metric_.factor.T)
 
-    def _directions(self, X: Any, y: Any, features: Array, side: _side.SideInformation, count: int) -> Array:
+    def _directions(self, X: Any, y: Any, features: Array, side: _side.Side, count: int) -> Array:
         """B, with B B^T the leading part of W, for features of unit scale; sets what reports on it."""
         if positive_or_infinite(self.penalty, "penalty") != np.inf:
-            side = _side.without_unreachable(side, features, Frobenius(), None)
+            side = Place(features).reachable(side, Frobenius())
         rows = _with_bounds(features, _all_constraints(features, side, self.n_pairs, self.random_state))
         self.n_constraints_used_, self.satisfied_ = len(rows), 1.0
         self.n_constraints_dropped_ = side.n_dropped
@@ -220,9 +224,7 @@ class KernelReducer(KernelLearner):
             )
 
 
-def _all_constraints(
-    features: Array, side: _side.SideInformation, n_pairs: Any, random_state: Any
-) -> Constraints:
+def _all_constraints(features: Array, side: _side.Side, n_pairs: Any, random_state: Any) -> Constraints:
     """The given ones, and pairs drawn from the labels; dissimilar pairs of equal features cannot be met."""
     if side.codes is None:
         return side.constraints

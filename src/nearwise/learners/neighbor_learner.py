@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -83,6 +83,8 @@ class NeighborLearner(LinearLearner):
     >>> nw.NeighborLearner(2, random_state=0).fit(scale(X), y).transform(scale(X)).shape
     (178, 2)
     """
+
+    _stored: ClassVar[tuple[str, ...]] = (*LinearLearner._stored, "scores_")
 
     def __init__(
         self,
@@ -184,7 +186,7 @@ class NeighborLearner(LinearLearner):
             return np.zeros(n), np.empty(0, np.int64), _side.read_weights(sample_weight, n), "there is no y"
         useless = "" if np.ptp(X, axis=0).any() else "all rows of X are equal"
         if kind == "labels":
-            side = _side.read(n, y, None, None, sample_weight=sample_weight)
+            side = _side.Side.read(n, y, sample_weight=sample_weight)
             if side.codes is None:
                 return np.zeros(n), np.empty(0, np.int64), side.weights, side.nothing_known
             return side.codes.astype(np.float64), np.flatnonzero(side.codes >= 0), side.weights, useless

@@ -99,6 +99,13 @@ class OnlineLearner(LinearLearner):
     _seen_labels: list[Any]  # classes in the order of their latest rows, whose features follow
     _seen_features: Array
 
+    _stored: ClassVar[tuple[str, ...]] = (
+        *LinearLearner._stored,
+        *("state_", "n_feedback_", "n_violated_", "_made", "_subspace", "_prior_factor", "_exponent"),
+        *("_calibration", "_seen_labels", "_seen_features"),
+    )
+    _absent: ClassVar[dict[str, Any]] = {"_exponent": 0}
+
     def __init__(
         self,
         update: str = "logdet",
@@ -139,7 +146,7 @@ class OnlineLearner(LinearLearner):
         """
         n_pairs = whole_number_or_none(self.n_pairs, "n_pairs")
         X = self._training_data(X)
-        side = _side.read(X.shape[0], y, constraints, sample_ids, sample_weight=sample_weight)
+        side = _side.Side.read(X.shape[0], y, constraints, sample_ids, sample_weight)
         _side.tell_of_equal(side.constraints, X)
         rng = check_random_state(self.random_state)
         exponent = _exponent(X)
@@ -219,7 +226,7 @@ class OnlineLearner(LinearLearner):
         if y is None and constraints is None:
             raise ValueError("no feedback: give y, constraints, or tuples of vectors")
         labels = None if y is None else feedback.label_list(y, X.shape[0])
-        side = _side.read(X.shape[0], None, constraints, sample_ids, sample_weight=sample_weight)
+        side = _side.Side.read(X.shape[0], None, constraints, sample_ids, sample_weight)
         _side.tell_of_equal(side.constraints, X)
         if labels is not None and side.weights is not None:
             labels = [
@@ -277,7 +284,7 @@ class OnlineLearner(LinearLearner):
         found = float(self.state_["threshold"][0])
         if not len(self._calibration):
             return found
-        return float(np.ldexp(np.median(self._calibration) * found, 2 * (self._known_exponent or 0)))
+        return float(np.ldexp(np.median(self._calibration) * found, 2 * (self._exponent or 0)))
 
     def _rule(self) -> Update:
         return UPDATES[one_of(self.update, "update", tuple(UPDATES))]
@@ -310,15 +317,9 @@ class OnlineLearner(LinearLearner):
         self._seen_features = np.empty((0, self.rank_))
         self.n_feedback_ = self.n_violated_ = self.n_constraints_dropped_ = 0
 
-    @property
-    def _known_exponent(self) -> int | None:
-        """`_exponent`, which models that were saved by older versions lack: theirs is 0."""
-        return getattr(self, "_exponent", 0)
-
     def _exponent_for(self, X: Any) -> int | None:
         """The exponent so far, or that of the first vector that is not zero."""
-        known = self._known_exponent
-        return _exponent(X) if known is None else known
+        return _exponent(X) if self._exponent is None else self._exponent
 
     def _features(self, X: Any) -> tuple[Array | None, Array]:
         """Coordinates in the subspace, None where there is none, and features in which the prior is I."""
