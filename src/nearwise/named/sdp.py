@@ -202,7 +202,6 @@ def logdet_sdp(
         )
     if found.proof is not None:
         rows = plain.formulation.check(found.proof).rows
-        values = plain.values(found.matrix)
         certificate = Certificate(
             math.inf, -math.inf, math.inf, math.inf, math.inf, 0.0, plain.violations_of(found.matrix, rows)
         )
