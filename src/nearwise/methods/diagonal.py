@@ -61,7 +61,7 @@ IDLE = 3  # iterations without a decrease, in which multipliers may still become
 LEAST_SHARE = 1e-2
 LEAST_START = 1e-12  # of its prior: a weight that an earlier run left at 0 could not move
 
-# Shares of the penalty: the first at least, how much larger each is than the one before, and iterations with it.
+# Shares of the penalty: the first at least, how much larger the next one is, and iterations with each.
 LEAST_PENALTY, LARGER, STEPS = 1e-30, 10.0, 12
 
 _HIDDEN = "Terms that cancel leave too few digits to know the gap: the problem is too ill-conditioned"
