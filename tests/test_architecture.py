@@ -127,7 +127,7 @@ def test_imports_point_one_way() -> None:
 @pytest.mark.parametrize(
     ("source", "seen"),
     [
-        ("from nearwise.methods.solve import solve", ["methods"]),
+        ("from nearwise.methods.driver import solve", ["methods"]),
         ("from nearwise import solve", ["methods"]),
         ("from ..learners import MetricLearner", ["learners"]),
         ("def late():\n    import nearwise.fixed_rank.driver", ["fixed_rank"]),

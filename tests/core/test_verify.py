@@ -11,12 +11,12 @@ import pytest
 from numpy.testing import assert_allclose
 
 from nearwise import constraints as c
-from nearwise.core import verify as verify_module
+from nearwise.core import verification as verify_module
 from nearwise.core.certificate import Certificate
 from nearwise.core.divergences import Frobenius, LogDet, VonNeumann
 from nearwise.core.iterates import Iterate
 from nearwise.core.problem import Problem
-from nearwise.core.verify import verification, verify
+from nearwise.core.verification import verification, verify
 from own_phi import ThreeHalves
 
 DIVERGENCES = [LogDet(), VonNeumann(), Frobenius(), ThreeHalves()]

@@ -291,7 +291,7 @@ def test_other_code_makes_a_finished_experiment_run_again(monkeypatch: pytest.Mo
     )
     assert _finished.fingerprint("digits", True, 0) == before["digits"]
     assert _finished.fingerprint("uci", True, 0) != before["uci"]
-    changed = "nearwise/methods/solve.py"
+    changed = "nearwise/methods/driver.py"
     assert _finished.fingerprint("digits", True, 0) != before["digits"]
 
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from followed import assert_optimal, formulation, oracle, refuted, solved
 from numpy.testing import assert_allclose
 
+from followed import assert_optimal, formulation, oracle, refuted, solved
 from nearwise.core.divergences import Frobenius, LogDet, VonNeumann
 from nearwise.core.formulation import Formulation
 from nearwise.core.rows import Rows

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 import cvxpy as cp
 import numpy as np
 import pytest
-from written import ThreeHalves, Written, distances
 
 from crossing import crossed
 from nearwise.core import rows as rows_module
@@ -20,6 +19,7 @@ from nearwise.core.measured import InMemory, Sums
 from nearwise.methods import newton, newton_system
 from nearwise.methods.newton import Newton
 from nearwise.methods.newton_system import Curved, HessianSample, newton_step
+from written import ThreeHalves, Written, distances
 
 DIVERGENCES = {type(d).__name__: d for d in (LogDet(), VonNeumann(), Frobenius(), ThreeHalves())}
 each_divergence = pytest.mark.parametrize("divergence", DIVERGENCES.values(), ids=DIVERGENCES)

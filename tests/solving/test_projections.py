@@ -290,7 +290,7 @@ def fewer_soft_than_unknowns(divergence: nw.Divergence, spread: float) -> nw.Pro
     ("problem", "chosen"),
     [
         (labelled(nw.LogDet()), "InteriorPoint"),
-        (fewer_soft_than_unknowns(nw.Frobenius(), 0.0), "Newton"),
+        (fewer_soft_than_unknowns(nw.Frobenius(), 0.0), "InteriorPoint"),
         (fewer_soft_than_unknowns(nw.VonNeumann(), 4.0), "InteriorPoint"),
         (labelled(nw.LogDet(), r=12, m=400), "Newton"),
         (labelled(nw.LogDet(), r=3, m=400), "InteriorPoint"),

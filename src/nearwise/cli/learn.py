@@ -264,7 +264,7 @@ def _write(
         title = f"A distance learned from {outcome.known.table.source}"
         found = from_outcome(outcome, title, {"command": command}, beside)
         page = render(found).encode()
-        doubts = () if isinstance(found.suspects, str) else tuple(found.suspects)
+        doubts = tuple(found.suspects)
     listed = suspicion.as_columns(doubts, outcome.known)
     with refusing_bad_input():
         nw.save(outcome.model(), target)

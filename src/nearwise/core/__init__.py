@@ -20,7 +20,7 @@ from nearwise.core.iterates import Iterate
 from nearwise.core.losses import SATISFIED
 from nearwise.core.problem import Problem
 from nearwise.core.tolerance import Tolerance
-from nearwise.core.verify import check_infeasibility, verify
+from nearwise.core.verification import check_infeasibility, verify
 
 __all__ = [
     "SATISFIED",

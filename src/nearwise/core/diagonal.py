@@ -30,7 +30,7 @@ from nearwise.core.certificate import Certificate, named_violations
 from nearwise.core.divergences import SpectralDivergence
 from nearwise.core.formulation import Formulation
 from nearwise.core.problem import Problem
-from nearwise.core.verify import LARGEST_ORDER, MOST_NUMBERS
+from nearwise.core.verification import LARGEST_ORDER, MOST_NUMBERS
 from nearwise.side.blocks import Constraints
 from nearwise.side.kinds.kind import NO_ROWS
 
@@ -40,7 +40,7 @@ TWO_ROUNDINGS = 2 * float(np.finfo(np.float64).eps)  # of a value, relative to t
 
 @dataclass(frozen=True, eq=False)
 class DiagonalRows:
-    """The linear map w -> (<a_1, w>, ..., <a_m, w>); the methods are those of `Rows`, with roots of w for B.
+    """The linear map w -> (<a_1, w>, ..., <a_m, w>); the methods are those of `Rows`, with w for a factor.
 
     Attributes
     ----------
@@ -53,27 +53,27 @@ class DiagonalRows:
     def n_rows(self) -> int:
         return int(self.entries.shape[0])
 
-    def values(self, root: Array) -> Array:
-        return np.asarray(self.entries @ np.square(root))
+    def values(self, w: Array) -> Array:
+        return np.asarray(self.entries @ w)
 
     def adjoint(self, y: Array) -> Array:
         return np.asarray(self.entries.T @ y)
 
 
 class _OfDiagonals:
-    """A divergence of diagonal matrices: roots of weights for B, and vectors for other matrices."""
+    """A divergence of diagonal matrices, with their diagonals for factors and matrices."""
 
     def __init__(self, of_numbers: SpectralDivergence) -> None:
         self.of_numbers = of_numbers
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.of_numbers, name)
+        return getattr(object.__getattribute__(self, "of_numbers"), name)  # no recursion in copies
 
-    def distance(self, root: Array, prior: Array) -> float:
-        return _sum(self.of_numbers.scalar(np.square(root), prior))
+    def distance(self, w: Array, prior: Array) -> float:
+        return _sum(self.of_numbers.scalar(w, prior))
 
-    def distance_to_minimiser(self, root: Array, theta: Array) -> float:
-        law, w = self.of_numbers, np.square(root)
+    def distance_to_minimiser(self, w: Array, theta: Array) -> float:
+        law = self.of_numbers
         minimiser = np.maximum(law.gradient_inverse(theta), SMALLEST)
         if not np.isfinite(minimiser).all():
             return math.inf
@@ -83,7 +83,7 @@ class _OfDiagonals:
 
 
 class DiagonalFormulation(Formulation):
-    """A `Formulation` in which factors, adjoints and theta are vectors: roots of weights, and diagonals."""
+    """A `Formulation` in which vectors stand for matrices: their diagonals, and weights for factors too."""
 
     @property
     def rows(self) -> Any:
@@ -94,13 +94,13 @@ class DiagonalFormulation(Formulation):
         return self.gradient_at_prior - adjoint
 
     @np.errstate(all="ignore")
-    def cost_of_rounding(self, root: Array, dual: Array) -> float:
+    def cost_of_rounding(self, w: Array, dual: Array) -> float:
         """What rounding of values, and of sum_i y_i a_i, may add to a gap: large terms may cancel.
 
         The gap has the first in it as it is, and the second by its square, since w is next to the minimiser.
         """
-        loss, magnitudes, w = self.loss, abs(self.rows.entries), np.square(root)
-        values, errors = self.rows.values(root), TWO_ROUNDINGS * np.asarray(magnitudes @ w)
+        loss, magnitudes = self.loss, abs(self.rows.entries)
+        values, errors = self.rows.values(w), TWO_ROUNDINGS * np.asarray(magnitudes @ w)
         at_bounds = np.where(np.abs(values - loss.bounds) <= errors, errors, 0.0)
         of_values = np.abs(dual) @ errors + loss.at(values).curvatures @ errors**2 / 2
         of_sum = TWO_ROUNDINGS * np.asarray(magnitudes.T @ np.abs(dual))
@@ -222,9 +222,9 @@ class DiagonalProblem:
         whole[self.columns] = w
         return whole
 
-    def named(self, certificate: Certificate, root: Array) -> Certificate:
+    def named(self, certificate: Certificate, w: Array) -> Certificate:
         """With the worst rows by name."""
-        worst = self.formulation.measured.measure(root).worst
+        worst = self.formulation.measured.measure(w).worst
         return replace(certificate, worst=named_violations(worst, self._bound.stated))
 
     @cached_property
@@ -295,6 +295,8 @@ def _bind_sparse(X: Any, constraints: Constraints, reference: Array) -> BoundWei
     summing, entries = _summing(coefficient, row, m), sparse.vstack(atoms, format="csr")
     entries = entries if summing is None else summing @ entries
     columns = np.flatnonzero((reference > 0) & (np.bincount(entries.indices, minlength=X.shape[1]) > 0))
+    if not len(columns):
+        columns = np.flatnonzero(reference > 0)[:1]  # so that there is a weight
     of_rows = np.zeros(m)
     np.add.at(of_rows, row, np.abs(coefficient) * np.concatenate(sizes))
     return BoundWeights(DiagonalRows(entries[:, columns]), columns, definite, of_rows)

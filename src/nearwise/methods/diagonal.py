@@ -30,12 +30,13 @@ from nearwise._common.markup import fact_table
 from nearwise._common.types import Array, Limit
 from nearwise.core.certificate import Certificate
 from nearwise.core.diagonal import SMALLEST, DiagonalFormulation, DiagonalProblem
+from nearwise.core.formulation import Certified
 from nearwise.core.iterates import Iterate
 from nearwise.core.losses import LossValues
 from nearwise.core.measured import sums_of
 from nearwise.core.problem import Problem
 from nearwise.core.tolerance import Tolerance
-from nearwise.core.verify import verification
+from nearwise.core.verification import verification
 from nearwise.linalg.conjugate import conjugate_gradients
 from nearwise.methods.interior import InteriorPoint
 from nearwise.methods.loop import Loop, quiet
@@ -61,7 +62,7 @@ IDLE = 3  # iterations without a decrease, in which multipliers may still become
 LEAST_SHARE = 1e-2
 LEAST_START = 1e-12  # of its prior: a weight that an earlier run left at 0 could not move
 
-# Shares of the penalty: the first at least, how much larger the next one is, and iterations with each.
+# Shares of the penalty: the first at least, how much larger each next one is, and iterations with it.
 LEAST_PENALTY, LARGER, STEPS = 1e-30, 10.0, 12
 
 _HIDDEN = "Terms that cancel leave too few digits to know the gap: the problem is too ill-conditioned"
@@ -132,17 +133,20 @@ def solve_diagonal(
         raise ValueError("weights are solved for with soft constraints: the penalty must be finite")
     w = form.prior if start is None else np.square(start[problem.columns])
     if not _may_vanish(form):
-        w = np.maximum(w, LEAST_START * np.where(form.prior > 0, form.prior, form.prior.mean()))
+        w = np.maximum(w, LEAST_START * np.where(form.prior > 0, form.prior, problem.prior.mean()))
     run = _Run(problem, Tolerance.of(tol), MAX_ITER if max_iter is None else max_iter, callback)
     return run.result(run.follow(quiet(run.points(w))))
 
 
 class _Graded(NamedTuple):
-    """A point, its certificate and its multipliers."""
+    """A point with what certifies it."""
 
-    root: Array
-    certificate: Certificate
-    dual: Array
+    w: Array
+    found: Certified
+
+    @property
+    def certificate(self) -> Certificate:
+        return self.found.certificate
 
 
 class _Run(Loop[Iterate, _Graded, Record]):
@@ -170,10 +174,8 @@ class _Run(Loop[Iterate, _Graded, Record]):
         yield from _iterates(form, _approached(form))
 
     def grade(self, point: Iterate) -> _Graded | None:
-        found = self.form.certify(point)
-        if not math.isfinite(found.certificate.primal):
-            return None
-        return _Graded(point.factor, found.certificate, self.form.multipliers(point.factor, found))
+        graded = _Graded(point.factor, self.form.certify(point))
+        return graded if math.isfinite(graded.certificate.primal) else None
 
     def is_better(self, graded: _Graded) -> bool:
         new, best = graded.certificate, self.best
@@ -190,11 +192,12 @@ class _Run(Loop[Iterate, _Graded, Record]):
         c, form = graded.certificate, self.form
         if not self.tol.is_met(c):
             return None
-        if form.cost_of_rounding(graded.root, graded.dual) <= self.tol.gap * max(c.primal, form.unit):
+        dual = form.multipliers(graded.w, graded.found)
+        if form.cost_of_rounding(graded.w, dual) <= self.tol.gap * max(c.primal, form.unit):
             return Status.SOLVED
         blocks = self.problem.in_blocks
         verifier = None if blocks is None else verification(blocks)
-        if verifier and self.tol.is_met(verifier.certificate(np.diag(graded.root), graded.dual)[0]):
+        if verifier and self.tol.is_met(verifier.certificate(np.diag(np.sqrt(graded.w)), dual)[0]):
             return Status.SOLVED
         self.note = _HIDDEN
         return None
@@ -205,11 +208,11 @@ class _Run(Loop[Iterate, _Graded, Record]):
                 "the objective is not a finite number anywhere near the prior: features, prior, bounds or "
                 "penalties differ by too many orders of magnitude; rescale them"
             )
-        certificate = self.problem.named(self.best.certificate, self.best.root)
+        certificate = self.problem.named(self.best.certificate, self.best.w)
         note = "" if status is Status.SOLVED else self.note
         return DiagonalResult(
-            weights=self.problem.spread(np.square(self.best.root)),
-            dual=self.best.dual,
+            weights=self.problem.spread(self.best.w),
+            dual=self.form.multipliers(self.best.w, self.best.found),
             status=status,
             certificate=certificate,
             history=tuple(self.history),
@@ -220,24 +223,24 @@ class _Run(Loop[Iterate, _Graded, Record]):
 
 
 def _diagonals(problem: Problem, tol: float) -> Iterator[Iterate]:
-    """Points of the problem in blocks of one column, as roots of weights."""
+    """Points of the problem in blocks of one column, as weights."""
     scaled = problem.formulation.scaled()
     for point in InteriorPoint(tol).iterates(scaled.form):
         factor = problem.lift(scaled.lift(point.factor))
         dual = None if point.dual is None else point.dual * scaled.dual
-        yield Iterate(np.sqrt(np.square(factor).sum(axis=1)), dual)
+        yield Iterate(np.square(factor).sum(axis=1), dual)
 
 
 def _approached(form: DiagonalFormulation) -> Array:
     """Weights near the optimum: those of ever larger shares of the penalty, each from those before."""
     w = form.prior
-    slopes = np.abs(form.measured.measure(np.sqrt(w)).adjoint)
+    slopes = np.abs(form.measured.measure(w).adjoint)
     # the first share changes weights by about as much as they are
     share = max(float(np.nanmin(form.divergence.curvature(w) * w / slopes, initial=1.0)), LEAST_PENALTY)
     while share < 1.0:
         part = replace(form, measured=form.measured.times(share))
         for point in islice(_iterates(part, w), STEPS):
-            w = np.square(point.factor)
+            w = point.factor
         share *= LARGER
     return w
 
@@ -252,10 +255,9 @@ class _Point(NamedTuple):
 
 
 def _at(form: DiagonalFormulation, w: Array) -> _Point:
-    root = np.sqrt(w)
-    values = form.rows.values(root)
+    values = form.rows.values(w)
     losses = form.loss.at(values)
-    return _Point(w, values, losses, form.divergence.distance(root, form.prior) + losses.total)
+    return _Point(w, values, losses, form.divergence.distance(w, form.prior) + losses.total)
 
 
 def _iterates(form: DiagonalFormulation, w: Array) -> Iterator[Iterate]:
@@ -265,7 +267,7 @@ def _iterates(form: DiagonalFormulation, w: Array) -> Iterator[Iterate]:
     while idle < IDLE:
         w, losses = here.w, here.losses
         adjoint = rows.adjoint(losses.slopes)
-        yield Iterate(np.sqrt(w), sums=sums_of(here.values, losses, adjoint))
+        yield Iterate(w, sums=sums_of(here.values, losses, adjoint))
         gradient, phi = law.gradient(w) - form.gradient_at_prior + adjoint, law.curvature(w)
         free = ((w > 0) | (gradient < 0)) & np.isfinite(gradient) & np.isfinite(phi)
         gradient, phi = np.where(free, gradient, 0.0), np.where(free, phi, np.inf)

@@ -33,8 +33,8 @@ from nearwise.core.iterates import Iterate
 from nearwise.linalg.packing import packing
 
 FARTHEST = 1e5  # residual before the first step; half of it before each further one, or the run ends
-PROMISING = 1e-4  # residual at which a certificate may hold; larger values only cost certificates
-RIDGE = 1e-14  # of the Hessian's diagonal, because rows may be dependent
+PROMISING = 1e-5  # residual at which a certificate may hold; larger values only cost certificates
+RIDGE = 1e-13  # of the Hessian's diagonal, because rows may be dependent; 1e-14 to 1e-12 solve as many
 CHANGES = 10  # of the set of rows at 0 in a step; 3 solves a tenth less, 20 no more
 SHORTEST = 1e-3  # step; 1e-5 solves 3 % more, and takes longer where the method fails
 OUTSIDE = 0.35  # of a step that leads out of the domain: the next length
@@ -125,11 +125,10 @@ def _step(form: Formulation, here: _Point) -> Array:
         packed = rows.packed(here.basis)
         packed *= here.weights.take(packing(len(here.basis)).flat)[:, None]
         hessian = packed.T @ packed
-    diagonal = hessian.reshape(-1)[:: len(y) + 1]
-    diagonal *= 1 + RIDGE
-    diagonal += TINY
+    raised = RIDGE * hessian.diagonal() + TINY
     for some, slack in loss.groups:
-        diagonal[some] += 1 / slack.curvature(here.replies[some])
+        raised[some] += 1 / slack.curvature(here.replies[some])
+    hessian.flat[:: len(y) + 1] += raised
     held = (y == 0) & (loss.signed(-gradient) == 0)
     for _ in range(CHANGES):
         step = np.where(held, -y, 0.0)

@@ -27,7 +27,7 @@ WRITTEN_OUT = (
 LARGEST_ORDER = 80  # of M for the interior point, whose steps take O(r^6) at worst: 1 s at 80
 FEW_ROWS = 1000  # of which a dual Newton step takes less than one of the interior point
 FEW_SOFT = 30_000  # numbers up to which soft rows are solved faster by the interior point than by Newton
-PATIENCE = 100  # points of Newton's method before the interior point; those that converge need up to 60
+PATIENCE = 60  # points of Newton's method before the interior point; those that converge need fewer
 SWEEPS = 48  # of projections; on contradictory rows they go on for ever
 
 

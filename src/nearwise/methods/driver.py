@@ -31,7 +31,7 @@ from nearwise.core.in_chunks import DualInChunks, InChunks
 from nearwise.core.iterates import Iterate
 from nearwise.core.problem import Problem
 from nearwise.core.tolerance import Tolerance
-from nearwise.core.verify import verification
+from nearwise.core.verification import verification
 from nearwise.methods.loop import Loop, quiet
 from nearwise.methods.plan import Solver, Stage, stages
 from nearwise.methods.result import Record, Result, Status, outcome_message
@@ -40,8 +40,8 @@ MAX_ITER = 1000  # unless a solver names another number
 LARGEST_START = 1e75  # trace of a start in units of the prior: costs of larger ones overflow
 PROOF_ROWS = 10  # that a message names
 FAR = 1e-5  # violation of hard rows that no tolerance calls small
-# Violation of hard rows, for each column, that the last digits of features explain: where a point comes so
-# near, bounds contradict each other by rounding, and no proof counts (bench decide draws such bounds).
+# Of a row's size, for each column: what the last digits of features change. Bounds that contradict each other
+# by less contradict nothing where a point nearly meets them (bench decide draws such bounds from a matrix).
 ROUNDED = 8 * float(np.finfo(np.float64).eps)
 
 _UNVERIFIED = "In twice the precision the certificate does not hold: the problem is too ill-conditioned"
@@ -264,8 +264,6 @@ class _Run(Loop[Iterate, _Graded, Record]):
         if self.verifier is None:
             return True
         factor, dual = self._answer()
-        if not dual.any():  # the prior meets all constraints
-            return True
         with np.errstate(all="ignore"):
             found, self.verified = self.verifier.certificate(factor, dual)
         self.doubt = "" if self.tol.is_met(found) else _UNVERIFIED
@@ -277,9 +275,11 @@ class _Run(Loop[Iterate, _Graded, Record]):
         if proof is None:
             return False
         assert self.best is not None
-        is_met = self.best.certificate.hard_violation <= ROUNDED * self.form.order
-        if is_met and self.form.check(proof).bound < 0:
-            return False
+        loss, values = self.form.loss, self.form.rows.values(self.best.iterate.factor)
+        met = loss.violations(values)[proof != 0].max() <= FAR
+        lacking = -float(proof @ loss.bounds)
+        if met and 0 < lacking <= ROUNDED * self.form.order * float(np.abs(proof) @ loss.sizes):
+            return False  # the last digits of the features explain it
         self.proof = proof / np.abs(proof).max()
         return self.verifier is None or self.verifier.check(self.proof).valid
 
@@ -307,7 +307,8 @@ class _Run(Loop[Iterate, _Graded, Record]):
         """
         assert self.best is not None
         joint, value = self.joint(self.best), self.scaled.value
-        if joint.hard_violation > FAR and status is not Status.INFEASIBLE:
+        undecided = status not in (Status.SOLVED, Status.INFEASIBLE) and not self.returns_last
+        if undecided and joint.hard_violation > FAR:
             joint = self._without_multipliers(self.best).certificate
             dual = np.zeros_like(dual)
         elif status is Status.SOLVED and self.verified is not None:
