@@ -25,7 +25,7 @@ import numpy as np
 from nearwise._common.types import Array, Index, Mask
 from nearwise.core.rows import Rows
 
-EPS = float(np.finfo(np.float64).eps)
+EPS, TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)
 
 # Relative change of multipliers that makes S singular: with more, they are those of another sum.
 LARGEST_CHANGE = 0.5
@@ -147,10 +147,10 @@ def of_one_or_two(matrices: Array, magnitudes: Array, c: Array, free: Mask) -> I
     alone = np.flatnonzero((c <= 0) & (np.trace(matrices, axis1=1, axis2=2) >= allowed))
     yield from unit[alone[np.linalg.eigvalsh(matrices[alone])[:, 0] >= allowed[alone]]]
     flat = matrices.reshape(-1, r * r)
-    sizes = np.maximum(np.linalg.norm(flat, axis=1), np.finfo(float).tiny)[:, None]
+    sizes = np.maximum(np.linalg.norm(flat, axis=1), TINY)[:, None]
     flat, unit, c = flat / sizes, unit / sizes, c / sizes[:, 0]
     first, second = np.nonzero(np.triu(flat @ flat.T < OPPOSITE, 1))
-    lacking = (c[first] + c[second]) / np.maximum(np.abs(c[first]) + np.abs(c[second]), np.finfo(float).tiny)
+    lacking = (c[first] + c[second]) / np.maximum(np.abs(c[first]) + np.abs(c[second]), TINY)
     for k in np.argsort(lacking, kind="stable")[: np.count_nonzero(lacking < 0)]:
         yield unit[first[k]] + unit[second[k]]
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from nearwise._common.types import Array
 from nearwise.core.certificate import InfeasibilityCheck
-from nearwise.core.contradictions import EPS, Whitened, of_one_or_two, sparsest, whitened
+from nearwise.core.contradictions import EPS, TINY, Whitened, of_one_or_two, sparsest, whitened
 from nearwise.core.divergences import SpectralDivergence
 from nearwise.core.losses import Loss
 from nearwise.core.rows import Rows
@@ -31,9 +31,6 @@ LACKING = 1e-7
 
 # y^T b relative to sum_i |y_i b_i|: less is a sum of zero, to the digits that searches know.
 LEAST_BOUND = 1e-9
-
-# Size of a row as a part of W, below which rounding of the others hides it: its bound proves nothing.
-VISIBLE = 1e-10
 
 # Shares of rows beside the largest, below which they are left out. Those of rows that have no part in the
 # contradiction are errors of the search, and the smallest may spoil a proof: nothing outweighs it where such
@@ -77,8 +74,10 @@ def proof(rows: Rows, loss: Loss, divergence: SpectralDivergence, multipliers: A
     found = judge.proof_near(y)
     if found is None:
         return None
-    found = judge.with_fewer(found)
-    return found / np.abs(found).max()
+    fewest = judge.of_one_or_two(y)
+    if fewest is None:
+        fewest = judge.minimal(judge.sparse(found))
+    return fewest / np.abs(fewest).max()
 
 
 def _signed(loss: Loss, multipliers: Array) -> Array:
@@ -92,7 +91,8 @@ class _Judge:
     """Hard rows, with the bounds on the part of their values that depends on M."""
 
     def __init__(self, rows: Rows, loss: Loss, divergence: SpectralDivergence) -> None:
-        self.rows, self.references, self.is_equality = rows, loss.references, loss.relations == 0
+        self.rows, self.references, self.sizes = rows, loss.references, loss.sizes
+        self.is_equality = loss.relations == 0
         self.bounds = loss.bounds if rows.offsets is None else loss.bounds - rows.offsets
         self.is_definite = divergence.is_infinite_at_zero
 
@@ -112,15 +112,20 @@ class _Judge:
         if not bound < -LEAST_BOUND * magnitude:
             return InfeasibilityCheck(False, -np.inf, bound / magnitude if magnitude else 0.0, named), None
         white = whitened(self.rows, y)
-        smallest, noise = 0.0, 0.0
-        if white is not None:
-            smallest, noise = white.smallest, white.noise
-            hidden = white.rows[white.magnitudes < VISIBLE]
-            bound -= float(np.minimum(y[hidden] * self.bounds[hidden], 0.0).sum())
+        smallest, noise = (0.0, 0.0) if white is None else (white.smallest, white.noise)
         # bounds may be small beside what they limit, as margins are: then 1e7 times them is not much
         explained = 2 * noise + 8 * self.rows.order * EPS
-        valid = bound < 0 and smallest * magnitude >= LACKING * bound and smallest >= -explained
+        valid = smallest * self._measured(y) >= LACKING * bound and smallest >= -explained
         return InfeasibilityCheck(valid, smallest, bound / magnitude, named), white
+
+    def _measured(self, y: Array) -> float:
+        """What sum_i |y_i| <|A_i|, M> is where M is as large as the bounds ask for.
+
+        Bounds of zero ask for nothing: rows that have them are as large, beside their sizes, as others.
+        """
+        bounded = self.bounds != 0
+        found, sizes = float(np.abs(y) @ np.abs(self.bounds)), np.abs(y) * self.sizes
+        return found * (1.0 + float(sizes[~bounded].sum()) / max(float(sizes[bounded].sum()), TINY))
 
     def proof_near(self, y: Array) -> Array | None:
         """Of as few rows of large share as possible."""
@@ -157,37 +162,44 @@ class _Judge:
                 inside = there
         return None
 
-    def with_fewer(self, proof: Array) -> Array:
-        """A proof of fewer rows, none of which can be left out."""
-        proof = self._sparse(proof)
-        share = np.abs(proof) * self.references
-        rows = np.flatnonzero(proof)
-        for row in rows[np.argsort(share[rows], kind="stable")] if len(rows) <= FEW else ():
-            without = proof.copy()
-            without[row] = 0.0
-            if self.check(without)[0].valid:
-                proof = without
-        return proof
+    def of_one_or_two(self, y: Array) -> Array | None:
+        """A proof of one or two rows that have multipliers; those of equalities may have the other sign."""
+        white = whitened(self.rows, y)
+        if white is None or not white.is_small:
+            return None
+        c = y[white.rows] * self.bounds[white.rows]
+        candidates = of_one_or_two(white.matrices(), white.magnitudes, c, self.is_equality[white.rows])
+        for relative in islice(candidates, TRIED):
+            proof = np.zeros_like(y)
+            proof[white.rows] = relative * y[white.rows]
+            if self.check(proof)[0].valid:
+                return proof
+        return None
 
-    def _sparse(self, proof: Array) -> Array:
-        """A proof of one or two of its rows, or of those left by programs to which small shares are dear."""
-        is_first = True
+    def sparse(self, proof: Array) -> Array:
+        """A proof of fewer rows, by programs to which rows of small share are dear."""
         while (white := whitened(self.rows, proof)) is not None and white.is_small:
-            matrices, y = white.matrices(), proof[white.rows]
+            y = proof[white.rows]
             c, share = y * self.bounds[white.rows], np.abs(y) * self.references[white.rows]
-            candidates = of_one_or_two(matrices, white.magnitudes, c, self.is_equality[white.rows])
-            for u in islice(candidates, TRIED if is_first else 0):
-                candidate = np.zeros_like(proof)
-                candidate[white.rows] = u * y
-                if self.check(candidate)[0].valid:
-                    return candidate
             if not c.any():
                 break
             weights = share / (share + CHEAP * share.max())
             lighter = np.zeros_like(proof)
-            lighter[white.rows] = y * sparsest(matrices, c, weights)
+            lighter[white.rows] = y * sparsest(white.matrices(), c, weights)
             fewer = self.proof_near(lighter)
             if fewer is None or np.count_nonzero(fewer) >= np.count_nonzero(proof):
                 break
-            proof, is_first = fewer, False
+            proof = fewer
+        return proof
+
+    def minimal(self, proof: Array) -> Array:
+        """A proof from which no row can be left out; those of small share are tried first."""
+        share = np.abs(proof) * self.references
+        rows = np.flatnonzero(proof)
+        rows = rows[np.argsort(share[rows], kind="stable")]
+        for row in rows if len(rows) <= FEW else ():
+            without = proof.copy()
+            without[row] = 0.0
+            if self.check(without)[0].valid:
+                return self.minimal(without)
         return proof
