@@ -10,7 +10,6 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.linalg import eigh
 
-from nearwise.core.contradictions import of_one_or_two, sparsest, whitened
 from nearwise.core.divergences import Frobenius, LogDet, VonNeumann
 from nearwise.core.formulation import Formulation
 from nearwise.core.losses import Loss
@@ -261,40 +260,6 @@ def test_large_problems_keep_the_rows_that_cannot_be_left_out(monkeypatch) -> No
     assert np.count_nonzero(form.farkas(both)) == 2
     monkeypatch.setattr("nearwise.core.contradictions.MOST_NUMBERS", 0)
     assert_allclose(form.farkas(both), both / 2)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_the_program_for_few_rows_is_solved(seed) -> None:
-    rng = np.random.default_rng(seed)
-    form = of_pairs(
-        [(i, j) for i in range(8) for j in range(i)], rng.choice([-1, 1], 28), rng.uniform(1, 2, 28)
-    )
-    sign = np.where(form.loss.relations > 0, -1.0, 1.0)
-    white = whitened(form.rows, sign)
-    total = white.matrices().sum(axis=0)
-    assert_allclose(total, white.total, atol=1e-12)
-    weights, c = rng.uniform(0.5, 1.5, 28), sign * form.loss.bounds
-    c = c - (c.sum() + 5.0) / 28  # so that 1 is on the side where c^T u < 0
-    u = cp.Variable(28)
-    S = sum(u[i] * each for i, each in enumerate(white.matrices() + 0.2 * np.eye(4)))
-    expected = cp.Problem(cp.Minimize(weights @ u), [S >> 0, u >= 0, c @ u == -5.0]).solve(solver=cp.CLARABEL)
-    found = sparsest(white.matrices() + 0.2 * np.eye(4), c, weights)
-    assert weights @ found == pytest.approx(expected, rel=1e-6)
-    assert (found > 1e-6 * found.max()).sum() < 12
-
-
-def test_rows_alone_and_in_pairs() -> None:
-    A, B = np.diag([1.0, 2.0]), np.diag([1.0, -1.0])
-    matrices, none = np.array([A, -2 * A, B, B, A]), np.zeros(5, bool)
-    c = np.array([1.0, -3.0, -1.0, 2.0, -1.0])
-    found = list(of_one_or_two(matrices, np.full(5, 3.0), c, none))
-    assert_allclose(found[0], [0, 0, 0, 0, 1])
-    assert_allclose(found[1] / found[1].max(), [0, 0.5, 0, 0, 1])  # the clearer of two pairs
-    assert_allclose(found[2] / found[2].max(), [1, 0.5, 0, 0, 0])
-    assert len(found) == 3
-    free = np.array([False, False, True, True, False])
-    found = list(of_one_or_two(matrices, np.full(5, 3.0), c, free))
-    assert any(np.allclose(u / np.abs(u).max(), [0, 0, 1, -1, 0]) for u in found)
 
 
 def test_a_rank_of_rows_that_is_lost_to_rounding_is_no_proof() -> None:
