@@ -1,23 +1,21 @@
-"""Sums S = sum_i y_i A_i >= 0 of few rows: what a Farkas certificate consists of, and how its rows become
-few.
+"""Sums S = sum_i y_i A_i >= 0 of few rows, which Farkas certificates consist of.
 
-All of it happens in coordinates in which W = sum_i |y_i| |A_i| is I (`whitened`), and for relative
-multipliers u >= 0: with A'_i the rows in these coordinates times y_i, S = sum_i u_i A'_i, and u = 1 is what
-is known.
+All of it happens in coordinates in which W = sum_i |y_i| |A_i| is I (`whitened`), for multipliers u >= 0
+relative to y: with A'_i the rows in these coordinates times y_i, S = sum_i u_i A'_i, and u = 1 is known.
 
-`Whitened.towards_singular` makes eigenvalues of S zero that almost are. `alone` and `opposite` find rows that
-are semidefinite by themselves, and pairs that cancel. `sparsest` solves the semidefinite program
+`Whitened.towards_singular` makes eigenvalues of S zero that almost are. `of_one_or_two` finds rows that are
+semidefinite by themselves, and pairs that cancel. `sparsest` solves the semidefinite program
 
     minimise w^T u   over u >= 0 with sum_i u_i A'_i >= 0 and c^T u = -1,
 
-whose solutions have few rows, as those of linear programs do (the dual: how far M violates rows of weights
-w).
+whose solutions have few rows, as those of linear programs do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -77,7 +75,7 @@ class Whitened(NamedTuple):
 
     @property
     def is_small(self) -> bool:
-        """Whether a search for fewer rows is fast."""
+        """Whether equations between all its rows take little time and memory."""
         return (len(self.rows) * len(self.total)) ** 2 <= MOST_NUMBERS
 
     def towards_singular(self, zero: float) -> Array | None:
@@ -88,20 +86,18 @@ class Whitened(NamedTuple):
         """
         values, V = np.linalg.eigh(self.total)
         N = V[:, np.abs(values) <= zero]
-        if not N.size:
+        if not (N.size and self.is_small):
             return None
-        parts = ((self.sign[:, None] * self.x) @ N)[:, :, None] * (self.y @ N)[:, None]
-        of_rows = np.zeros((len(self.rows), N.shape[1] ** 2))
-        np.add.at(of_rows, self.row, (parts + parts.transpose(0, 2, 1)).reshape(len(parts), -1))
+        of_rows = self.matrices(N).reshape(len(self.rows), -1)
         change: Array = np.linalg.lstsq(of_rows.T, -of_rows.sum(axis=0), rcond=1e-10)[0]
         return change if np.abs(change).max() < LARGEST_CHANGE else None
 
-    def matrices(self) -> Array:
-        """A'_i of every row, (m, r, r)."""
-        parts = (self.sign[:, None] * self.x)[:, :, None] * self.y[:, None]
-        found = np.zeros((len(self.rows), *self.total.shape))
-        np.add.at(found, self.row, (parts + parts.transpose(0, 2, 1)) / 2)
-        return found
+    def matrices(self, basis: Array | None = None) -> Array:
+        """A'_i of every row, or N^T A'_i N in a basis N of some space."""
+        x, y = (self.x, self.y) if basis is None else (self.x @ basis, self.y @ basis)
+        x, ends = self.sign[:, None] * x, np.searchsorted(self.row, np.arange(len(self.rows) + 1))
+        found = np.stack([x[first:end].T @ y[first:end] for first, end in pairwise(ends)])
+        return np.asarray((found + found.swapaxes(1, 2)) / 2)
 
 
 def whitened(rows: Rows, y: Array) -> Whitened | None:

@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from nearwise._common.types import Array, Index, Mask
 from nearwise.core.certificate import Certificate, InfeasibilityCheck
@@ -38,12 +39,10 @@ MOST_ROWS, MOST_NUMBERS, LARGEST_ORDER = 10_000, 2_000_000, 100
 # Relative size of an eigenvalue that is zero: `eigenpairs` knows them to 1e-28 of the largest.
 ZERO = 1e-27
 
-# Of what a proof's rows measure in a direction, relative to the largest: below it they may measure nothing
-# there.
+# Of what a proof's rows measure in a direction, relative to the largest: below it that may be nothing.
 FLATTEST = 1e-11
 
-# By how much multipliers outside the dual's domain are shrunk: they are close to it where rounding put them
-# there.
+# By how much multipliers outside the dual's domain are shrunk: rounding may have put them there.
 SHRINKING = 2.0 ** -np.arange(46.0, 12.0, -4.0)
 
 
@@ -77,18 +76,33 @@ class Answer(Protocol):
 
 
 def verify(problem: Verifiable, result: Answer) -> Certificate | InfeasibilityCheck:
-    """Judge a result again, on the problem's own numbers and in twice the precision where it is not too
-    large.
+    """Judge a result again on the problem's own numbers, in twice the precision where it is small enough.
 
-    Returns ------- The certificate of `result.factor` and `result.dual`; where the result says that the
-    problem is infeasible, so that the lower bound on the optimum is infinite, what `result.dual` proves.
+    Returns
+    -------
+    The certificate of `result.factor` and `result.dual`; where the result calls the problem infeasible, so that
+    its lower bound is infinite, what `result.dual` proves.
     """
-    verifier, form = verification(problem), problem.formulation
     if result.certificate.dual == math.inf:
-        return form.check(result.dual) if verifier is None else verifier.check(result.dual)
+        return check_infeasibility(problem, result.dual)
+    verifier = verification(problem)
     if verifier is not None:
         return verifier.certificate(result.factor, result.dual)[0]
-    return form.certify(Iterate(problem.lower(result.factor), result.dual)).certificate
+    return problem.formulation.certify(Iterate(problem.lower(result.factor), result.dual)).certificate
+
+
+def check_infeasibility(problem: Verifiable, dual: ArrayLike) -> InfeasibilityCheck:
+    """Check, on the problem's own data, that multipliers prove its hard constraints contradictory.
+
+    Parameters
+    ----------
+    problem : the problem
+    dual : one multiplier per constraint, as in `Result.dual` when the status is INFEASIBLE
+    """
+    y, m = np.asarray(dual, dtype=np.float64), problem.formulation.measured.n_rows
+    if y.shape != (m,) or not np.isfinite(y).all():
+        raise ValueError(f"dual must be {m} finite numbers, one per constraint")
+    return (verification(problem) or problem.formulation).check(y)
 
 
 def verification(problem: Verifiable) -> Verifier | None:
