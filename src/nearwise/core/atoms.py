@@ -60,8 +60,7 @@ def bind_rows(
     n_rows = sum(len(rows) for _, rows in parts)
     first = _joined([part.first for part, _ in named])
     second = _joined([part.second for part, _ in named])
-    used, place = np.unique(np.concatenate([first, second]), return_inverse=True)
-    first, second = place[: len(first)], place[len(first) :]
+    used, first, second = _compacted(first, second, len(features))
     row = _joined([rows[part.row] for part, rows in named])
     coefficient = np.concatenate([part.coefficient for part, _ in named] or [np.empty(0)])
     n_differences = sum(len(part.row) for part, _ in named if part.is_difference)
@@ -163,6 +162,15 @@ def _vanishing(rows: Rows, inside: Rows, sizes: tuple[Array, Array] | None) -> M
         for vector, size in zip(inside.vectors(atoms), whole, strict=True):
             vanishes[atoms] |= is_rounding(vector, size, rows.order)
     return vanishes
+
+
+def _compacted(first: Index, second: Index, n: int) -> tuple[Index, Index, Index]:
+    """The objects that occur, ascending, and the two of every atom among these."""
+    occurs = np.zeros(n, dtype=bool)
+    occurs[first] = occurs[second] = True
+    used, place = np.flatnonzero(occurs), np.empty(n, dtype=np.int64)
+    place[used] = np.arange(len(used))
+    return used, place[first], place[second]
 
 
 def _joined(numbers: list[Index]) -> Index:

@@ -123,13 +123,16 @@ class Edges:
         W has the diagonal of the symmetric one, and off it both halves on one side: half as many numbers.
         """
         n, r = F.shape
-        of_products = np.zeros(len(c), dtype=bool) if self.is_product is None else self.is_product
-        off_diagonal, on_diagonal = np.where(of_products, c, -2 * c), np.where(of_products, 0.0, c)
-        diagonal = np.bincount(self.first, on_diagonal, n) + np.bincount(self.second, on_diagonal, n)
-        used = self._by_first[off_diagonal[self._by_first] != 0]
+        of_differences = c if self.is_product is None else np.where(self.is_product, 0.0, c)
+        diagonal = np.bincount(self.first, of_differences, n) + np.bincount(self.second, of_differences, n)
+        is_used = c != 0
+        used = self._by_first if is_used.all() else self._by_first[is_used[self._by_first]]
+        entries = c[used] if self.is_product is None else (c - 3 * of_differences)[used]
+        if self.is_product is None:
+            entries *= -2
         begin = np.zeros(n + 1, dtype=np.int64)
         np.cumsum(np.bincount(self.first[used], minlength=n), out=begin[1:])
-        W = sparse.csr_array((off_diagonal[used].astype(F.dtype), self.second[used], begin), shape=(n, n))
+        W = sparse.csr_array((entries.astype(F.dtype, copy=False), self.second[used], begin), shape=(n, n))
 
         def part(own: slice) -> Array:
             total = np.zeros((r, r))
