@@ -166,15 +166,16 @@ class Formulation:
         y = y if np.isfinite(y).all() else np.zeros_like(y)
         values = rows.values(iterate.factor) if iterate.values is None else iterate.values
         adjoint = iterate.adjoint if np.array_equal(y, dual) else None
-        found = loss.at(values)
+        adjoint = rows.adjoint(y) if adjoint is None else adjoint
+        cost, _, _, violations, hard_violation = loss.at(values)
         return _AtPoint(
-            cost=found.total,
+            cost=cost,
             dual=y,
-            adjoint=rows.adjoint(y) if adjoint is None else adjoint,
-            residual=lambda share: loss.fenchel(values, share * y, found.total),
-            violation=float(found.violations.max(initial=0.0)),
-            hard_violation=found.hard_violation,
-            satisfied=loss.satisfied(found.violations),
+            adjoint=adjoint,
+            residual=lambda share: loss.fenchel(values, share * y, cost),
+            violation=float(violations.max(initial=0.0)),
+            hard_violation=hard_violation,
+            satisfied=loss.satisfied(violations),
         )
 
     def _at_slopes(self, iterate: Iterate) -> _AtPoint:
