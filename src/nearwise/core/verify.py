@@ -80,8 +80,8 @@ def verify(problem: Verifiable, result: Answer) -> Certificate | InfeasibilityCh
 
     Returns
     -------
-    The certificate of `result.factor` and `result.dual`; where the result calls the problem infeasible, so that
-    its lower bound is infinite, what `result.dual` proves.
+    The certificate of `result.factor` and `result.dual`; if the result calls the problem infeasible, and its
+    lower bound is infinite, what `result.dual` proves.
     """
     if result.certificate.dual == math.inf:
         return check_infeasibility(problem, result.dual)
