@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -16,7 +16,7 @@ from nearwise._common.markup import fact_table
 from nearwise._common.reading import column_groups, finite
 from nearwise._common.types import Array, Index, Kept
 from nearwise.core import binding
-from nearwise.core.certificate import Certificate, named_violations
+from nearwise.core.certificate import Certificate, Violation, named_violations
 from nearwise.core.divergences import LogDet, SpectralDivergence
 from nearwise.core.formulation import Formulation
 from nearwise.core.in_chunks import BoundInChunks, bind_in_chunks
@@ -346,6 +346,13 @@ class Problem:
         worst = form.measured.measure(factor).worst
         return replace(found, worst=named_violations(worst, self.stated))
 
+    def violations_of(self, M: ArrayLike, rows: Sequence[int] | Index) -> tuple[Violation, ...]:
+        """Some of the constraints by name, with the values and violations that a matrix gives them."""
+        numbers = np.asarray(rows, dtype=np.int64)
+        values = self.values(M)
+        relative = self.formulation.loss.violations(values)
+        return named_violations(zip(relative[numbers], numbers, values[numbers], strict=True), self.stated)
+
     def lift(self, factor: Array) -> Array:
         """A factor in the eigenbasis of the prior's range, back in the coordinates of the features."""
         return factor if self.prior_basis is None else self.prior_basis @ factor
@@ -366,7 +373,7 @@ class Problem:
         out = np.zeros(2 * (len(factor),))
         for group in np.unique(groups):
             own = np.flatnonzero(groups == group)
-            R = np.linalg.qr(factor[own].T, mode="r")
+            R = np.asarray(np.linalg.qr(factor[own].T, mode="r"))
             out[np.ix_(own, own[: len(R)])] = R.T
         return out
 

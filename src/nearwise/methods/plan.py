@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from nearwise._common.types import Array
 from nearwise.core.formulation import Formulation
 from nearwise.core.iterates import Iterate
 from nearwise.methods.dual import DualNewton
@@ -31,11 +30,12 @@ FEW_SOFT = 30_000  # numbers up to which soft rows are solved faster by the inte
 class Solver(Protocol):
     """How a problem is solved: settings, and a stream of better and better points.
 
-    The first point is the start: M = start start^T, or the prior. The stream ends where the solver can make no
-    more progress. A solver does not grade itself: `solve` certifies every point, and decides when to stop.
+    The first point is the start. The stream ends where the solver can make no more progress. A solver does
+    not grade itself: `solve` certifies every point, and decides when to stop. One that can start elsewhere
+    than at the prior takes a second argument `start`, a factor of M.
     """
 
-    def iterates(self, form: Formulation, start: Array | None = None) -> Iterator[Iterate]:
+    def iterates(self, form: Formulation) -> Iterator[Iterate]:
         """Points of the formulation."""
 
 

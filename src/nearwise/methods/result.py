@@ -98,10 +98,11 @@ class Result:
         return len(self.history) - 1
 
     def __repr__(self) -> str:
-        c, m = self.certificate, len(self.dual)
+        m = len(self.dual)
+        met = f"{round(self.certificate.satisfied * m)} of {m} constraints met"
         return (
             f"<Result: {self.status.name}, {self.n_iter} iterations of {self.solver}, "
-            f"objective {self.objective:.6g}, gap {c.gap:.1e}, {round(c.satisfied * m)} of {m} constraints met>"
+            f"objective {self.objective:.6g}, gap {self.certificate.gap:.1e}, {met}>"
         )
 
     def _repr_html_(self) -> str:

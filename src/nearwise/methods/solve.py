@@ -22,10 +22,11 @@ from numpy.typing import ArrayLike
 from nearwise._common import checks
 from nearwise._common.reading import finite
 from nearwise._common.threads import LARGE_MATRIX, one_blas_thread
-from nearwise._common.types import Array, Index
+from nearwise._common.types import Array
 from nearwise._common.warning import warn
 from nearwise.core.certificate import Certificate, named_violations
 from nearwise.core.formulation import Certified
+from nearwise.core.in_chunks import DualInChunks, InChunks
 from nearwise.core.iterates import Iterate
 from nearwise.core.problem import Problem
 from nearwise.core.verify import verification
@@ -126,7 +127,7 @@ class _Run(Loop[Iterate, _Graded, Record]):
         self.any_hard = self.form.measured.any_hard
         self.bound: _Graded | None = None  # whose multipliers prove most
         self.proof: Array | None = None
-        self.note = ""
+        self.note, self.doubt = "", ""  # of the solver, and of the verification, for the message
         self._name = ""  # of the solver that is followed
         self._verifier: Any = None
 
@@ -143,7 +144,8 @@ class _Run(Loop[Iterate, _Graded, Record]):
         chosen: Iterable[Solver] = methods(small, start is not None) if self.solver is None else [self.solver]
         for solver in chosen:
             self._name = type(solver).__name__
-            points = solver.iterates(small) if start is None else solver.iterates(small, start)
+            first = () if start is None else (start,)
+            points = solver.iterates(small, *first)
             with contextlib.suppress(np.linalg.LinAlgError):
                 yield from quiet(points)
 
@@ -229,12 +231,12 @@ class _Run(Loop[Iterate, _Graded, Record]):
     def end(self, graded: _Graded) -> Status | None:
         """A certificate that holds, multipliers that prove a contradiction, or a rule of the solver's own."""
         assert self.best is not None
+        self.note = graded.iterate.note or self.note
         if self.joint(self.best).holds(self.tol) and self._is_verified():
             return Status.SOLVED
         suspected = graded.iterate.farkas
         if suspected is not None and self._is_contradiction(suspected):
             return Status.INFEASIBLE
-        self.note = graded.iterate.note or self.note
         return Status.STATIONARY if graded.iterate.final else None
 
     # ---- verification -------------------------------------------------------------------------------------
@@ -253,10 +255,8 @@ class _Run(Loop[Iterate, _Graded, Record]):
         factor, dual = self._answer()
         with np.errstate(all="ignore"):
             found, _ = self.verifier.certificate(factor, dual)
-        if not found.holds(self.tol):
-            self.note = _UNVERIFIED
-            return False
-        return True
+        self.doubt = "" if found.holds(self.tol) else _UNVERIFIED
+        return not self.doubt
 
     def _is_contradiction(self, suspected: Array) -> bool:
         """Whether multipliers prove infeasibility, also in twice the precision; the proof is kept if so."""
@@ -272,12 +272,15 @@ class _Run(Loop[Iterate, _Graded, Record]):
         """A factor in the coordinates of the features."""
         return self.problem.lift(self.problem.within_groups(self.scaled.lift(factor)))
 
-    def _answer(self) -> tuple[Array, Array]:
+    def _answer(self) -> tuple[Array, Any]:
         """The factor of the best point, and the best multipliers, as the user has them."""
         assert self.best is not None
         assert self.bound is not None
-        dual = self.form.multipliers(self.bound.iterate.factor, self.bound.found)
-        return self._stated(self.best.iterate.factor), dual * self.scaled.dual
+        factor, bound = self._stated(self.best.iterate.factor), self.bound
+        if isinstance(self.form.measured, InChunks):
+            scale = bound.found.share * self.scaled.dual
+            return factor, DualInChunks(self.form.measured, bound.iterate.factor, scale)
+        return factor, self.form.multipliers(bound.iterate.factor, bound.found) * self.scaled.dual
 
     @np.errstate(all="ignore")
     def result(self, status: Status) -> Result:
@@ -293,18 +296,17 @@ class _Run(Loop[Iterate, _Graded, Record]):
         certificate = self.joint(self.best)
         value = self.scaled.value
         certificate = replace(certificate, primal=certificate.primal * value, dual=certificate.dual * value)
-        worst = problem.formulation.measured.measure(inside).worst
+        matrix = factor @ factor.T
         if status is Status.INFEASIBLE:
             assert self.proof is not None
             dual = self.proof
-            rows = np.array(self.form.check(dual).rows[:PROOF_ROWS], dtype=np.int64)
-            certificate = replace(certificate, dual=np.inf, gap=np.inf)
-            worst = _violations_of(problem, inside, rows)
-        certificate = replace(certificate, worst=named_violations(worst, problem.stated))
-        matrix = factor @ factor.T
-        note = self.note
-        if self.returns_last and certificate.hard_violation > self.tol:
-            note = ". ".join(filter(None, [note, _PROJECTED]))
+            named = problem.violations_of(matrix, self.form.check(dual).rows[:PROOF_ROWS])
+            certificate = replace(certificate, dual=np.inf, gap=np.inf, worst=named)
+        else:
+            worst = problem.formulation.measured.measure(inside).worst
+            certificate = replace(certificate, worst=named_violations(worst, problem.stated))
+        projected = _PROJECTED if self.returns_last and certificate.hard_violation > self.tol else ""
+        notes = ". ".join(filter(None, [self.note, self.doubt, projected]))
         return Result(
             matrix=(matrix + matrix.T) / 2,
             factor=factor,
@@ -313,19 +315,10 @@ class _Run(Loop[Iterate, _Graded, Record]):
             certificate=certificate,
             history=tuple(self.history),
             solver=self.best.solver,
-            message=outcome_message(
-                status, certificate, self.tol, self.why, "" if status is Status.SOLVED else note
-            ),
+            message=outcome_message(status, certificate, self.tol, self.why, notes),
             features=problem.features,
             limit=self.limit,
         )
-
-
-def _violations_of(problem: Problem, factor: Array, rows: Index) -> Array:
-    """Relative violations, row numbers and values of some rows in memory, as `Sums.worst` has them."""
-    form = problem.formulation
-    values = form.rows.values(factor)
-    return np.column_stack([form.loss.violations(values)[rows], rows, values[rows]])
 
 
 def _check_arguments(
