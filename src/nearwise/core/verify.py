@@ -176,7 +176,7 @@ class Verifier:
             gap=form.relative(gap, primal),
             violation=float(found.violations.max(initial=0.0)),
             hard_violation=found.hard_violation,
-            satisfied=loss.satisfied(found.violations),
+            satisfied=float(loss.satisfied(found.violations)),
         )
         return certificate, y
 
