@@ -9,7 +9,7 @@ implementation for arrays.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -36,6 +36,7 @@ class Sums:
     satisfied : rows with a relative violation up to `SATISFIED`
     worst : (<= 10, 3) the largest relative violations, row numbers and values; largest first, then by number
     hard_violation : the largest relative violation of a hard row
+    is_single : whether some of it is to single precision, which no certificate may rest on
     """
 
     n_rows: int
@@ -45,6 +46,7 @@ class Sums:
     satisfied: int
     worst: Array
     hard_violation: float = 0.0
+    is_single: bool = False
 
     def __add__(self, other: Sums) -> Sums:
         worst = np.concatenate([self.worst, other.worst])
@@ -56,6 +58,7 @@ class Sums:
             self.satisfied + other.satisfied,
             worst[np.lexsort((worst[:, 1], -worst[:, 0]))[:WORST]],
             max(self.hard_violation, other.hard_violation),
+            self.is_single or other.is_single,
         )
 
     @classmethod
@@ -140,7 +143,7 @@ class InMemory:
         rows = (self._in_single if single else None) or self.rows
         p = rows.values(B)
         found = self.loss.at(p)
-        return sums_of(p, found, rows.adjoint(found.slopes))
+        return replace(sums_of(p, found, rows.adjoint(found.slopes)), is_single=rows is not self.rows)
 
     def sample(self, numbers: Index) -> InMemory:
         if len(numbers) == self.n_rows:

@@ -11,6 +11,7 @@ count.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,7 @@ from nearwise._common.types import Array, Index
 from nearwise.linalg.conjugate import conjugate_gradients
 
 Vectors = NDArray[Any]  # in single or double precision
+Linear = Callable[[Array], Array]
 
 MOST_STEPS = 200  # of conjugate gradients; rows whose stiffness differs by 1e8 are not solved by more of them
 BLOCK = (
@@ -51,7 +53,7 @@ class RowVectors:
 
     @classmethod
     def of(cls, x: Vectors, y: Vectors, scale: Array, row: Index | None) -> RowVectors:
-        """From vectors, which are overwritten, and a factor for each atom; `row` ascends, None if t is row t."""
+        """From vectors, which are overwritten, and factors of the atoms; `row` None if atom t is row t."""
         root = np.sqrt(np.abs(scale)).astype(x.dtype)[:, None]
         x *= root
         if y is not x:
@@ -125,68 +127,59 @@ class RowVectors:
         return of_rows if self.sign is None else self.sign * of_rows[self._row]
 
 
-class GaussianSystem:
-    """The system of these rows and omega (None for ones), with its preconditioner."""
+def gaussian_solution(rows: RowVectors, omega: Array | None, right: Array, accuracy: float) -> Array:
+    """D for these rows and omega (None for ones); accuracy relative to R, in the preconditioner's norm."""
+    preconditioned = _preconditioner(rows, omega)
 
-    def __init__(self, rows: RowVectors, omega: Array | None) -> None:
-        r = rows.x.shape[1]
-        self.rows, self.omega = rows, omega
-        some = rows.drawn(MOMENT_ROWS * r)
-        self.is_modelled = omega is None or INNER_STEPS * (16 * r**3 + OVERHEAD) <= 4 * len(rows.x) * r**2
-        self.basis = rows.eigenbasis() if self.is_modelled else None
-        self.off_diagonal, self.block = some.moments(self.basis)
-        off_diagonal, block = self.off_diagonal, self.block
-        if omega is not None:
-            if self.is_modelled:
-                off_diagonal, block = some.moments(None)
-            off_diagonal = off_diagonal * np.square(omega)
-            block = block * np.outer(omega.diagonal(), omega.diagonal())
-        self.inverse = 1.0 / (1.0 + off_diagonal)
-        self.diagonal_inverse = np.linalg.inv(np.eye(r) + block)
+    def product(D: Array) -> Array:
+        return D + (rows.squared(D) if omega is None else omega * rows.squared(omega * D))
 
-    def solve(self, right: Array, accuracy: float) -> Array:
-        """D, to an accuracy relative to R in the norm of the preconditioner."""
-        if self.omega is None:
-            preconditioned = self._by_turned_entries
-        else:
-            preconditioned = self._by_model if self.is_modelled else self._by_entries
-        found = conjugate_gradients(
-            self._product, right, preconditioned, accuracy=accuracy, most_steps=MOST_STEPS, in_its_norm=True
+    return _solved(product, right, preconditioned, accuracy)
+
+
+def _preconditioner(rows: RowVectors, omega: Array | None) -> Linear:
+    r = rows.x.shape[1]
+    some = rows.drawn(MOMENT_ROWS * r)
+    if omega is not None:
+        off_diagonal, block = some.moments(None)
+        by_entries = _inverse(
+            off_diagonal * np.square(omega), block * np.outer(omega.diagonal(), omega.diagonal())
         )
-        return found.x
+        if INNER_STEPS * (16 * r**3 + OVERHEAD) > 4 * len(rows.x) * r**2:
+            return by_entries
+    Q = rows.eigenbasis()
+    off_diagonal, block = some.moments(Q)
+    if omega is None:
+        inverse = _inverse(off_diagonal, block)
+        return lambda R: _symmetric(Q @ inverse(Q.T @ R @ Q) @ Q.T)
 
-    def _product(self, D: Array) -> Array:
-        if self.omega is None:
-            return D + self.rows.squared(D)
-        return D + self.omega * self.rows.squared(self.omega * D)
-
-    def _by_entries(self, residual: Array) -> Array:
-        z = residual * self.inverse
-        np.fill_diagonal(z, self.diagonal_inverse @ np.diag(residual))
-        return z
-
-    def _by_turned_entries(self, residual: Array) -> Array:
-        Q = self.basis
-        return _symmetric(Q @ self._by_entries(Q.T @ residual @ Q) @ Q.T)
-
-    def _by_model(self, residual: Array) -> Array:
-        found = conjugate_gradients(
-            self._modelled,
-            residual,
-            self._by_entries,
-            accuracy=INNER_ACCURACY,
-            most_steps=MOST_STEPS,
-            in_its_norm=True,
-        )
-        return found.x
-
-    def _modelled(self, D: Array) -> Array:
+    def modelled(D: Array) -> Array:
         """The product, were the vectors Gaussian."""
-        Q, omega = self.basis, self.omega
         turned = Q.T @ (omega * D) @ Q
-        bent = self.off_diagonal * turned
-        np.fill_diagonal(bent, self.block @ np.diag(turned))
+        bent = off_diagonal * turned
+        np.fill_diagonal(bent, block @ np.diag(turned))
         return D + omega * _symmetric(Q @ bent @ Q.T)
+
+    return lambda R: _solved(modelled, R, by_entries, INNER_ACCURACY)
+
+
+def _inverse(off_diagonal: Array, block: Array) -> Linear:
+    """Of I plus what multiplies entries off the diagonal one by one, and the diagonal by a matrix."""
+    of_entries = 1.0 / (1.0 + off_diagonal)
+    of_diagonal = np.linalg.inv(np.eye(len(block)) + block)
+
+    def inverse(R: Array) -> Array:
+        D: Array = R * of_entries
+        np.fill_diagonal(D, of_diagonal @ np.diag(R))
+        return D
+
+    return inverse
+
+
+def _solved(product: Linear, right: Array, preconditioned: Linear, accuracy: float) -> Array:
+    return conjugate_gradients(
+        product, right, preconditioned, accuracy=accuracy, most_steps=MOST_STEPS, in_its_norm=True
+    ).x
 
 
 def _symmetric(D: Vectors) -> Array:

@@ -1,31 +1,89 @@
-"""Newton's linear system in local coordinates: D + weights * H(weights * D) = -weights * gradient for symmetric
-D.
+"""Newton's linear system in local coordinates: D + weights * H(weights * D) = -weights * gradient.
 
 H(D) = sum_i c_i <A_i, D> A_i is the Hessian of the losses, of rows A_i in local coordinates with curvatures
-c_i; weights are the chart's. Three ways lead to D, and the one with the fewest expected operations is taken:
-through the Gram matrix of the rows (only without weights), through the rows written out as vectors of
-unknowns, or by conjugate gradients (`linalg.gaussian`).
+c_i; weights are the chart's. `HessianSample` chooses the rows. Three ways lead to the symmetric D, and the
+one with the fewest expected operations is taken: through the Gram matrix of the rows (only without weights),
+through the rows written out as vectors of unknowns, or by conjugate gradients (`linalg.gaussian`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
-from nearwise._common.types import Array
+from nearwise._common.types import Array, Index
+from nearwise.core.charts import Chart
+from nearwise.core.measured import Measured
 from nearwise.core.rows import Rows
-from nearwise.linalg.gaussian import OVERHEAD, GaussianSystem, RowVectors
+from nearwise.linalg.gaussian import OVERHEAD, RowVectors, gaussian_solution
 from nearwise.linalg.packing import packing
 
-WRITTEN = (
-    4_000_000  # numbers of a Gram matrix or of rows written out, 32 MB; above, conjugate gradients are taken
-)
-FEWEST_STEPS, MOST_STEPS = 12, 60  # of conjugate gradients to a rough accuracy, and to a close one
-ROUGH = 0.03  # accuracy, up from which it is rough
+WRITTEN = 4_000_000  # numbers of a Gram matrix or of rows written out, 32 MB; of more, none is formed
+
+# Of conjugate gradients: about how many a rough accuracy takes at most, and a close one
+ROUGH, ROUGH_STEPS, CLOSE_STEPS = 0.03, 12, 60
+
+PER_UNKNOWN, FEWEST = 3, 4096  # rows of the Hessian: 2 per unknown take 1.2 times the iterations (MNIST)
+SPARE = 2  # rows drawn for each that the Hessian uses, as not all have a curvature
+MOST_SPARE = 16
+ENOUGH = 0.8  # share of the wanted rows, at which no more are drawn
 
 Solution = tuple[Array, Callable[[Array], Array]]
+
+
+class Curved(NamedTuple):
+    """Rows with a curvature, in local coordinates; `is_part` where they stand for others as well."""
+
+    local: Rows
+    curvatures: Array
+    is_part: bool
+
+
+class HessianSample:
+    """Rows for the Hessian, drawn once by number, and once more where few of them have a curvature.
+
+    In single precision where they are many, unless a row is hard.
+    """
+
+    def __init__(self, measured: Measured, order: int, most: int | None, seed: int) -> None:
+        self.most = most or max(PER_UNKNOWN * order * (order + 1) // 2, FEWEST)
+        self.rng = np.random.default_rng(seed)
+        self.may_be_single = not measured.any_hard
+        self.measured = measured
+        self._draw(SPARE * self.most)
+
+    def bind(self, measured: Measured) -> None:
+        """Take the same rows with other losses."""
+        self.measured = measured
+        self.sample = measured.sample(self.numbers)
+        single = self.sample.rows.in_single() if self.may_be_single else None
+        self.rows = single or self.sample.rows
+
+    def curved(self, chart: Chart, n_curved: int) -> Curved:
+        """Rows with a curvature at a point; there are `n_curved` in all."""
+        rows, curvatures, local = self._curved(chart)
+        wanted, drawn = min(self.most, n_curved), len(self.numbers)
+        if len(rows) < ENOUGH * wanted and drawn < min(MOST_SPARE * self.most, self.measured.n_rows):
+            self._draw(min(SPARE * drawn * self.most // max(len(rows), 1), MOST_SPARE * self.most))
+            rows, curvatures, local = self._curved(chart)
+        is_part = len(self.numbers) < self.measured.n_rows or len(rows) > self.most
+        if len(rows) > self.most:
+            rows = rows[np.sort(self.rng.choice(len(rows), self.most, replace=False))]
+        stand_for = n_curved / max(len(rows), 1) if is_part else 1.0
+        return Curved(local.subset(rows), stand_for * curvatures[rows], is_part)
+
+    def _curved(self, chart: Chart) -> tuple[Index, Array, Rows]:
+        local = self.rows.transformed(chart.basis)
+        curvatures = self.sample.loss.at(local.values(chart.stretch)).curvatures
+        return np.flatnonzero(curvatures), curvatures, local
+
+    def _draw(self, count: int) -> None:
+        m = self.measured.n_rows
+        self.numbers = np.arange(m) if count >= m else np.sort(self.rng.choice(m, count, replace=False))
+        self.bind(self.measured)
 
 
 def newton_step(
@@ -52,7 +110,7 @@ def newton_step(
     if written_out <= by_vectors:
         return _written_out(local, curvatures, weights, target)
     vectors = _weighted_vectors(local, curvatures)
-    return GaussianSystem(vectors, weights).solve(target, accuracy), vectors.squared
+    return gaussian_solution(vectors, weights, target, accuracy), vectors.squared
 
 
 def expected_steps(local: Rows, curvatures: Array, weights: Array | None, accuracy: float) -> float:
@@ -64,7 +122,7 @@ def expected_steps(local: Rows, curvatures: Array, weights: Array | None, accura
     largest = (
         float(curvatures @ traces) / local.order * (1.0 if weights is None else float(weights.max()) ** 2)
     )
-    most = FEWEST_STEPS if accuracy > ROUGH else MOST_STEPS
+    most = ROUGH_STEPS if accuracy > ROUGH else CLOSE_STEPS
     return min(most, 1 + math.sqrt(1 + largest) * math.log(2 / accuracy) / 2)
 
 
@@ -76,13 +134,13 @@ def _by_gram(local: Rows, curvatures: Array, target: Array) -> Solution:
     gram *= root
     gram.flat[:: len(gram) + 1] += 1.0
     replies = np.linalg.solve(gram, root * local.of_matrix(target))
-    step: Array = target - local.adjoint(root * replies)
+    step = target - local.adjoint(root * replies)
     return step, lambda D: local.adjoint(curvatures * local.of_matrix(D))
 
 
 def _written_out(local: Rows, curvatures: Array, weights: Array | None, target: Array) -> Solution:
     """In the smaller of the two spaces, of rows and of unknowns."""
-    pack = packing(len(target))
+    pack = packing(local.order)
     A = local.packed(np.eye(local.order))
     wide = A * np.sqrt(curvatures)
     if weights is not None:
@@ -92,7 +150,7 @@ def _written_out(local: Rows, curvatures: Array, weights: Array | None, target: 
     if m <= q:
         d = t - wide @ np.linalg.solve(np.eye(m) + wide.T @ wide, wide.T @ t)
     else:
-        d = np.linalg.solve(np.eye(q) + wide @ wide.T, t)
+        d = np.asarray(np.linalg.solve(np.eye(q) + wide @ wide.T, t), dtype=np.float64)
     return pack.unpack(d), lambda D: pack.unpack(A @ (curvatures * (A.T @ pack.pack(D))))
 
 
@@ -100,6 +158,5 @@ def _weighted_vectors(local: Rows, curvatures: Array) -> RowVectors:
     """The rows times the roots of their curvatures."""
     x, y = local.vectors(dtype=local.x.dtype.type)
     root = np.sqrt(curvatures)
-    return RowVectors.of(
-        x, y, local.coefficient * (root if local.row is None else root[local.row]), local.row
-    )
+    scale = local.coefficient * (root if local.row is None else root[local.row])
+    return RowVectors.of(x, y, scale, local.row)

@@ -1,0 +1,91 @@
+"""Hard rows for Newton's method: an augmented Lagrangian, whose inner problem is soft.
+
+With estimates y of the multipliers, a hard row costs k/2 (p - b + y/k)^2 on its wrong side, where k is the
+stiffness in units of the row. The slopes of these costs are the next estimates; they converge to the dual
+solution. The steps:
+
+1. Newton's iterations on the inner problem, until its gap is small beside what the multipliers still lack.
+2. Take its slopes as estimates; stiffen the rows where estimates do not converge; raise the share of the soft
+   rows' penalties.
+
+Where hard rows contradict each other, estimates grow without end, in the direction of a Farkas certificate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from nearwise._common.types import Array
+from nearwise.core.formulation import Formulation
+from nearwise.core.iterates import Iterate
+from nearwise.core.losses import Loss
+from nearwise.core.measured import InMemory
+from nearwise.methods.newton_run import RAISED, Run, bearable_share
+from nearwise.methods.newton_system import HessianSample
+
+CONVERGING = (
+    0.1  # change of the estimates beside the one before, above which rows become STIFFER times as stiff
+)
+STIFFER = 10.0
+STIFFEST = 1e13  # in units of the rows: only infeasible problems come near it
+INNER = 0.01  # gap of the inner problem beside the complementarity error, at which it is solved
+ROUNDING = 1e-14  # relative changes of the objective that mean nothing
+
+
+def hard_iterates(
+    form: Formulation, hessian: HessianSample, radius: float, stiffness: float, start: Array | None
+) -> Iterator[Iterate]:
+    """Points with multipliers; from the second estimates on, these are suspected to prove infeasibility."""
+    estimates = Estimates(form.loss, stiffness, bearable_share(form))
+    inner = InMemory(form.rows, estimates.loss())
+    hessian.bind(inner)
+    run = Run(replace(form, measured=inner), hessian, radius, start, share=1.0)
+    while True:
+        p = form.rows.values(run.chart.factor)
+        dual = inner.loss.at(p).slopes
+        suspected = dual if estimates.updates > 1 else None
+        yield Iterate(run.chart.factor, dual, values=p, adjoint=run.sums.adjoint, farkas=suspected)
+        lacking = float(np.abs(dual * (p - form.loss.bounds))[form.loss.is_hard].sum())
+        rounding = ROUNDING * run.size
+        is_solved = run.gap <= INNER * max(lacking, rounding) or run.predicted <= rounding
+        if not is_solved and run.advance():
+            continue
+        if not is_solved and estimates.stiffness >= STIFFEST:
+            return
+        estimates.update(dual, stiffen=not is_solved)
+        inner = InMemory(form.rows, estimates.loss())
+        run.replace_losses(inner)
+        run.advance()
+
+
+class Estimates:
+    """Multiplier estimates of hard rows, with the stiffness of these rows."""
+
+    def __init__(self, loss: Loss, stiffness: float, share: float) -> None:
+        self.full, self.stiffness, self.share = loss, stiffness, share
+        self.references = loss.references
+        if not loss.divergence.congruence_invariant:
+            # only a barrier bears rows that are stiff because their bounds are small
+            self.references = np.maximum(self.references, loss.sizes)
+        self.multipliers = np.zeros(len(loss.bounds))
+        self.updates = 0
+        self.last_change = np.inf
+
+    def loss(self) -> Loss:
+        """Of the inner problem."""
+        stiffness = self.stiffness / np.square(self.references)
+        return self.full.times(self.share).augmented(self.multipliers, stiffness)
+
+    def update(self, dual: Array, stiffen: bool) -> None:
+        """Take the slopes of an inner solution; stiffen the rows in any case, or where this changes much."""
+        new = np.where(self.full.is_hard, dual, 0.0)
+        change = float(np.max(np.abs(new - self.multipliers) * self.references, initial=0.0)) / self.stiffness
+        if stiffen or change > CONVERGING * self.last_change:
+            self.stiffness = min(STIFFER * self.stiffness, STIFFEST)
+        self.last_change = change
+        self.multipliers = new
+        self.updates += 1
+        self.share = min(1.0, RAISED * self.share)
