@@ -39,7 +39,7 @@ class Solver(Protocol):
         """Points of the formulation."""
 
 
-def methods(form: Formulation, has_start: bool) -> Iterator[Solver]:
+def methods(form: Formulation, tol: float, has_start: bool) -> Iterator[Solver]:
     """The methods to try, best first."""
     numbers = form.measured.n_rows * form.order * (form.order + 1) // 2
     any_hard = form.measured.any_hard
@@ -48,8 +48,8 @@ def methods(form: Formulation, has_start: bool) -> Iterator[Solver]:
     if quick and (any_hard or (numbers <= FEW_SOFT and not has_start)):
         yield DualNewton()
     if writable and (any_hard or (numbers <= FEW_SOFT and not has_start)):
-        yield InteriorPoint()
+        yield InteriorPoint(tol)
         return
     yield Newton()
     if writable:
-        yield InteriorPoint()
+        yield InteriorPoint(tol)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from nearwise._common.markup import fact_table
 from nearwise._common.types import Array, Limit
 from nearwise.core.certificate import Certificate
+from nearwise.core.tolerance import Tolerance
 
 CONTRADICTION = "No matrix meets these hard constraints together: "
 
@@ -24,11 +25,11 @@ class Status(enum.Enum):
 
 
 _ENDS = {
-    Status.SOLVED: "Solved within {tol:g}",
+    Status.SOLVED: "Solved within {tol}",
     Status.LIMIT: "Stopped at the limit of {why}",
     Status.STATIONARY: "Stopped by the solver's own rule, which proves nothing",
     Status.INTERRUPTED: "Interrupted",
-    Status.STALLED: "No further progress; the tolerance {tol:g} was not reached",
+    Status.STALLED: "No further progress; the tolerance {tol} was not reached",
 }
 
 
@@ -115,7 +116,7 @@ class Result:
         return fact_table("Result", about)
 
 
-def outcome_message(status: Status, certificate: Certificate, tol: float, why: str, note: str) -> str:
+def outcome_message(status: Status, certificate: Certificate, tol: Tolerance, why: str, note: str) -> str:
     """One sentence on how a run ended."""
     if status is Status.INFEASIBLE:
         rows = "; ".join(violation.name for violation in certificate.worst)

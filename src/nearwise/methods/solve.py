@@ -29,6 +29,7 @@ from nearwise.core.formulation import Certified
 from nearwise.core.in_chunks import DualInChunks, InChunks
 from nearwise.core.iterates import Iterate
 from nearwise.core.problem import Problem
+from nearwise.core.tolerance import Tolerance
 from nearwise.core.verify import verification
 from nearwise.methods.loop import Loop, quiet
 from nearwise.methods.plan import Solver, methods
@@ -45,7 +46,7 @@ _PROJECTED = "Projections cannot tell whether the hard constraints contradict ea
 def solve(
     problem: Problem,
     solver: Solver | None = None,
-    tol: float = 1e-6,
+    tol: float | Tolerance = 1e-6,
     max_iter: int | None = None,
     max_seconds: float | None = None,
     callback: Callable[[Record], Any] | None = None,
@@ -59,7 +60,7 @@ def solve(
     problem : what to solve
     solver : how; by default the method that suits the problem, or one after the other
     tol : the run ends as SOLVED when the relative gap and the relative violation of the hard constraints are
-        at most this
+        at most this; a `Tolerance` gives each its own
     max_iter : the largest number of iterations; by default 1000, or 10,000 sweeps of projections
     max_seconds : the longest time; no limit by default
     callback : called with a `Record` after every iteration; a true answer ends the run as INTERRUPTED
@@ -77,12 +78,13 @@ def solve(
     >>> nw.solve(nw.Problem([[0.0], [1.0]], side, penalty=float("inf"))).matrix.round(6)
     array([[0.5]])
     """
-    _check_arguments(problem, solver, tol, max_iter, max_seconds, callback, watch)
+    _check_arguments(problem, solver, max_iter, max_seconds, callback, watch)
+    tolerance = Tolerance.of(tol)
     factor = None if start is None else _checked_start(start, solver, problem)
     # More threads gain little on small matrices and lose much on a busy machine.
     with one_blas_thread(problem.order <= LARGE_MATRIX):
         limit: int = getattr(solver, "max_iter", MAX_ITER) if max_iter is None else max_iter
-        run = _Run(problem, solver, tol, limit, max_seconds, callback, watch)
+        run = _Run(problem, solver, tolerance, limit, max_seconds, callback, watch)
         return run.result(run.status(factor))
 
 
@@ -112,7 +114,7 @@ class _Run(Loop[Iterate, _Graded, Record]):
         self,
         problem: Problem,
         solver: Solver | None,
-        tol: float,
+        tol: Tolerance,
         max_iter: int,
         max_seconds: float | None,
         callback: Callable[[Record], Any] | None,
@@ -141,7 +143,9 @@ class _Run(Loop[Iterate, _Graded, Record]):
     def _points(self, start: Array | None) -> Iterator[Iterate]:
         """The points of one method after the other, each up to where a factorisation fails."""
         small = self.spanned.form
-        chosen: Iterable[Solver] = methods(small, start is not None) if self.solver is None else [self.solver]
+        chosen: Iterable[Solver] = (
+            methods(small, self.tol.gap, start is not None) if self.solver is None else [self.solver]
+        )
         for solver in chosen:
             self._name = type(solver).__name__
             first = () if start is None else (start,)
@@ -232,7 +236,7 @@ class _Run(Loop[Iterate, _Graded, Record]):
         """A certificate that holds, multipliers that prove a contradiction, or a rule of the solver's own."""
         assert self.best is not None
         self.note = graded.iterate.note or self.note
-        if self.joint(self.best).holds(self.tol) and self._is_verified():
+        if self.tol.is_met(self.joint(self.best)) and self._is_verified():
             return Status.SOLVED
         suspected = graded.iterate.farkas
         if suspected is not None and self._is_contradiction(suspected):
@@ -255,7 +259,7 @@ class _Run(Loop[Iterate, _Graded, Record]):
         factor, dual = self._answer()
         with np.errstate(all="ignore"):
             found, _ = self.verifier.certificate(factor, dual)
-        self.doubt = "" if found.holds(self.tol) else _UNVERIFIED
+        self.doubt = "" if self.tol.is_met(found) else _UNVERIFIED
         return not self.doubt
 
     def _is_contradiction(self, suspected: Array) -> bool:
@@ -305,7 +309,9 @@ class _Run(Loop[Iterate, _Graded, Record]):
         else:
             worst = problem.formulation.measured.measure(inside).worst
             certificate = replace(certificate, worst=named_violations(worst, problem.stated))
-        projected = _PROJECTED if self.returns_last and certificate.hard_violation > self.tol else ""
+        projected = (
+            _PROJECTED if self.returns_last and certificate.hard_violation > self.tol.violation else ""
+        )
         notes = ". ".join(filter(None, [self.note, self.doubt, projected]))
         return Result(
             matrix=(matrix + matrix.T) / 2,
@@ -324,7 +330,6 @@ class _Run(Loop[Iterate, _Graded, Record]):
 def _check_arguments(
     problem: Problem,
     solver: Solver | None,
-    tol: float,
     max_iter: int | None,
     max_seconds: float | None,
     callback: object,
@@ -332,7 +337,6 @@ def _check_arguments(
 ) -> None:
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a nearwise.Problem, got {type(problem).__name__}")
-    checks.tolerance(tol)
     checks.whole_number_or_none(max_iter, "max_iter")
     if max_seconds is not None:
         checks.positive_or_infinite(max_seconds, "max_seconds", "None, ")
