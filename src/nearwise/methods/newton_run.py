@@ -148,14 +148,14 @@ class Run:
     def _newton(self) -> bool:
         chart, gradient = self.chart, self.gradient
         # 2.
-        local, curvatures, is_part = self.hessian.curved(chart, self.sums.curved)
+        rows = self.hessian.curved(chart, self.sums.curved)
         # 3.
         rough = OF_ALL
-        if is_part and chart.is_exact:
+        if rows.is_part and chart.is_exact:
             rough = OF_SAMPLE if chart.weights is None else OF_SAMPLE_WEIGHTED
-        accuracy = rough if is_part else float(np.clip(np.sqrt(self.gap / self.size), 1e-10, rough))
-        step, hessian = newton_step(local, self.share * curvatures, chart.weights, gradient, accuracy)
-        if is_part:  # along its steps, a sample's Hessian bends less than that of all rows
+        accuracy = rough if rows.is_part else float(np.clip(np.sqrt(self.gap / self.size), 1e-10, rough))
+        step, hessian = newton_step(rows, self.share, chart.weights, gradient, accuracy)
+        if rows.is_part:  # along its steps, a sample's Hessian bends less than that of all rows
             step = self.reach * step
         # 4.
         for trial in range(TRIALS):
@@ -166,7 +166,7 @@ class Run:
             if new is not None and self._accept(new, slope, trial == 0):
                 self.is_whole = trial == 0 and length <= radius
                 self.is_full = self.is_whole and length <= FULL
-                if is_part and self.is_full:  # the minimum of a parabola
+                if rows.is_part and self.is_full:  # the minimum of a parabola
                     best = self.reach / max(2 * (1 + (merit - self.merit) / slope), 0.01)
                     self.reach = max(best, SHORTEST) if best < WHOLE else 1.0
                 return True

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from nearwise.linalg.gaussian import OVERHEAD, RowVectors, gaussian_solution
 from nearwise.linalg.packing import packing
 
 WRITTEN = 4_000_000  # numbers of a Gram matrix or of rows written out, 32 MB; of more, none is formed
+
+SINGLE = 200_000  # numbers in vectors, from which on products in single precision take half the time
 
 # Of conjugate gradients: about how many a rough accuracy takes at most, and a close one
 ROUGH, ROUGH_STEPS, CLOSE_STEPS = 0.03, 12, 60
@@ -35,11 +37,19 @@ Solution = tuple[Array, Callable[[Array], Array]]
 
 
 class Curved(NamedTuple):
-    """Rows with a curvature, in local coordinates; `is_part` where they stand for others as well."""
+    """Rows with a curvature, in local coordinates.
+
+    Attributes
+    ----------
+    local, curvatures : rows, and what is positive of each
+    is_part : whether they stand for others as well
+    may_be_single : whether single precision is exact enough for them
+    """
 
     local: Rows
     curvatures: Array
     is_part: bool
+    may_be_single: bool
 
 
 class HessianSample:
@@ -73,7 +83,7 @@ class HessianSample:
         if len(rows) > self.most:
             rows = rows[np.sort(self.rng.choice(len(rows), self.most, replace=False))]
         stand_for = n_curved / max(len(rows), 1) if is_part else 1.0
-        return Curved(local.subset(rows), stand_for * curvatures[rows], is_part)
+        return Curved(local.subset(rows), stand_for * curvatures[rows], is_part, self.may_be_single)
 
     def _curved(self, chart: Chart) -> tuple[Index, Array, Rows]:
         local = self.rows.transformed(chart.basis)
@@ -87,15 +97,16 @@ class HessianSample:
 
 
 def newton_step(
-    local: Rows, curvatures: Array, weights: Array | None, gradient: Array, accuracy: float
+    rows: Curved, share: float, weights: Array | None, gradient: Array, accuracy: float
 ) -> Solution:
     """D, to an accuracy that conjugate gradients are to reach, and the function H.
 
     Parameters
     ----------
-    local, curvatures : rows with a positive curvature, in local coordinates
+    rows, share : H is the share of what their curvatures say
     weights, gradient : of the chart
     """
+    local, curvatures = rows.local, share * rows.curvatures
     target = -gradient if weights is None else -weights * gradient
     m, r = local.n_rows, len(gradient)
     if m == 0:
@@ -109,7 +120,8 @@ def newton_step(
         return _by_gram(local, curvatures, target)
     if written_out <= by_vectors:
         return _written_out(local, curvatures, weights, target)
-    vectors = _weighted_vectors(local, curvatures)
+    may_be_single = rows.may_be_single and atoms * r > SINGLE
+    vectors = _weighted_vectors(local, curvatures, np.float32 if may_be_single else np.float64)
     return gaussian_solution(vectors, weights, target, accuracy), vectors.squared
 
 
@@ -154,9 +166,9 @@ def _written_out(local: Rows, curvatures: Array, weights: Array | None, target: 
     return pack.unpack(d), lambda D: pack.unpack(A @ (curvatures * (A.T @ pack.pack(D))))
 
 
-def _weighted_vectors(local: Rows, curvatures: Array) -> RowVectors:
-    """The rows times the roots of their curvatures."""
-    x, y = local.vectors(dtype=local.x.dtype.type)
+def _weighted_vectors(local: Rows, curvatures: Array, dtype: type[np.floating[Any]]) -> RowVectors:
+    """The rows times the roots of their curvatures; vectors of the same precision are overwritten."""
+    x, y = local.vectors(dtype=dtype)
     root = np.sqrt(curvatures)
     scale = local.coefficient * (root if local.row is None else root[local.row])
     return RowVectors.of(x, y, scale, local.row)
