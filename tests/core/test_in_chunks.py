@@ -373,7 +373,7 @@ def test_vectors_that_are_no_numbers_are_named_with_row_and_file(wrong: float, t
     row = int(np.flatnonzero((PAIRS == 70).any(axis=1))[0])
     i, j = PAIRS[row]
     place = "" if np.isfinite(wrong) else r" \(row 20 of \S+b\.npy\)"
-    reason = r"its vectors have entries that are not finite, or whose squares over- or underflow"
+    reason = r"its vectors have entries that are not finite, or whose squares overflow"
     with pytest.raises(RowsError, match=rf"^row {row}: d\({i}, {j}\) <= 1: {reason}{place}$"):
         bind_in_chunks(distributed.open_vectors(tmp_path), c.at_most(PAIRS, 1.0), LogDet(), None, None)
 

@@ -179,37 +179,35 @@ def sample_in(chunk: Chunk, terms: Terms, numbers: Index) -> list[InMemory]:
 def joined(parts: list[InMemory], divergence: SpectralDivergence, order: int) -> InMemory:
     """Rows that are written out, one after the other."""
     rows, losses = [part.rows for part in parts], [part.loss for part in parts]
-    starts = np.cumsum([0, *(part.n_rows for part in rows)]).tolist()
+    vectors, numbers, flags = np.empty((0, order)), np.empty(0), np.empty(0, bool)
 
-    def column(empty: Any, found: Any, dtype: Any = np.float64) -> NDArray[Any]:
-        return np.concatenate([np.empty(empty, dtype), *found])
+    def column(none: NDArray[Any], of: list[Any], name: str) -> NDArray[Any]:
+        return np.concatenate([none, *(getattr(part, name) for part in of)])
 
-    x = y = column((0, order), (part.x for part in rows))
+    x = y = column(vectors, rows, "x")
     if any(part.y is not part.x for part in rows):
-        y = column((0, order), (part.y for part in rows))
-    row = column(0, (part.row_of_atoms + start for part, start in zip(rows, starts, strict=False)), np.int64)
-    coefficient = column(0, (part.coefficient for part in rows))
-    names = {"relations": np.int8, "bounds": float, "penalties": float, "sizes": float, "is_definite": bool}
-    numbers = [
-        column(0, (getattr(part, name) for part in losses), dtype)
-        for name, dtype in (*names.items(), ("is_idle", bool))
-    ]
-    return InMemory(Rows.written(x, y, coefficient, row, starts[-1]), Loss(divergence, *numbers))
+        y = column(vectors, rows, "y")
+    starts = np.cumsum([0, *(part.n_rows for part in rows)])
+    of_atoms = [part.row_of_atoms + start for part, start in zip(rows, starts, strict=False)]
+    row = np.concatenate([np.empty(0, np.int64), *of_atoms])
+    loss = Loss(
+        divergence,
+        column(np.empty(0, np.int8), losses, "relations"),
+        *(column(numbers, losses, name) for name in ("bounds", "penalties", "sizes")),
+        *(column(flags, losses, name) for name in ("is_definite", "is_idle")),
+    )
+    return InMemory(Rows.written(x, y, column(numbers, rows, "coefficient"), row, int(starts[-1])), loss)
 
 
 def _kept(sums: Sums) -> Kept:
-    """As arrays."""
-    counts = np.array([sums.n_rows, sums.curved, sums.satisfied])
-    numbers = np.array([sums.cost, sums.hard_violation])
-    return {"counts": counts, "numbers": numbers, "adjoint": sums.adjoint, "worst": sums.worst}
+    """As arrays, matrices and single numbers."""
+    return {name: np.atleast_1d(value) for name, value in vars(sums).items()}
 
 
 def _restored(arrays: Kept) -> Sums:
     """From what `_kept` made of it."""
-    n_rows, curved, satisfied = map(int, arrays["counts"])
-    cost, hard_violation = map(float, arrays["numbers"])
-    adjoint, worst = (np.asarray(arrays[name], dtype=np.float64) for name in ("adjoint", "worst"))
-    return Sums(n_rows, cost, adjoint, curved, satisfied, worst, hard_violation)
+    found: dict[str, Any] = {name: of if of.ndim > 1 else of.item() for name, of in arrays.items()}
+    return Sums(**found)
 
 
 # ---- problems in chunks -----------------------------------------------------------------------------------

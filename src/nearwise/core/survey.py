@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from nearwise._common.errors import RowsError
 from nearwise._common.types import Array, Index
 from nearwise._common.warning import warn
-from nearwise.core.binding import SIZES, Weighed, lost_rows
+from nearwise.core.binding import Weighed, lost_rows
 from nearwise.core.chunks import Batch, Chunk, Terms
 from nearwise.distributed.running import Runner
 from nearwise.distributed.vectors import Vectors
@@ -95,7 +95,7 @@ def surveyed(
     columns = list(zip(none, *found, strict=True))
     kept, lost, extreme, wrong = map(np.concatenate, columns[1:])
     if len(wrong):
-        reason = "its vectors have entries that are not finite, or whose squares over- or underflow"
+        reason = "its vectors have entries that are not finite, or whose squares overflow"
         place = _place(filled, int(wrong[0]), vectors)
         raise RowsError([constraints.stated(int(wrong[0]))], after=f": {reason}{place}")
     sizes, weights = kept.T
@@ -111,13 +111,12 @@ def survey_of(chunk: Chunk, terms: Terms, stride: int) -> _Found:
     rows = np.concatenate([_looked_at(batch, terms) for batch in chunk.batches(terms.basis)])
     number, size = rows["number"], rows["size"]
     is_lost = lost_rows(rows["relation"], rows["bound"], size)
-    is_wrong = ~((size >= SIZES[0]) & (size <= SIZES[1])) & (size != 0)
     return _Found(
         weight=float(rows["weight"].sum()),
         kept=np.column_stack([size, rows["weight"]])[number % stride == 0],
         lost=number[is_lost],
         extreme=_extreme(rows[(size > 0) & ~is_lost], terms.divergence.degree or 0.0),
-        wrong=number[is_wrong][:1],
+        wrong=number[~np.isfinite(size)][:1],
     )
 
 
