@@ -35,6 +35,9 @@ ROUNDING, SINGLE_ROUNDING = 4e-15, 1e-6  # relative changes of the objective tha
 # Newton's steps are short and hundreds (100,000 pairs of MNIST with penalties 0.1 and 1, von Neumann).
 SETTLED, RAISED = 0.03, 4.0
 
+# Relative gap of a start, up to which it counts as near the solution, and the penalties in full.
+NEAR = 1.0
+
 # Relative decrease of a step, down to which single precision is exact enough.
 SINGLE_ENOUGH = 1e-4
 
@@ -72,15 +75,18 @@ class Run:
         share: float | None = None,
     ) -> None:
         self.form, self.measured, self.hessian = form, form.measured, hessian
-        self.share = share or (1.0 if start is not None else bearable_share(form))
-        self.first_radius = radius
-        self.radius = radius if start is None else 2 * radius
+        bearable = share or bearable_share(form)
+        self.share = bearable if start is None else 1.0
+        self.radius = self.first_radius = radius
         self.single = False  # whether passes may be in single precision
         self.is_whole = self.is_full = False  # whether the last step was not shortened, and was also small
         self.pace = 1.0  # by how much the share was raised before the last step
         self.reach = 1.0  # the share of a sampled Hessian's steps that goes down furthest
         self.predicted = np.inf  # the decrease that the last step's model promised
         self.visit(form.divergence.chart(form.prior, start))
+        while self.share > bearable and not self.gap <= NEAR * self.size:
+            self.share = max(self.share / RAISED, bearable)
+            self._price()
 
     @property
     def size(self) -> float:
