@@ -21,9 +21,8 @@ from nearwise.methods.augmented import hard_iterates
 from nearwise.methods.newton_run import Run
 from nearwise.methods.newton_system import HessianSample
 
-# Rows for each row of the sample, from which on it is solved first. In memory that takes 1.0 to 1.7 times as long
-# with 3 of them, and 0.7 to 1.1 times with 36 (pairs of MNIST). Passes over rows elsewhere are dearer, so there it
-# always pays.
+# Rows for each row of the sample, from which on it is solved first. In memory that takes 1.0 to 1.7 times as
+# long with 3 of them, and 0.7 to 1.1 times with 36 (pairs of MNIST). Passes over rows elsewhere are dearer.
 FAR_MORE = 30.0
 SOLVED, MOST_STEPS = 1e-2, 15  # relative gap at which the sample is solved well enough; most steps
 

@@ -60,7 +60,7 @@ class HessianSample:
 
     def __init__(self, measured: Measured, order: int, most: int | None, seed: int) -> None:
         self.most = most or max(PER_UNKNOWN * order * (order + 1) // 2, FEWEST)
-        self.rng = np.random.default_rng(seed)
+        self.seed, self.rng = seed, np.random.default_rng(seed)
         self.may_be_single = not measured.any_hard
         self.measured = measured
         self._draw(SPARE * self.most)
