@@ -42,13 +42,16 @@ def tuples(count: int, width: int) -> np.ndarray:
 
 
 PAIRS, QUADRUPLES = tuples(400, 2), tuples(200, 4)
+ITSELF = np.stack([np.arange(N), np.arange(N)], axis=1)
 WEIGHTS = RNG.uniform(0.5, 2.0, 400)
 SIDES: dict[str, Callable[[float], Constraints]] = {
     "open bounds": lambda d: c.similar(PAIRS[:150]) + c.dissimilar(PAIRS[150:]),
     "weights": lambda d: c.at_most(PAIRS, 1.5 * d, weights=WEIGHTS) + c.at_least(PAIRS[:100], 3.0 * d),
     "comparisons": lambda d: c.closer(QUADRUPLES, margin=0.3 * d),
     "inner products": lambda d: (
-        c.similarity(PAIRS[:200], 0.2 * d, ">=") + c.similarity(PAIRS[200:], 0.1, "<=")
+        c.similarity(PAIRS[:200], 0.2 * d, ">=")
+        + c.similarity(PAIRS[200:], 0.1, "<=")
+        + c.similarity(ITSELF, -0.1 * d, ">=")
     ),
     "all, and none of one kind": lambda d: (
         c.at_least(PAIRS[:90], 2.0 * d, weights=WEIGHTS[:90])
@@ -56,7 +59,7 @@ SIDES: dict[str, Callable[[float], Constraints]] = {
         + c.closer(QUADRUPLES[:100], margin=0.1 * d)
         + c.equal(PAIRS[90:200], 2.0 * d)
         + c.similarity(PAIRS[200:], 0.3 * d, "==")
-        + c.similarity(np.stack([np.arange(N)] * 2, axis=1), 1.5 * d, "<=")
+        + c.similarity(ITSELF, 1.5 * d, "<=")
     ),
 }
 
@@ -145,6 +148,10 @@ def test_sums_are_those_of_rows_in_memory(
         slopes, values = expected.slopes(B), expected.rows.values(B)
         np.testing.assert_allclose(found.slopes(B), slopes, rtol=0, atol=1e-12 * np.abs(slopes).max())
         np.testing.assert_allclose(found.values(B), values, rtol=0, atol=1e-12 * np.abs(values).max())
+        violations, rows, of_rows = found.measure(B).worst.T
+    own = rows.astype(int)  # of equal violations, rounding says which are among the worst
+    np.testing.assert_allclose(violations, expected.loss.violations(values)[own], rtol=1e-11)
+    np.testing.assert_allclose(of_rows, values[own], rtol=1e-11)
     assert (found.n_rows, found.order) == (expected.n_rows, expected.order)
     assert found.penalty_sum == pytest.approx(expected.penalty_sum, rel=1e-12)
     assert found.median_size == pytest.approx(expected.median_size, rel=1e-12)
@@ -354,6 +361,7 @@ def test_an_atom_outside_the_range_of_the_prior_measures_nothing() -> None:
         c.at_most(pairs, 1.0)
         + c.closer([(0, 1, 5, 6), (7, 8, 2, 3)], 0.1)
         + c.similarity([(4, 5), (5, 6)], 1.0, "<=")
+        + c.closer([(7, 9, 0, 1)], 0.1)  # whose second distance is always 0
     )
     memory, parts = bound(X @ turned.T, side, prior=turned @ prior @ turned.T)
     expected, found = memory.measured(np.array(1.0)), parts.measured(np.array(1.0))
@@ -378,8 +386,11 @@ def test_vectors_that_are_no_numbers_are_named_with_row_and_file(wrong: float, t
         bind_in_chunks(distributed.open_vectors(tmp_path), c.at_most(PAIRS, 1.0), LogDet(), None, None)
 
 
-@pytest.mark.usefixtures("cut_small")
-def test_what_cannot_be_weighed_is_refused_as_in_memory() -> None:
+@pytest.mark.parametrize("n_chunks", [1, 7])
+def test_what_cannot_be_weighed_is_refused_as_in_memory(
+    n_chunks: int, cut_into: Callable[[int], None]
+) -> None:
+    cut_into(n_chunks)
     far = np.full(400, 3.0)
     far[333] = 1e32
     for of in bound(features(5), c.at_most(PAIRS, far)):
@@ -409,6 +420,11 @@ def test_what_needs_memory_says_so() -> None:
         bind_in_chunks(vectors, c.linear(np.eye(N), 1.0, "<="), LogDet(), None, None)
     with pytest.raises(ValueError, match=r"non-empty \(n, r\) array, got shape \(0, 5\)"):
         bind_in_chunks(Stacked([features(5)[:0]]), SIDES["weights"](5.0), LogDet(), None, None)
+
+
+def test_a_point_where_costs_overflow_has_no_finite_cost() -> None:
+    found = bound(features(5), SIDES["all, and none of one kind"](5.0))[1].measured(np.array(1.0))
+    assert not np.isfinite(found.measure(1e200 * np.eye(5)).cost)
 
 
 def test_no_constraints_at_all() -> None:

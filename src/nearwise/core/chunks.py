@@ -161,7 +161,7 @@ class Batch(NamedTuple):
 
     def _sum_of_squares(self, c: Array) -> Array:
         """sum_t c_t x_t x_t^T over c_t > 0: BLAS multiplies x^T x in half the time of other products."""
-        used = np.flatnonzero(~(c <= 0))  # and what is not a number, so that it is seen
+        used = np.flatnonzero(c > 0)
         x = self.rows.x
         x = np.take(x, used, axis=0, out=scratch("used", (len(used), x.shape[1])), mode="clip")
         x *= np.sqrt(c[used])[:, None]
