@@ -24,7 +24,10 @@ from nearwise.methods.newton_system import HessianSample, newton_step
 
 SUFFICIENT = 1e-4  # share of the predicted decrease that a step must bring
 TRIALS, LONGEST_RADIUS = 12, 1e6  # of step lengths in an iteration, each at most half of the one before
-FULL = 0.5  # relative change of M, up to which the model of a step is trusted as it stands
+
+# Relative change of M in a step, up to which what its model promised is as good as a gap. With 1.5 a run on 56 rows
+# with penalty 377 ends far from the solution; with 0.5, MNIST at penalty 1 takes 16 iterations in place of 13.
+FULL = 1.0
 SHORTEST, WHOLE = (
     0.3,
     0.8,
@@ -79,7 +82,7 @@ class Run:
         self.share = bearable if start is None else 1.0
         self.radius = self.first_radius = radius
         self.single = False  # whether passes may be in single precision
-        self.is_whole = self.is_full = False  # whether the last step was not shortened, and was also small
+        self.is_full = False  # whether the last step was not shortened, and not long
         self.pace = 1.0  # by how much the share was raised before the last step
         self.reach = 1.0  # the share of a sampled Hessian's steps that goes down furthest
         self.predicted = np.inf  # the decrease that the last step's model promised
@@ -137,7 +140,7 @@ class Run:
     def _come_closer(self, forced: bool = False) -> bool:
         """1. Raise the share of the penalties, lower the smoothing: whether one of them was due."""
         # without weights the divergence is self-concordant, and what a step promises is as good as a gap
-        promised = self.predicted if self.is_whole and self.chart.weights is None else np.inf
+        promised = self.predicted if self.is_full and self.chart.weights is None else np.inf
         settled = min(self.gap, promised) <= SETTLED * self.size
         pace, self.pace = self.pace if self.is_full else 1.0, 1.0
         closer = False
@@ -170,8 +173,7 @@ class Run:
             if new is not None and not slope < 0:
                 break
             if new is not None and self._accept(new, slope, trial == 0):
-                self.is_whole = trial == 0 and length <= radius
-                self.is_full = self.is_whole and length <= FULL
+                self.is_full = trial == 0 and length <= min(radius, FULL)
                 if rows.is_part and self.is_full:  # the minimum of a parabola
                     best = self.reach / max(2 * (1 + (merit - self.merit) / slope), 0.01)
                     self.reach = max(best, SHORTEST) if best < WHOLE else 1.0
@@ -197,7 +199,7 @@ class Run:
         length = 1.0
         for _ in range(30):
             if self._move(self.chart.toward_minimiser(self.adjoint, length), -ROUNDING * abs(self.merit)):
-                self.predicted, self.is_whole, self.is_full = np.inf, False, False
+                self.predicted, self.is_full = np.inf, False
                 return True
             length /= 3
         return False
