@@ -29,9 +29,10 @@ from nearwise.core.measured import InMemory
 from nearwise.methods.newton_run import RAISED, Run, bearable_share
 from nearwise.methods.newton_system import HessianSample
 
-# Points before LogDet looks for a contradiction, points that it has for that, and the size of its prior beside
-# what the bounds ask for. Without it Frobenius takes up to 400 points to see one in 20 rows.
-PATIENCE, SEARCH, LARGE = 30, 300, 10.0
+# Points before LogDet looks for a contradiction, points that it has for that, the violation at which there is
+# none, and the size of its prior beside what the bounds ask for. Without this search Frobenius takes up to 400
+# points to see a contradiction of 20 rows.
+PATIENCE, SEARCH, FEASIBLE, LARGE = 30, 300, 1e-6, 10.0
 
 # Change of the estimates beside the one before, above which rows become so many times stiffer, up to a
 # stiffness in their own units that only infeasible problems come near.
@@ -91,13 +92,14 @@ def _proof(form: Formulation, seed: int, radius: float, stiffness: float) -> Arr
     hessian = HessianSample(small.measured, small.order, None, seed)
     search = hard_iterates(small, hessian, radius, stiffness, patience=math.inf)
     for found in itertools.islice(search, SEARCH):
-        if found.farkas is None:
-            continue
-        multipliers = np.zeros(form.measured.n_rows)
-        multipliers[hard] = found.farkas
-        proof = form.farkas(multipliers)
-        if proof is not None:
-            return proof
+        if found.farkas is not None:
+            multipliers = np.zeros(form.measured.n_rows)
+            multipliers[hard] = found.farkas
+            proof = form.farkas(multipliers)
+            if proof is not None:
+                return proof
+        if found.values is None or small.loss.violations(found.values).max() < FEASIBLE:
+            break
     return None
 
 
