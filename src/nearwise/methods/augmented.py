@@ -30,8 +30,8 @@ from nearwise.methods.newton_run import RAISED, Run, bearable_share
 from nearwise.methods.newton_system import HessianSample
 
 # Points before LogDet looks for a contradiction, points that it has for that, the violation at which there is
-# none, and the size of its prior beside what the bounds ask for. Without this search Frobenius takes up to 400
-# points to see a contradiction of 20 rows.
+# none, and the size of its prior beside what the bounds ask for. Without it Frobenius takes up to 400 points
+# to see a contradiction of 20 rows.
 PATIENCE, SEARCH, FEASIBLE, LARGE = 30, 300, 1e-6, 10.0
 
 # Change of the estimates beside the one before, above which rows become so many times stiffer, up to a
