@@ -168,9 +168,9 @@ def sums_of(p: Array, found: LossValues, adjoint: Array, first: int = 0) -> Sums
     """The sums over rows of known values p and losses; `first` is the number of the first of them."""
     violations = found.violations
     worst = np.flatnonzero(violations)
-    if len(worst) > WORST:
-        worst = np.argpartition(-violations, WORST - 1)[:WORST]
-    worst = worst[np.lexsort((worst, -violations[worst]))]
+    if len(worst) > WORST:  # of rows that are violated alike the first count, wherever they are kept
+        worst = np.flatnonzero(violations >= np.partition(violations, -WORST)[-WORST])
+    worst = worst[np.lexsort((worst, -violations[worst]))][:WORST]
     return Sums(
         len(p),
         found.total,

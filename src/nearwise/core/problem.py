@@ -19,7 +19,7 @@ from nearwise.core import binding
 from nearwise.core.certificate import Certificate, Violation, named_violations
 from nearwise.core.divergences import LogDet, SpectralDivergence
 from nearwise.core.formulation import Formulation
-from nearwise.core.in_chunks import BoundInChunks, bind_in_chunks
+from nearwise.core.in_chunks import BoundInChunks, bind_in_chunks, loaded
 from nearwise.core.iterates import Iterate
 from nearwise.core.measured import Measured
 from nearwise.distributed.vectors import Stacked, vectors_of
@@ -117,9 +117,10 @@ class Problem:
             if labels is not None and fixed is not None:
                 raise ValueError("groups and fixed do not go together: a fixed part belongs to no group")
             bound = binding.bind(G, constraints, divergence, prior, sample_ids, fixed, labels)
-        elif groups is not None or fixed is not None:
-            name = "groups" if groups is not None else "fixed"
-            raise ValueError(f"{name} needs features in memory: give them as one array")
+        elif groups is not None:
+            raise ValueError("groups are for features in memory: give them as one array")
+        elif fixed is not None:
+            raise ValueError("a fixed part of the values needs data in memory: give features as one array")
         else:
             bound = bind_in_chunks(vectors, constraints, divergence, prior, sample_ids)
         self._take(bound, gamma)
@@ -342,6 +343,8 @@ class Problem:
         Without multipliers, those of the slopes of the losses.
         """
         form = self.formulation
+        if dual is not None and not self.is_in_memory:
+            form = loaded(form)
         found = form.certify(Iterate(factor, dual)).certificate
         worst = form.measured.measure(factor).worst
         return replace(found, worst=named_violations(worst, self.stated))

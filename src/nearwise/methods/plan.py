@@ -10,9 +10,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Protocol
 
 from nearwise.core.formulation import Formulation
+from nearwise.core.in_chunks import loaded
 from nearwise.core.iterates import Iterate
 from nearwise.methods.dual import DualNewton
 from nearwise.methods.interior import InteriorPoint
@@ -43,13 +45,26 @@ def methods(form: Formulation, tol: float, has_start: bool) -> Iterator[Solver]:
     """The methods to try, best first."""
     numbers = form.measured.n_rows * form.order * (form.order + 1) // 2
     any_hard = form.measured.any_hard
-    writable = form.measured.is_in_memory and form.order <= LARGEST_ORDER and numbers <= WRITTEN_OUT
-    quick = form.measured.is_in_memory and form.measured.n_rows <= FEW_ROWS and numbers <= QUICK
+    writable = form.order <= LARGEST_ORDER and numbers <= WRITTEN_OUT
+    in_memory = form.measured.is_in_memory
+    quick = in_memory and form.measured.n_rows <= FEW_ROWS and numbers <= QUICK
     if quick and (any_hard or (numbers <= FEW_SOFT and not has_start)):
         yield DualNewton()
-    if writable and (any_hard or (numbers <= FEW_SOFT and not has_start)):
+    if in_memory and writable and (any_hard or (numbers <= FEW_SOFT and not has_start)):
         yield InteriorPoint(tol)
         return
     yield Newton()
     if writable:
-        yield InteriorPoint(tol)
+        yield InteriorPoint(tol) if in_memory else OnLoadedRows(InteriorPoint(tol))
+
+
+@dataclass(frozen=True)
+class OnLoadedRows:
+    """A solver that needs all rows, for rows in chunks that are few enough to be brought to memory."""
+
+    solver: Solver
+
+    def iterates(self, form: Formulation) -> Iterator[Iterate]:
+        """Its points; their multipliers are the slopes of the losses."""
+        for point in self.solver.iterates(loaded(form)):
+            yield Iterate(point.factor, solver=type(self.solver).__name__)

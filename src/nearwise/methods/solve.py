@@ -189,11 +189,14 @@ class _Run(Loop[Iterate, _Graded, Record]):
             better = best is None or graded.rank <= best.rank or self.returns_last
             self.bound = graded if better else self.bound
             return better
-        if self.bound is None:
-            self.bound = self._without_multipliers(graded)
+        if best is None:
+            none = self._without_multipliers(graded)
+            self.bound = graded if new.dual >= none.certificate.dual else none
+            return True
+        assert self.bound is not None
         if new.dual >= self.bound.certificate.dual:
             self.bound = graded
-        if best is None or new.gap <= self.joint(best).gap:
+        if new.gap <= self.joint(best).gap:
             self.bound = graded  # as good as the two apart, and its gap cancels no digits
             return True
         return new.primal <= best.certificate.primal
