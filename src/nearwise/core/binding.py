@@ -147,9 +147,10 @@ def check_arguments(
     if isinstance(divergence, type):
         raise TypeError(f"divergence must be an object: write {divergence.__name__}() with parentheses")
     if not isinstance(divergence, SpectralDivergence):
+        lacking = [name for name in ("scalar", "gradient") if not hasattr(divergence, name)]
         raise TypeError(
-            "divergence must be LogDet(), VonNeumann(), Frobenius() or derive from SpectralDivergence, "
-            f"got {divergence!r}"
+            "divergence must be LogDet(), VonNeumann(), Frobenius() or derive from SpectralDivergence; "
+            f"{divergence!r} {f'has no {lacking[0]}' if lacking else 'does not'}"
         )
     check_own(divergence)
     return checked_penalty(penalty, constraints)

@@ -111,7 +111,7 @@ class Formulation:
     def _in_memory(self) -> InMemory:
         if isinstance(self.measured, InMemory):
             return self.measured
-        raise TypeError("this solver needs all constraints in memory: nearwise.solvers.Newton takes pieces")
+        raise TypeError("this solver needs the constraints in memory; nearwise.solvers.Newton() takes chunks")
 
     @cached_property
     def unit(self) -> float:

@@ -58,7 +58,7 @@ class Scaled:
 
 
 class Spanned(NamedTuple):
-    """A formulation on a subspace: M = span M' span^T + outside outside^T.
+    """A formulation on a subspace: M = span M' span^T + outside^2 P, where P projects on what is outside.
 
     Multipliers, values and certificates are the same.
 
@@ -66,18 +66,31 @@ class Spanned(NamedTuple):
     ----------
     form : on the subspace
     span : its orthonormal basis; None where it is everything, and then M = M'
-    outside : a factor of the prior outside of it
+    outside : the root of the prior, a multiple of I, outside of it
     """
 
     form: Formulation
     span: Array | None = None
-    outside: Array | None = None
+    outside: float = 0.0
 
     def lift(self, factor: Array) -> Array:
-        """A factor of M from one of M'."""
-        if self.span is None or self.outside is None:
+        """A factor of M from one of M'; that of the prior for that of the prior, to the last digit."""
+        if self.span is None:
             return factor
-        return np.hstack([self.span @ factor, self.outside])
+        rank, columns = factor.shape
+        if columns > rank:
+            return np.hstack([self.span @ factor, self.outside * self._complement])
+        square = np.pad(factor, ((0, 0), (0, rank - columns)))
+        square.flat[:: rank + 1] -= self.outside
+        lifted = self.span @ square @ self.span.T
+        lifted.flat[:: len(lifted) + 1] += self.outside
+        return np.asarray(lifted)
+
+    @property
+    def _complement(self) -> Array:
+        """An orthonormal basis of what is outside the span."""
+        assert self.span is not None
+        return np.asarray(np.linalg.qr(self.span, mode="complete")[0][:, self.span.shape[1] :])
 
     def lower(self, factor: Array) -> Array:
         """A factor of the part of M that M' describes."""
@@ -124,10 +137,9 @@ def spanned(form: Formulation) -> Spanned:
     if span is None:
         return Spanned(form)
     rank = span.shape[1]
-    basis = np.linalg.qr(span, mode="complete")[0]
     measured = form.measured.transformed(span, 1.0, 1.0)
     small = replace(form, prior=prior[:rank], measured=measured)
-    return Spanned(small, span, math.sqrt(prior[0]) * basis[:, rank:])
+    return Spanned(small, span, math.sqrt(prior[0]))
 
 
 def clear_span(vectors: Array) -> Array | None:

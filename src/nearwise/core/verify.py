@@ -122,6 +122,8 @@ def verification(problem: Verifiable) -> Verifier | None:
     if not measured.is_in_memory or measured.n_rows > MOST_ROWS or problem.features.shape[1] > LARGEST_ORDER:
         return None
     n, d = problem.features.shape
+    if n > LARGEST_ORDER and any(block.matrices for block in problem.blocks):
+        return None  # matrices of many objects, which may be sparse
     numbers = sum(len(block) * (2 * d if _differs(block) else n * n) for block in problem.blocks)
     return Verifier(problem) if numbers <= MOST_NUMBERS else None
 

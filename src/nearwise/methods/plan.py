@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from nearwise.core.formulation import Formulation
 from nearwise.core.in_chunks import loaded
@@ -28,6 +28,10 @@ FEW_ROWS = 1000  # of which a dual Newton step takes less than one of the interi
 QUICK = 2_000_000  # numbers in the constraints up to which that is so
 FEW_SOFT = 30_000  # numbers up to which soft rows are solved faster by the interior point than by Newton
 
+# Points of Newton's method before the interior point, at least, and numbers in the constraints for one more:
+# where they are many, a step of the interior point costs so much more.
+PATIENCE, PER_STEP = 25, 20_000
+
 
 class Solver(Protocol):
     """How a problem is solved: settings, and a stream of better and better points.
@@ -41,7 +45,14 @@ class Solver(Protocol):
         """Points of the formulation."""
 
 
-def methods(form: Formulation, tol: float, has_start: bool) -> Iterator[Solver]:
+class Stage(NamedTuple):
+    """A solver, and how many of its points are followed; None for all."""
+
+    solver: Solver
+    most: int | None = None
+
+
+def stages(form: Formulation, tol: float, has_start: bool) -> Iterator[Stage]:
     """The methods to try, best first."""
     numbers = form.measured.n_rows * form.order * (form.order + 1) // 2
     any_hard = form.measured.any_hard
@@ -49,13 +60,15 @@ def methods(form: Formulation, tol: float, has_start: bool) -> Iterator[Solver]:
     in_memory = form.measured.is_in_memory
     quick = in_memory and form.measured.n_rows <= FEW_ROWS and numbers <= QUICK
     if quick and (any_hard or (numbers <= FEW_SOFT and not has_start)):
-        yield DualNewton()
+        yield Stage(DualNewton())
     if in_memory and writable and (any_hard or (numbers <= FEW_SOFT and not has_start)):
-        yield InteriorPoint(tol)
+        yield Stage(InteriorPoint(tol))
         return
-    yield Newton()
-    if writable:
-        yield InteriorPoint(tol) if in_memory else OnLoadedRows(InteriorPoint(tol))
+    if not writable:
+        yield Stage(Newton())
+        return
+    yield Stage(Newton(), most=max(PATIENCE, numbers // PER_STEP))
+    yield Stage(InteriorPoint(tol) if in_memory else OnLoadedRows(InteriorPoint(tol)))
 
 
 @dataclass(frozen=True)

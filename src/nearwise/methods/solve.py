@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -32,7 +33,7 @@ from nearwise.core.problem import Problem
 from nearwise.core.tolerance import Tolerance
 from nearwise.core.verify import verification
 from nearwise.methods.loop import Loop, quiet
-from nearwise.methods.plan import Solver, methods
+from nearwise.methods.plan import Solver, Stage, stages
 from nearwise.methods.result import Record, Result, Status, outcome_message
 
 MAX_ITER = 1000  # unless a solver names another number
@@ -143,15 +144,13 @@ class _Run(Loop[Iterate, _Graded, Record]):
     def _points(self, start: Array | None) -> Iterator[Iterate]:
         """The points of one method after the other, each up to where a factorisation fails."""
         small = self.spanned.form
-        chosen: Iterable[Solver] = (
-            methods(small, self.tol.gap, start is not None) if self.solver is None else [self.solver]
-        )
-        for solver in chosen:
+        plan: Iterable[Stage] = [] if self.solver is None else [Stage(self.solver)]
+        for solver, most in plan or stages(small, self.tol.gap, start is not None):
             self._name = type(solver).__name__
-            first = () if start is None else (start,)
-            points = solver.iterates(small, *first)
+            accepts = "start" in inspect.signature(solver.iterates).parameters
+            points = solver.iterates(small, *([start] if accepts and start is not None else []))
             with contextlib.suppress(np.linalg.LinAlgError):
-                yield from quiet(points)
+                yield from itertools.islice(quiet(points), most)
 
     @np.errstate(all="ignore")
     def _measurable(self, start: Array) -> Array | None:
