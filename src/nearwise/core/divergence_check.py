@@ -18,6 +18,7 @@ from nearwise.core.divergences import Frobenius, LogDet, SpectralDivergence, Von
 # at which functions are compared, and between which they are integrated; where phi ends before, smaller ones
 _NUMBERS: Array = np.power(4.0, np.arange(-3, 4), dtype=np.float64)
 _SMALLER: Array = np.power(4.0, np.arange(-40, 4), dtype=np.float64)
+_NO_SLOPE = 1e-3  # of the slope of the inverse at the smallest number: what counts as none where it stops
 _OUTSIDE = np.array([0.1, 1.0, 10.0])  # times the range of slopes: how far outside of it inverses are tried
 _ACCURACY = 1e-5  # relative: a wrong formula is further off, a root found by iteration is not
 _ROUNDING = 1e-13  # times the largest terms of a sum: what cancels where scalar is written term by term
@@ -213,7 +214,9 @@ class _Check:
             most, words = _ACCURACY * x[0], f"0, because gradient(0) is {at_0:.6g}"
             flat = "0, because gradient_inverse stops at 0 there"
         self.require(low, (low.found >= 0) & (low.found <= most * (1 + _ACCURACY)), words)
-        self.require(slope, slope.found >= 0 if self.is_steep else slope.found == 0, flat)
+        # an inverse that is a root found by iteration has a small slope where it stops
+        steepest = np.inf if self.is_steep else _NO_SLOPE / self.of("curvature", x).found[0]
+        self.require(slope, (slope.found >= 0) & (slope.found <= steepest), flat)
         high = self.of("gradient_inverse", above)
         least, words = x[-1] * (1 - _ACCURACY), f"at least {x[-1]:.6g}, or inf where there is no minimum"
         self.require(high, high.found >= least, words)

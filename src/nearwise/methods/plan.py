@@ -63,7 +63,8 @@ def stages(form: Formulation, tol: float, has_start: bool) -> Iterator[Stage]:
         yield Stage(DualNewton())
     if in_memory and writable and (any_hard or (numbers <= FEW_SOFT and not has_start)):
         yield Stage(InteriorPoint(tol))
-        return
+        if any_hard:
+            return
     if not writable:
         yield Stage(Newton())
         return

@@ -195,7 +195,7 @@ class _Run(Loop[Iterate, _Graded, Record]):
         assert self.bound is not None
         if new.dual >= self.bound.certificate.dual:
             self.bound = graded
-        if new.gap <= self.joint(best).gap:
+        if new.dual > 0 and new.gap <= self.joint(best).gap:
             self.bound = graded  # as good as the two apart, and its gap cancels no digits
             return True
         return new.primal <= best.certificate.primal
