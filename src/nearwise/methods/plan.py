@@ -1,10 +1,10 @@
 """Which methods `solve` runs when the user names none, best first; the next begins where one ends undecided.
 
-1. Hard constraints that far outnumber the unknowns: the papers' cyclic projections, while they converge.
-2. Few hard constraints: a few steps of Newton's method on the dual. Near the prior they are all it takes.
-3. Hard constraints that can be written out, and few soft ones: the interior-point method. It does not depend
+1. Few hard constraints: a few steps of Newton's method on the dual. Near the prior they are all it takes.
+2. Hard constraints that can be written out, and few soft ones: the interior-point method. It does not depend
    on how far the bounds are from the prior.
-4. Everything else: Newton's method, then the interior point where the constraints can be written out.
+3. More hard constraints, far more than unknowns: some sweeps of the papers' cyclic projections.
+4. Everything else: Newton's method, then the interior point where soft constraints can be written out.
 """
 
 from __future__ import annotations
@@ -19,18 +19,16 @@ from nearwise.core.iterates import Iterate
 from nearwise.methods.dual import DualNewton
 from nearwise.methods.interior import InteriorPoint
 from nearwise.methods.newton import Newton
+from nearwise.papers.projections import CyclicProjections
 
 WRITTEN_OUT = (
     8_000_000  # numbers in all constraint matrices, 64 MB; above, forming them costs more than Newton
 )
 LARGEST_ORDER = 80  # of M for the interior point, whose steps take O(r^6) at worst: 1 s at 80
 FEW_ROWS = 1000  # of which a dual Newton step takes less than one of the interior point
-QUICK = 2_000_000  # numbers in the constraints up to which that is so
 FEW_SOFT = 30_000  # numbers up to which soft rows are solved faster by the interior point than by Newton
-
-# Points of Newton's method before the interior point, at least, and numbers in the constraints for one more:
-# where they are many, a step of the interior point costs so much more.
-PATIENCE, PER_STEP = 25, 20_000
+PATIENCE = 100  # points of Newton's method before the interior point; those that converge need up to 60
+SWEEPS = 48  # of projections; on contradictory rows they go on for ever
 
 
 class Solver(Protocol):
@@ -54,22 +52,27 @@ class Stage(NamedTuple):
 
 def stages(form: Formulation, tol: float, has_start: bool) -> Iterator[Stage]:
     """The methods to try, best first."""
-    numbers = form.measured.n_rows * form.order * (form.order + 1) // 2
-    any_hard = form.measured.any_hard
+    unknowns = form.order * (form.order + 1) // 2
+    m, any_hard = form.measured.n_rows, form.measured.any_hard
+    numbers, in_memory = m * unknowns, form.measured.is_in_memory
     writable = form.order <= LARGEST_ORDER and numbers <= WRITTEN_OUT
-    in_memory = form.measured.is_in_memory
-    quick = in_memory and form.measured.n_rows <= FEW_ROWS and numbers <= QUICK
-    if quick and (any_hard or (numbers <= FEW_SOFT and not has_start)):
+    first = any_hard or (numbers <= FEW_SOFT and not has_start)
+    if in_memory and first and m <= FEW_ROWS and numbers <= WRITTEN_OUT:
         yield Stage(DualNewton())
-    if in_memory and writable and (any_hard or (numbers <= FEW_SOFT and not has_start)):
+    if in_memory and first and writable:
         yield Stage(InteriorPoint(tol))
-        if any_hard:
-            return
+    elif any_hard and m > 10 * unknowns and _projections_are_cheap(form):
+        yield Stage(CyclicProjections(), most=SWEEPS)
     if not writable:
         yield Stage(Newton())
-        return
-    yield Stage(Newton(), most=max(PATIENCE, numbers // PER_STEP))
-    yield Stage(InteriorPoint(tol) if in_memory else OnLoadedRows(InteriorPoint(tol)))
+    elif not any_hard:
+        yield Stage(Newton(), most=PATIENCE)
+        yield Stage(InteriorPoint(tol) if in_memory else OnLoadedRows(InteriorPoint(tol)))
+
+
+def _projections_are_cheap(form: Formulation) -> bool:
+    """Whether a projection takes O(r^2), as under LogDet, and no part of a value is fixed."""
+    return form.divergence.congruence_invariant and form.rows.offsets is None
 
 
 @dataclass(frozen=True)
