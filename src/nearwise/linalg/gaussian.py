@@ -58,15 +58,14 @@ class RowVectors:
 
     @classmethod
     def of(cls, x: Vectors, y: Vectors, scale: Array, row: Index | None) -> RowVectors:
-        """From vectors, which are overwritten, and factors of the atoms; `row` None if atom t is row t."""
+        """From vectors and factors of the atoms; `row` ascends, and is None if atom t is row t."""
         root = np.sqrt(np.abs(scale)).astype(x.dtype)[:, None]
-        x *= root
-        if y is not x:
-            y *= root
+        left = x * root
+        right = left if y is x else y * root
         if row is None:
-            return cls(x, y)
+            return cls(left, right)
         start = np.flatnonzero(np.diff(row, prepend=-1))
-        return cls(x, y, np.sign(scale).astype(x.dtype), start)
+        return cls(left, right, np.sign(scale).astype(x.dtype), start)
 
     def squared(self, D: Array) -> Array:
         """A^T A(D) for a symmetric D."""

@@ -23,9 +23,11 @@ from nearwise.core.measured import Measured, Sums
 from nearwise.methods.newton_system import HessianSample, newton_step
 
 SUFFICIENT = 1e-4  # share of the predicted decrease that a step must bring
+POOR, FAIR, GOOD = 0.1, 0.25, 0.75  # shares at which the radius is halved, doubled and quadrupled
 TRIALS, LONGEST_RADIUS = 12, 1e6  # of step lengths in an iteration, each at most half of the one before
 
 ROUNDING, SINGLE_ROUNDING = 4e-15, 1e-6  # relative changes of the objective that mean nothing
+LEAST_SLOPE = 1e-18  # relative decrease that is no step: gaps may be smaller than the objective's last digit
 
 # Relative change of M in a step, up to which what its model promised is as good as a gap. With 1.5 a run on
 # 56 rows with penalty 377 takes over 200 iterations in place of 46; with 0.5, MNIST at penalty 1 takes 16 for
@@ -174,7 +176,7 @@ class Run:
         for trial in range(TRIALS):
             radius, merit = self.radius, self.merit
             new, slope, length = chart.moved(gradient, step, hessian, radius)
-            if new is not None and not slope < 0:
+            if new is not None and not slope < -LEAST_SLOPE * self.size:
                 break
             if new is not None and self._accept(new, slope, trial == 0):
                 self.is_full = trial == 0 and length <= min(radius, FULL)
@@ -192,9 +194,9 @@ class Run:
         if not self._move(new, SUFFICIENT * slope + rounding * self.size):
             return False
         self.predicted, ratio = -slope, (before - self.merit) / -slope
-        if is_first and ratio > 0.25:
-            self.radius = min(2 * self.radius, LONGEST_RADIUS)
-        elif ratio < 0.1:
+        if is_first and ratio > FAIR:
+            self.radius = min((4 if ratio > GOOD else 2) * self.radius, LONGEST_RADIUS)
+        elif ratio < POOR:
             self.radius /= 2
         return True
 

@@ -167,7 +167,7 @@ def _written_out(local: Rows, curvatures: Array, weights: Array | None, target: 
 
 
 def _weighted_vectors(local: Rows, curvatures: Array, dtype: type[np.floating[Any]]) -> RowVectors:
-    """The rows times the roots of their curvatures; vectors of the same precision are overwritten."""
+    """The rows times the roots of their curvatures."""
     x, y = local.vectors(dtype=dtype)
     root = np.sqrt(curvatures)
     scale = local.coefficient * (root if local.row is None else root[local.row])
