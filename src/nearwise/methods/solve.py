@@ -288,6 +288,18 @@ class _Run(Loop[Iterate, _Graded, Record]):
             return factor, DualInChunks(self.form.measured, bound.iterate.factor, scale)
         return factor, self.form.multipliers(bound.iterate.factor, bound.found) * self.scaled.dual
 
+    def _certificate(self, status: Status, factor: Array, dual: Any) -> Certificate:
+        """In the units of the user. That of a run which ended undecided is computed in twice the precision.
+
+        Far from feasible, multipliers of hard rows are large: then the bound cancels in double precision.
+        """
+        if self.any_hard and status not in (Status.SOLVED, Status.INFEASIBLE) and self.verifier is not None:
+            found: Certificate = self.verifier.certificate(factor, dual)[0]
+            return found
+        assert self.best is not None
+        found, value = self.joint(self.best), self.scaled.value
+        return replace(found, primal=found.primal * value, dual=found.dual * value)
+
     @np.errstate(all="ignore")
     def result(self, status: Status) -> Result:
         """What the run found, whatever its end."""
@@ -299,9 +311,7 @@ class _Run(Loop[Iterate, _Graded, Record]):
         problem = self.problem
         factor, dual = self._answer()
         inside = self.scaled.lift(self.best.iterate.factor)
-        certificate = self.joint(self.best)
-        value = self.scaled.value
-        certificate = replace(certificate, primal=certificate.primal * value, dual=certificate.dual * value)
+        certificate = self._certificate(status, factor, dual)
         matrix = factor @ factor.T
         if status is Status.INFEASIBLE:
             assert self.proof is not None
