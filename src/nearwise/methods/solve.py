@@ -39,6 +39,9 @@ from nearwise.methods.result import Record, Result, Status, outcome_message
 MAX_ITER = 1000  # unless a solver names another number
 LARGEST_START = 1e75  # trace of a start in units of the prior: costs of larger ones overflow
 PROOF_ROWS = 10  # that a message names
+# Violation of hard rows, for each column, that the last digits of features explain: where a point comes so
+# near, bounds contradict each other by rounding, and no proof counts (bench decide draws such bounds).
+ROUNDED = 8 * float(np.finfo(np.float64).eps)
 
 _UNVERIFIED = "In twice the precision the certificate does not hold: the problem is too ill-conditioned"
 _PROJECTED = "Projections cannot tell whether the hard constraints contradict each other: solver=None can"
@@ -130,6 +133,7 @@ class _Run(Loop[Iterate, _Graded, Record]):
         self.any_hard = self.form.measured.any_hard
         self.bound: _Graded | None = None  # whose multipliers prove most
         self.proof: Array | None = None
+        self.verified: Any = None  # multipliers, of which those outside the dual's domain are smaller
         self.note, self.doubt = "", ""  # of the solver, and of the verification, for the message
         self._name = ""  # of the solver that is followed
         self._verifier: Any = None
@@ -260,7 +264,7 @@ class _Run(Loop[Iterate, _Graded, Record]):
             return True
         factor, dual = self._answer()
         with np.errstate(all="ignore"):
-            found, _ = self.verifier.certificate(factor, dual)
+            found, self.verified = self.verifier.certificate(factor, dual)
         self.doubt = "" if self.tol.is_met(found) else _UNVERIFIED
         return not self.doubt
 
@@ -268,6 +272,10 @@ class _Run(Loop[Iterate, _Graded, Record]):
         """Whether multipliers prove infeasibility, also in twice the precision; the proof is kept if so."""
         proof = self.form.farkas(suspected)
         if proof is None:
+            return False
+        assert self.best is not None
+        is_met = self.best.certificate.hard_violation <= ROUNDED * self.form.order
+        if is_met and self.form.check(proof).bound < 0:
             return False
         self.proof = proof / np.abs(proof).max()
         return self.verifier is None or self.verifier.check(self.proof).valid
@@ -288,17 +296,20 @@ class _Run(Loop[Iterate, _Graded, Record]):
             return factor, DualInChunks(self.form.measured, bound.iterate.factor, scale)
         return factor, self.form.multipliers(bound.iterate.factor, bound.found) * self.scaled.dual
 
-    def _certificate(self, status: Status, factor: Array, dual: Any) -> Certificate:
-        """In the units of the user. That of a run which ended undecided is computed in twice the precision.
+    def _certified(self, status: Status, factor: Array, dual: Any) -> tuple[Certificate, Any]:
+        """In the units of the user, with its multipliers; in twice the precision where a run ended undecided.
 
         Far from feasible, multipliers of hard rows are large: then the bound cancels in double precision.
         """
-        if self.any_hard and status not in (Status.SOLVED, Status.INFEASIBLE) and self.verifier is not None:
-            found: Certificate = self.verifier.certificate(factor, dual)[0]
-            return found
+        undecided = status not in (Status.SOLVED, Status.INFEASIBLE)
+        if self.any_hard and undecided and self.verifier is not None:
+            found, verified = self.verifier.certificate(factor, dual)
+            return found, verified
         assert self.best is not None
-        found, value = self.joint(self.best), self.scaled.value
-        return replace(found, primal=found.primal * value, dual=found.dual * value)
+        joint, value = self.joint(self.best), self.scaled.value
+        if status is Status.SOLVED and self.verified is not None:
+            dual = self.verified
+        return replace(joint, primal=joint.primal * value, dual=joint.dual * value), dual
 
     @np.errstate(all="ignore")
     def result(self, status: Status) -> Result:
@@ -311,7 +322,7 @@ class _Run(Loop[Iterate, _Graded, Record]):
         problem = self.problem
         factor, dual = self._answer()
         inside = self.scaled.lift(self.best.iterate.factor)
-        certificate = self._certificate(status, factor, dual)
+        certificate, dual = self._certified(status, factor, dual)
         matrix = factor @ factor.T
         if status is Status.INFEASIBLE:
             assert self.proof is not None
