@@ -151,7 +151,7 @@ class Formulation:
         gap = gap if math.isfinite(gap) else math.inf
         certificate = Certificate(
             primal=primal,
-            dual=primal - gap,
+            dual=primal - gap if math.isfinite(gap) else -math.inf,
             gap=self.relative(gap, primal),
             violation=point.violation,
             hard_violation=point.hard_violation,

@@ -39,6 +39,7 @@ from nearwise.methods.result import Record, Result, Status, outcome_message
 MAX_ITER = 1000  # unless a solver names another number
 LARGEST_START = 1e75  # trace of a start in units of the prior: costs of larger ones overflow
 PROOF_ROWS = 10  # that a message names
+FAR = 1e-5  # violation of hard rows that no tolerance calls small
 # Violation of hard rows, for each column, that the last digits of features explain: where a point comes so
 # near, bounds contradict each other by rounding, and no proof counts (bench decide draws such bounds).
 ROUNDED = 8 * float(np.finfo(np.float64).eps)
@@ -296,18 +297,18 @@ class _Run(Loop[Iterate, _Graded, Record]):
             return factor, DualInChunks(self.form.measured, bound.iterate.factor, scale)
         return factor, self.form.multipliers(bound.iterate.factor, bound.found) * self.scaled.dual
 
-    def _certified(self, status: Status, factor: Array, dual: Any) -> tuple[Certificate, Any]:
-        """In the units of the user, with its multipliers; in twice the precision where a run ended undecided.
+    def _certified(self, status: Status, dual: Any) -> tuple[Certificate, Any]:
+        """In the units of the user, with its multipliers.
 
-        Far from feasible, multipliers of hard rows are large: then the bound cancels in double precision.
+        Where a run ended far from feasible, multipliers of hard rows are so large that their bound may be lost
+        to rounding. No multipliers at all prove 0.
         """
-        undecided = status not in (Status.SOLVED, Status.INFEASIBLE)
-        if self.any_hard and undecided and self.verifier is not None:
-            found, verified = self.verifier.certificate(factor, dual)
-            return found, verified
         assert self.best is not None
         joint, value = self.joint(self.best), self.scaled.value
-        if status is Status.SOLVED and self.verified is not None:
+        if joint.hard_violation > FAR and status is not Status.INFEASIBLE:
+            joint = self._without_multipliers(self.best).certificate
+            dual = np.zeros_like(dual)
+        elif status is Status.SOLVED and self.verified is not None:
             dual = self.verified
         return replace(joint, primal=joint.primal * value, dual=joint.dual * value), dual
 
@@ -322,7 +323,7 @@ class _Run(Loop[Iterate, _Graded, Record]):
         problem = self.problem
         factor, dual = self._answer()
         inside = self.scaled.lift(self.best.iterate.factor)
-        certificate, dual = self._certified(status, factor, dual)
+        certificate, dual = self._certified(status, dual)
         matrix = factor @ factor.T
         if status is Status.INFEASIBLE:
             assert self.proof is not None
