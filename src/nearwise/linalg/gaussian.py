@@ -24,20 +24,16 @@ from nearwise.linalg.conjugate import conjugate_gradients
 Vectors = NDArray[Any]  # in single or double precision
 Linear = Callable[[Array], Array]
 
-MOST_STEPS = 200  # of conjugate gradients; rows whose stiffness differs by 1e8 are not solved by more of them
-BLOCK = (
-    1 << 16
-)  # numbers of vectors in a block, which stays in a core's cache: a product takes 0.7 of the time
-MOMENT_ROWS = (
-    30  # rows for each column that moments are from: more do not spare a step (100,000 pairs of MNIST)
-)
+MOST_STEPS = 200  # of conjugate gradients: 1,000 spare Newton's method no iterations on stiff rows
+BLOCK = 1 << 17  # numbers of vectors in a block; a quarter of it and four times take as long
+MOMENT_ROWS = 30  # rows per column that moments are from: with 10 or 100, MNIST takes as many iterations
 
 # The model is solved to this accuracy if so many of its products take no longer than one with the rows. An
 # inner solution takes about 20, and spares that many on ill-conditioned features: with 20 in place of 5,
 # Frobenius took up to 3 times the iterations and 2.8 times as long (2,000 pairs, r = 20).
 INNER_ACCURACY, INNER_PRODUCTS = 0.1, 5
 
-OVERHEAD = 3e5  # operations in the time that a product of small matrices takes beside its arithmetic
+OVERHEAD = 3e5  # operations that take as long as what a product costs beside its arithmetic, about 10 us
 
 
 @dataclass(frozen=True, eq=False)

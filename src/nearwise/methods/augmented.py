@@ -34,6 +34,8 @@ from nearwise.methods.newton_system import HessianSample
 # to see a contradiction of 20 rows.
 PATIENCE, SEARCH, FEASIBLE, LARGE = 30, 300, 1e-6, 10.0
 
+STUCK = 0.5  # violation beside the one at the estimates before, above which it does not fall
+
 # Change of the estimates beside the one before, above which rows become so many times stiffer, up to a
 # stiffness in their own units that only infeasible problems come near.
 CONVERGING, STIFFER, STIFFEST = 0.1, 10.0, 1e13
@@ -50,7 +52,10 @@ def hard_iterates(
     start: Array | None = None,
     patience: float = PATIENCE,
 ) -> Iterator[Iterate]:
-    """Points with multipliers; from the second estimates on, these are suspected to prove infeasibility."""
+    """Points with multipliers; those that grow while violations do not fall may prove infeasibility.
+
+    Where this has proven nothing after some points, LogDet looks for a proof.
+    """
     estimates = Estimates(form.loss, stiffness, bearable_share(form))
     inner = InMemory(form.rows, estimates.loss())
     hessian.bind(inner)
@@ -58,7 +63,7 @@ def hard_iterates(
     for count in itertools.count():
         p = form.rows.values(run.chart.factor)
         dual = inner.loss.at(p).slopes
-        suspected = dual if estimates.updates > 1 else None
+        suspected = dual if estimates.are_suspect else None
         if count == patience:
             proof = _proof(form, hessian.seed, radius, stiffness)
             suspected = suspected if proof is None else proof
@@ -70,7 +75,8 @@ def hard_iterates(
             continue
         if not is_solved and estimates.stiffness >= STIFFEST:
             return
-        estimates.update(dual, stiffen=not is_solved)
+        violations = form.loss.violations(p)[form.loss.is_hard]
+        estimates.update(dual, float(violations.max()), stiffen=not is_solved)
         inner = InMemory(form.rows, estimates.loss())
         run.replace_losses(inner)
         run.advance()
@@ -113,21 +119,21 @@ class Estimates:
             # only a barrier bears rows that are stiff because their bounds are small
             self.references = np.maximum(self.references, loss.sizes)
         self.multipliers = np.zeros(len(loss.bounds))
-        self.updates = 0
-        self.last_change = np.inf
+        self.last_change = self.last_violation = np.inf
+        self.are_suspect = False
 
     def loss(self) -> Loss:
         """Of the inner problem."""
         stiffness = self.stiffness / np.square(self.references)
         return self.full.times(self.share).augmented(self.multipliers, stiffness)
 
-    def update(self, dual: Array, stiffen: bool) -> None:
+    def update(self, dual: Array, violation: float, stiffen: bool) -> None:
         """Take the slopes of an inner solution; stiffen the rows in any case, or where this changes much."""
         new = np.where(self.full.is_hard, dual, 0.0)
         change = float(np.max(np.abs(new - self.multipliers) * self.references, initial=0.0)) / self.stiffness
         if stiffen or change > CONVERGING * self.last_change:
             self.stiffness = min(STIFFER * self.stiffness, STIFFEST)
-        self.last_change = change
-        self.multipliers = new
-        self.updates += 1
+        grow = np.abs(new).sum() > np.abs(self.multipliers).sum()
+        self.are_suspect = bool(grow and violation > STUCK * self.last_violation)
+        self.last_change, self.last_violation, self.multipliers = change, violation, new
         self.share = min(1.0, RAISED * self.share)

@@ -25,13 +25,17 @@ WRITTEN = 4_000_000  # numbers of a Gram matrix or of rows written out, 32 MB; o
 
 SINGLE = 200_000  # numbers in vectors, from which on products in single precision take half the time
 
-# Of conjugate gradients: about how many a rough accuracy takes at most, and a close one
+# What is a rough accuracy, and about how many conjugate gradients it and a closer one take at most. They only
+# choose between ways to the same step.
 ROUGH, ROUGH_STEPS, CLOSE_STEPS = 0.03, 12, 60
 
-PER_UNKNOWN, FEWEST = 3, 4096  # rows of the Hessian: 2 per unknown take 1.2 times the iterations (MNIST)
-SPARE = 2  # rows drawn for each that the Hessian uses, as not all have a curvature
-MOST_SPARE = 16
-ENOUGH = 0.8  # share of the wanted rows, at which no more are drawn
+# Rows of the Hessian, for each unknown and at least. With 2 per unknown MNIST takes 1.1 to 1.3 times the
+# iterations, with 4 as many; all in about the same time.
+PER_UNKNOWN, FEWEST = 3, 4096
+
+# Rows drawn for each of these, since not all have a curvature (half of those of MNIST have), and at most; and
+# the share of the rows wanted at which no more are drawn.
+SPARE, MOST_SPARE, ENOUGH = 2, 16, 0.8
 
 Solution = tuple[Array, Callable[[Array], Array]]
 
