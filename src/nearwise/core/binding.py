@@ -453,8 +453,8 @@ def _checked_offsets(fixed: ArrayLike, constraints: Constraints) -> Array:
     unknown = np.flatnonzero(np.isnan(constraints.bounds))
     if unknown.size:
         raise ValueError(
-            f"{constraints.describe(int(unknown[0]))}: an open bound is filled from features, which do not "
-            "know the fixed part of a value; give the bound"
+            f"{constraints.describe(int(unknown[0]))}: beside a fixed part, which the features do not tell, "
+            "a bound cannot be filled from them; give it"
         )
     return offsets
 

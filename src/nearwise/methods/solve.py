@@ -300,8 +300,8 @@ class _Run(Loop[Iterate, _Graded, Record]):
     def _certified(self, status: Status, dual: Any) -> tuple[Certificate, Any]:
         """In the units of the user, with its multipliers.
 
-        Where a run ended far from feasible, multipliers of hard rows are so large that their bound may be lost
-        to rounding. No multipliers at all prove 0.
+        Where a run ended far from feasible, multipliers of hard rows are so large that rounding may hide their
+        bound. No multipliers at all prove 0.
         """
         assert self.best is not None
         joint, value = self.joint(self.best), self.scaled.value
