@@ -264,6 +264,8 @@ class _Run(Loop[Iterate, _Graded, Record]):
         if self.verifier is None:
             return True
         factor, dual = self._answer()
+        if not dual.any():  # the prior meets all constraints
+            return True
         with np.errstate(all="ignore"):
             found, self.verified = self.verifier.certificate(factor, dual)
         self.doubt = "" if self.tol.is_met(found) else _UNVERIFIED
