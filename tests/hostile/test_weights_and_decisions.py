@@ -112,8 +112,8 @@ NOT_KNOWN: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     ),
     "words": (
         lambda m: m.calibrate_threshold(PAIRS, np.where(SIGNS > 0, "a", "b"), ROWS),
-        TypeError,
-        "y must be real numbers",
+        ValueError,
+        "or words as same, .* got '[ab]'",
     ),
     "too few answers": (
         lambda m: m.calibrate_threshold(PAIRS, SIGNS[1:], ROWS),
