@@ -113,7 +113,7 @@ NOT_KNOWN: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "words": (
         lambda m: m.calibrate_threshold(PAIRS, np.where(SIGNS > 0, "a", "b"), ROWS),
         ValueError,
-        "or words as same, .* got '[ab]'",
+        "y must be .* or words as same, .* got '[ab]'",
     ),
     "too few answers": (
         lambda m: m.calibrate_threshold(PAIRS, SIGNS[1:], ROWS),

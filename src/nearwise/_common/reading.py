@@ -180,7 +180,7 @@ def answers(y: ArrayLike, length: int, unit: str = "row") -> Array:
     if table.dtype.kind in "UO" and all(isinstance(word, str) for word in table.flat):
         unknown = next((word for word in table.flat if word.casefold() not in WORDS), None)
         if unknown is not None:
-            raise ValueError(f"y must be {A_SIGN}, or words as {', '.join(WORDS)}, got {unknown!r}")
+            raise ValueError(f"y must be {A_SIGN}, or words as {', '.join(WORDS)}, got {str(unknown)!r}")
         table = np.reshape([WORDS[word.casefold()] for word in table.flat], table.shape)
     given = numbers(table, "y")
     if ((given == 0.0) | (given == 1.0)).all():
