@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from written import ThreeHalves
 
 from nearwise.core.charts import NEGLIGIBLE, RAISED_START, FactorChart, Law, SpectralChart
 from nearwise.core.divergences import Frobenius, LogDet, SpectralDivergence, VonNeumann
+from written import ThreeHalves
 
 DIVERGENCES = (LogDet(), VonNeumann(), Frobenius(), ThreeHalves())
 EXACT = (LogDet(), VonNeumann())

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from written import Written, distances
 
 from crossing import crossed
 from nearwise.core import edges, rows as rows_module
@@ -14,6 +13,7 @@ from nearwise.core.divergences import Frobenius, LogDet, SpectralDivergence, Von
 from nearwise.core.losses import SATISFIED
 from nearwise.core.measured import WORST, InMemory, Sums
 from nearwise.core.rows import Rows
+from written import Written, distances
 
 ORDERS = (1, 2, 8, 13, 16, 33, 80)
 BLOCKS = {"one block": 10**9, "blocks of a row": 1, "blocks": 700}
