@@ -48,7 +48,6 @@ SPENT = 1e-20  # relative size of all products: no digit changes any more
 CLOSE = 10.0  # times the tolerance: an estimated gap at which a certificate may hold; 1 to 10
 EVERY = 10  # steps after which an iterate is yielded whatever it is like, because runs may be cut off
 SHORT, OFTEN = 0.3, 4  # two steps as short suggest a contradiction; it is suspected at every fourth of them
-CENTRE = ()
 CONVERGED = 1e-10  # mu at which the search for Farkas multipliers has come to its end
 
 
@@ -206,12 +205,6 @@ class CentralPath:
         aim = point.mu * min(1.0, left / point.mu) ** 2 if point.mu > 0 else 0.0
         step = newton.step(aim, predictor if length > CURVED else None, refinements=1)  # 4
         length = self._length(point, step, BACK)  # 5
-        if length < 0.3:
-            for share in CENTRE:
-                other = newton.step(share * point.mu, refinements=1)
-                c = self._length(point, other, BACK)
-                if c > length:
-                    step, length = other, c
         return self._moved(point, step, length)
 
     def _length(self, point: Point, step: Step, share: float) -> float:
