@@ -201,7 +201,7 @@ def test_rounding_of_a_prior_near_singular_is_no_fault() -> None:
     result, outcome = answered(case)
     for change, is_wrong in ((1.0, False), (1.01, True)):
         B = factor * [change, 1.0, 1.0]
-        answer = replace(result, factor=B, matrix=B @ B.T, dual=np.zeros(1))
+        answer = replace(result, factor=B, matrix=B @ B.T, dual=np.zeros(1), status=nw.Status.SOLVED)
         judged = _judge.judged(case, answer, replace(outcome, ending="SOLVED"))
         assert judged.gap > 0.1
         assert judged.is_rounding is not is_wrong

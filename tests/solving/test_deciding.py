@@ -176,20 +176,6 @@ def test_contradictions_between_many_rows_are_proved_and_few_are_named(divergenc
     assert len(named) <= 12  # of 53
 
 
-@pytest.mark.long
-def test_no_row_of_a_contradiction_can_be_left_out() -> None:
-    rng = np.random.default_rng(9)
-    G = rng.normal(size=(12, 4))
-    pairs = np.array([(i, j) for i in range(12) for j in range(i)])[rng.permutation(66)[:30]]
-    side = c.equal(pairs, np.sum((G[pairs[:, 0]] - G[pairs[:, 1]]) ** 2, axis=1))
-    side += c.at_most([(0, 1), (1, 2)], 1.0) + c.at_least([(0, 2)], 4.5)
-    named = np.flatnonzero(nw.solve(nw.Problem(G, side, penalty=math.inf)).dual)
-    assert len(named) > 2
-    for row in named:
-        penalty = np.where(np.isin(np.arange(len(side)), named[named != row]), math.inf, 1e-3)
-        assert nw.solve(nw.Problem(G, side, penalty=penalty)).status is nw.Status.SOLVED
-
-
 @pytest.mark.parametrize("scale", [1.0, 1e-3, 1e-5, 1e-8])
 def test_the_nearest_correlation_to_a_small_multiple_of_a_graph_s_kernel(scale: float) -> None:
     """KSD09 6.4: a balanced cut starts from epsilon times the pseudoinverse of a Laplacian."""

@@ -289,16 +289,16 @@ def fewer_soft_than_unknowns(divergence: nw.Divergence, spread: float) -> nw.Pro
 @pytest.mark.parametrize(
     ("problem", "chosen"),
     [
-        (labelled(nw.LogDet()), "InteriorPoint"),
+        (labelled(nw.LogDet()), "DualNewton"),
         (fewer_soft_than_unknowns(nw.Frobenius(), 0.0), "InteriorPoint"),
         (fewer_soft_than_unknowns(nw.VonNeumann(), 4.0), "InteriorPoint"),
         (labelled(nw.LogDet(), r=12, m=400), "Newton"),
-        (labelled(nw.LogDet(), r=3, m=400), "InteriorPoint"),
+        (labelled(nw.LogDet(), r=3, m=400), "DualNewton"),
         (labelled(nw.VonNeumann(), math.inf, r=12, m=20), "DualNewton"),
         (far_correlations(), "InteriorPoint"),
         (hidden_metric(3, 2000, nw.LogDet()), "InteriorPoint"),
         (hidden_metric(3, 2000, nw.VonNeumann()), "InteriorPoint"),
-        (hidden_metric(8, 300, nw.LogDet()), "InteriorPoint"),
+        (hidden_metric(8, 300, nw.LogDet()), "DualNewton"),
         (hidden_metric(6, 400_000, nw.LogDet()), "CyclicProjections"),
     ],
     ids=[
