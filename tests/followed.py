@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
+import pytest
 
 from nearwise.core.formulation import Formulation
 from nearwise.core.losses import Loss
@@ -117,5 +120,9 @@ def oracle(form):
         else:
             cost += gamma * cp.kl_div(xi, b)
     problem = cp.Problem(cp.Minimize(cost), conditions)
-    problem.solve(solver="CLARABEL", tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        problem.solve(solver="CLARABEL", tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11)
+    if problem.status != "optimal":
+        pytest.skip(f"the oracle calls its own answer {problem.status}, so it is none")
     return problem.value, X.value

@@ -40,6 +40,8 @@ def _suits(solver: object, case: Case) -> bool:
     """Approximate projections need a row that fixes the trace; the choice needs some cases of every kind."""
     if solver is None:
         return case not in cases.GRID or cases.GRID.index(case) % 4 == 0
+    if isinstance(solver, nw.solvers.ThinFactor) and case.name.startswith("no active row"):
+        return False  # the answer is the prior to the last digit, and it goes there from the matrix 0
     return not isinstance(solver, nw.solvers.ApproximateProjections) or case in cases.TRACE
 
 
